@@ -1,0 +1,144 @@
+//! Client to daemon.
+
+use flambeau_ir::frame::{FrameId, TraceOptions};
+use flambeau_ir::guard::Ambient;
+use flambeau_ir::object::{Described, ObjId};
+use flambeau_ir::oracle::Answer;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Names one request of one connection; chosen by the client, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RequestId(pub u64);
+
+/// Every message a client sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromClient {
+    /// First on every connection.
+    Hello(Hello),
+    /// Are there compiled frames for this key? Answered by `Candidates`.
+    Lookup {
+        /// Names the request.
+        request: RequestId,
+        /// The key.
+        key: FrameKey,
+    },
+    /// Compile this frame. Answered by `Questions` (any number), then `Compiled`, `Failed` or `Later`.
+    Compile {
+        /// Names the request.
+        request: RequestId,
+        /// The key.
+        key: FrameKey,
+        /// The frame.
+        snapshot: Box<Snapshot>,
+    },
+    /// Lower a graph that came from elsewhere (`torch.compile(backend="flambeau")`). Answered as `Compile`.
+    Lower {
+        /// Names the request.
+        request: RequestId,
+        /// The key (a hash of the graph in place of a code hash).
+        key: FrameKey,
+        /// The graph; placeholder sources are `Step::Arg(i)`.
+        graph: Box<flambeau_ir::graph::Graph>,
+        /// Options.
+        options: TraceOptions,
+    },
+    /// Answers to `Questions` of this request, in order.
+    Answers {
+        /// Names the request.
+        request: RequestId,
+        /// One per question.
+        answers: Vec<Answer>,
+    },
+    /// The client no longer waits for this request.
+    Cancel(RequestId),
+    /// Guards of this frame failed so often; orders candidates.
+    GuardFailures {
+        /// Which frame.
+        key: FrameKey,
+        /// Index of the candidate, number of failures.
+        failures: Vec<(u32, u32)>,
+    },
+    /// Administrative request, answered by `Report`.
+    Admin {
+        /// Names the request.
+        request: RequestId,
+        /// What to do.
+        command: Admin,
+    },
+}
+
+/// Opens a connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`crate::PROTOCOL`].
+    pub protocol: u32,
+    /// Build hash of the package; a daemon of another build refuses.
+    pub build: String,
+    /// Process id, for reports.
+    pub pid: u32,
+    /// Resolved settings.
+    pub settings: Settings,
+}
+
+/// The client's resolved settings; the daemon never reads a client's environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Settings {
+    /// Where compiles are kept.
+    pub cache_dir: PathBuf,
+    /// Upper bound of the cache, bytes.
+    pub cache_size: u64,
+    /// Extra plug-in directories.
+    pub plugin_path: Vec<PathBuf>,
+    /// If set, every compile is recorded into this directory.
+    pub record_dir: Option<PathBuf>,
+}
+
+/// What a compile is stored under. Two clients with equal keys share candidates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FrameKey {
+    /// The frame.
+    pub frame: FrameId,
+    /// blake3 of the options that shape the trace (back end, dynamic, fullgraph).
+    pub options: [u8; 32],
+    /// e.g. `3.11.7`.
+    pub python: String,
+    /// e.g. `2.15.0+cu132`.
+    pub torch: String,
+    /// Fingerprint of the device and CPU features the code is for.
+    pub target: String,
+}
+
+/// What the client reads of a frame before asking for its compile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The function object.
+    pub function: ObjId,
+    /// Arguments by `localsplus` slot.
+    pub args: Vec<Option<ObjId>>,
+    /// The builtins namespace.
+    pub builtins: ObjId,
+    /// The thread's state.
+    pub ambient: Ambient,
+    /// Options.
+    pub options: TraceOptions,
+    /// Objects and code, prefetched.
+    pub described: Described,
+}
+
+/// Administrative commands, for the CLI.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Admin {
+    /// Processes, memory, counters.
+    Status,
+    /// Finish what runs, then exit.
+    Stop,
+    /// Sizes and hit rates.
+    CacheStats,
+    /// Drop all entries.
+    CacheClear,
+    /// Why the last look-ups missed.
+    CacheWhy,
+    /// Loaded back ends.
+    Backends,
+}

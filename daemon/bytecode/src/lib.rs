@@ -1,0 +1,1 @@
+//! CPython code objects to one instruction set.

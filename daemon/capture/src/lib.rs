@@ -1,0 +1,1 @@
+//! Wire snapshot to checked frame.

@@ -1,0 +1,1 @@
+//! Kernels to artifacts through plug-in workers.

@@ -1,0 +1,1 @@
+//! Guards to a deduplicated guard program.

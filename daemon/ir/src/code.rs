@@ -1,0 +1,126 @@
+//! Code objects and constants as they came from the client. Decoding instructions is `daemon/bytecode`'s work.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// blake3 of a code object's canonical encoding: bytecode without caches, constants, names, flags, file and first line.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CodeHash(pub [u8; 32]);
+
+impl fmt::Debug for CodeHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for CodeHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..8].iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+/// A CPython code object. Field meanings are those of CPython's `PyCodeObject`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are CPython's co_* attributes")]
+pub struct Code {
+    pub hash: CodeHash,
+    /// (major, minor) of the interpreter that made it.
+    pub python: (u8, u8),
+    pub name: String,
+    pub qualname: String,
+    pub filename: String,
+    pub firstlineno: u32,
+    pub argcount: u32,
+    pub posonlyargcount: u32,
+    pub kwonlyargcount: u32,
+    pub stacksize: u32,
+    pub flags: u32,
+    /// `co_code`: de-specialised bytecode, caches included.
+    pub bytecode: Vec<u8>,
+    pub consts: Vec<Const>,
+    pub names: Vec<String>,
+    pub localsplusnames: Vec<String>,
+    /// One `CO_FAST_*` byte per entry of `localsplusnames` (0x20 local, 0x40 cell, 0x80 free).
+    pub localspluskinds: Vec<u8>,
+    pub linetable: Vec<u8>,
+    pub exceptiontable: Vec<u8>,
+}
+
+/// An immutable Python value that code, guards and graphs may carry. Equality is by type and bits (`0.0 != -0.0`,
+/// a NaN equals itself, `1 != True`).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the variants are Python's types")]
+pub enum Const {
+    None,
+    Ellipsis,
+    NotImplemented,
+    Bool(bool),
+    Int(i64),
+    /// Two's complement, little endian, for what does not fit an `i64`.
+    BigInt(Vec<u8>),
+    Float(f64),
+    Complex(f64, f64),
+    Str(Arc<str>),
+    Bytes(Vec<u8>),
+    Tuple(Vec<Const>),
+    FrozenSet(Vec<Const>),
+    Slice(Box<[Const; 3]>),
+    Code(Arc<Code>),
+    Dtype(crate::kernel::DType),
+    Device(crate::tensor::Device),
+    /// `torch.strided` as `strided`.
+    Layout(Arc<str>),
+    /// `torch.contiguous_format` as `contiguous_format`.
+    MemoryFormat(Arc<str>),
+}
+
+impl PartialEq for Const {
+    fn eq(&self, other: &Self) -> bool {
+        use Const as C;
+        match (self, other) {
+            (C::None, C::None) | (C::Ellipsis, C::Ellipsis) | (C::NotImplemented, C::NotImplemented) => true,
+            (C::Bool(a), C::Bool(b)) => a == b,
+            (C::Int(a), C::Int(b)) => a == b,
+            (C::BigInt(a), C::BigInt(b)) | (C::Bytes(a), C::Bytes(b)) => a == b,
+            (C::Float(a), C::Float(b)) => a.to_bits() == b.to_bits(),
+            (C::Complex(a, b), C::Complex(c, d)) => a.to_bits() == c.to_bits() && b.to_bits() == d.to_bits(),
+            (C::Str(a), C::Str(b)) | (C::Layout(a), C::Layout(b)) | (C::MemoryFormat(a), C::MemoryFormat(b)) => a == b,
+            (C::Tuple(a), C::Tuple(b)) | (C::FrozenSet(a), C::FrozenSet(b)) => a == b,
+            (C::Slice(a), C::Slice(b)) => a == b,
+            (C::Code(a), C::Code(b)) => a.hash == b.hash,
+            (C::Dtype(a), C::Dtype(b)) => a == b,
+            (C::Device(a), C::Device(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Const {}
+
+impl std::hash::Hash for Const {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Const::None | Const::Ellipsis | Const::NotImplemented => {}
+            Const::Bool(b) => b.hash(state),
+            Const::Int(i) => i.hash(state),
+            Const::BigInt(b) | Const::Bytes(b) => b.hash(state),
+            Const::Float(x) => x.to_bits().hash(state),
+            Const::Complex(x, y) => (x.to_bits(), y.to_bits()).hash(state),
+            Const::Str(s) | Const::Layout(s) | Const::MemoryFormat(s) => s.hash(state),
+            Const::Tuple(v) | Const::FrozenSet(v) => v.hash(state),
+            Const::Slice(v) => v.hash(state),
+            Const::Code(c) => c.hash.hash(state),
+            Const::Dtype(d) => d.hash(state),
+            Const::Device(d) => d.hash(state),
+        }
+    }
+}
+
+impl Const {
+    /// A string constant.
+    pub fn str(s: &str) -> Const {
+        Const::Str(s.into())
+    }
+}

@@ -1,0 +1,325 @@
+//! Sizes: a constant, or an expression over symbols. Every size, stride and offset in the project is a [`Dim`].
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Names one symbolic integer of a trace; its definition is in [`crate::plan::Symbol`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SymId(pub u32);
+
+/// A size, stride or offset in elements.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Dim {
+    /// Known at compile time.
+    Const(i64),
+    /// Computed at call time; never a constant polynomial.
+    Expr(Box<Poly>),
+}
+
+/// A polynomial in canonical form: sum of coefficient times product of sorted atoms. No zero coefficients.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Poly {
+    terms: BTreeMap<Vec<Atom>, i64>,
+}
+
+/// What polynomials are made of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Atom {
+    /// A symbol.
+    Sym(SymId),
+    /// Division rounding down, as Python's `//`.
+    FloorDiv(Dim, Dim),
+    /// Remainder with the divisor's sign, as Python's `%`.
+    Mod(Dim, Dim),
+    /// The larger.
+    Max(Dim, Dim),
+    /// The smaller.
+    Min(Dim, Dim),
+}
+
+impl From<i64> for Dim {
+    fn from(v: i64) -> Self {
+        Dim::Const(v)
+    }
+}
+
+impl Poly {
+    fn of(dim: &Dim) -> Poly {
+        match dim {
+            Dim::Const(0) => Poly::default(),
+            Dim::Const(c) => Poly { terms: BTreeMap::from([(vec![], *c)]) },
+            Dim::Expr(p) => (**p).clone(),
+        }
+    }
+
+    fn add_term(&mut self, atoms: Vec<Atom>, coefficient: i64) {
+        let entry = self.terms.entry(atoms).or_insert(0);
+        *entry = entry.wrapping_add(coefficient);
+    }
+
+    fn into_dim(mut self) -> Dim {
+        self.terms.retain(|_, c| *c != 0);
+        match self.terms.len() {
+            0 => Dim::Const(0),
+            1 if self.terms.contains_key(&vec![]) => Dim::Const(self.terms[&vec![]]),
+            _ => Dim::Expr(Box::new(self)),
+        }
+    }
+
+    /// The terms: atoms multiplied, and their coefficient.
+    pub fn terms(&self) -> impl Iterator<Item = (&[Atom], i64)> {
+        self.terms.iter().map(|(a, c)| (a.as_slice(), *c))
+    }
+}
+
+impl Dim {
+    /// The dimension that is one symbol.
+    pub fn sym(id: SymId) -> Dim {
+        Dim::atom(Atom::Sym(id))
+    }
+
+    fn atom(atom: Atom) -> Dim {
+        Dim::Expr(Box::new(Poly { terms: BTreeMap::from([(vec![atom], 1)]) }))
+    }
+
+    /// The constant, if it is one.
+    pub fn as_const(&self) -> Option<i64> {
+        match self {
+            Dim::Const(c) => Some(*c),
+            Dim::Expr(_) => None,
+        }
+    }
+
+    /// True if it is the constant `value`.
+    pub fn is(&self, value: i64) -> bool {
+        self.as_const() == Some(value)
+    }
+
+    /// Sum.
+    #[must_use]
+    pub fn add(&self, other: &Dim) -> Dim {
+        let mut sum = Poly::of(self);
+        for (atoms, c) in Poly::of(other).terms {
+            sum.add_term(atoms, c);
+        }
+        sum.into_dim()
+    }
+
+    /// Difference.
+    #[must_use]
+    pub fn sub(&self, other: &Dim) -> Dim {
+        self.add(&other.mul(&Dim::Const(-1)))
+    }
+
+    /// Product.
+    #[must_use]
+    pub fn mul(&self, other: &Dim) -> Dim {
+        if let (Dim::Const(a), Dim::Const(b)) = (self, other) {
+            return Dim::Const(a.wrapping_mul(*b));
+        }
+        let (left, right) = (Poly::of(self), Poly::of(other));
+        let mut product = Poly::default();
+        for (a, ca) in &left.terms {
+            for (b, cb) in &right.terms {
+                let mut atoms = a.clone();
+                atoms.extend(b.iter().cloned());
+                atoms.sort();
+                product.add_term(atoms, ca.wrapping_mul(*cb));
+            }
+        }
+        product.into_dim()
+    }
+
+    /// Python's `self // other`. Exact quotients are simplified: `(6*s) // 3 = 2*s`.
+    #[must_use]
+    pub fn floor_div(&self, other: &Dim) -> Dim {
+        match (self, other) {
+            (_, Dim::Const(1)) => return self.clone(),
+            (Dim::Const(a), Dim::Const(b)) if *b != 0 => return Dim::Const(floor_div(*a, *b)),
+            (Dim::Expr(p), Dim::Const(b)) if *b != 0 && p.terms.values().all(|c| c % b == 0) => {
+                let terms = p.terms.iter().map(|(a, c)| (a.clone(), c / b)).collect();
+                return Poly { terms }.into_dim();
+            }
+            (a, b) if a == b => return Dim::Const(1),
+            (Dim::Expr(p), Dim::Expr(q)) => {
+                if let Some(exact) = divide_by_monomial(p, q) {
+                    return exact;
+                }
+            }
+            _ => {}
+        }
+        Dim::atom(Atom::FloorDiv(self.clone(), other.clone()))
+    }
+
+    /// Python's `self % other`.
+    #[must_use]
+    pub fn modulo(&self, other: &Dim) -> Dim {
+        match (self, other) {
+            (_, Dim::Const(1)) => return Dim::Const(0),
+            (Dim::Const(a), Dim::Const(b)) if *b != 0 => return Dim::Const(a - floor_div(*a, *b) * b),
+            (Dim::Expr(p), Dim::Const(b)) if *b != 0 && p.terms.values().all(|c| c % b == 0) => return Dim::Const(0),
+            (a, b) if a == b => return Dim::Const(0),
+            _ => {}
+        }
+        Dim::atom(Atom::Mod(self.clone(), other.clone()))
+    }
+
+    /// The larger.
+    #[must_use]
+    pub fn max(&self, other: &Dim) -> Dim {
+        match (self, other) {
+            (Dim::Const(a), Dim::Const(b)) => Dim::Const(*a.max(b)),
+            (a, b) if a == b => a.clone(),
+            _ => Dim::atom(Atom::Max(self.clone(), other.clone())),
+        }
+    }
+
+    /// The smaller.
+    #[must_use]
+    pub fn min(&self, other: &Dim) -> Dim {
+        match (self, other) {
+            (Dim::Const(a), Dim::Const(b)) => Dim::Const(*a.min(b)),
+            (a, b) if a == b => a.clone(),
+            _ => Dim::atom(Atom::Min(self.clone(), other.clone())),
+        }
+    }
+
+    /// Product of `dims`; 1 if empty.
+    pub fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
+        dims.into_iter().fold(Dim::Const(1), |acc, d| acc.mul(d))
+    }
+
+    /// The value when `symbol` gives each symbol's value. Division by zero gives `None`.
+    pub fn eval(&self, symbol: &impl Fn(SymId) -> i64) -> Option<i64> {
+        let Dim::Expr(poly) = self else {
+            return self.as_const();
+        };
+        let mut sum = 0_i64;
+        for (atoms, c) in &poly.terms {
+            let mut product = *c;
+            for atom in atoms {
+                product = product.wrapping_mul(atom.eval(symbol)?);
+            }
+            sum = sum.wrapping_add(product);
+        }
+        Some(sum)
+    }
+
+    /// Calls `visit` with every symbol in it.
+    pub fn symbols(&self, visit: &mut impl FnMut(SymId)) {
+        let Dim::Expr(poly) = self else { return };
+        for atom in poly.terms.keys().flatten() {
+            match atom {
+                Atom::Sym(s) => visit(*s),
+                Atom::FloorDiv(a, b) | Atom::Mod(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
+                    a.symbols(visit);
+                    b.symbols(visit);
+                }
+            }
+        }
+    }
+}
+
+impl Atom {
+    fn eval(&self, symbol: &impl Fn(SymId) -> i64) -> Option<i64> {
+        Some(match self {
+            Atom::Sym(s) => symbol(*s),
+            Atom::FloorDiv(a, b) | Atom::Mod(a, b) => {
+                let (a, b) = (a.eval(symbol)?, b.eval(symbol)?);
+                if b == 0 {
+                    return None;
+                }
+                let quotient = floor_div(a, b);
+                if matches!(self, Atom::Mod(..)) { a - quotient * b } else { quotient }
+            }
+            Atom::Max(a, b) => a.eval(symbol)?.max(b.eval(symbol)?),
+            Atom::Min(a, b) => a.eval(symbol)?.min(b.eval(symbol)?),
+        })
+    }
+}
+
+/// `p / q` when `q` is one term that divides every term of `p`.
+fn divide_by_monomial(p: &Poly, q: &Poly) -> Option<Dim> {
+    let (divisor, coefficient) = q.terms().next().filter(|_| q.terms.len() == 1)?;
+    let mut quotient = Poly::default();
+    for (atoms, c) in p.terms() {
+        if c % coefficient != 0 {
+            return None;
+        }
+        let mut rest = atoms.to_vec();
+        for atom in divisor {
+            let at = rest.iter().position(|a| a == atom)?;
+            rest.remove(at);
+        }
+        quotient.add_term(rest, c / coefficient);
+    }
+    Some(quotient.into_dim())
+}
+
+fn floor_div(a: i64, b: i64) -> i64 {
+    let q = a.wrapping_div(b);
+    if a.wrapping_rem(b) != 0 && ((a < 0) != (b < 0)) { q - 1 } else { q }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Dim::Expr(poly) = self else {
+            return write!(f, "{}", self.as_const().unwrap_or_default());
+        };
+        for (i, (atoms, c)) in poly.terms().enumerate() {
+            if i > 0 {
+                f.write_str("+")?;
+            }
+            let factors: Vec<String> = atoms.iter().map(ToString::to_string).collect();
+            match (factors.is_empty(), c) {
+                (true, _) => write!(f, "{c}")?,
+                (false, 1) => f.write_str(&factors.join("*"))?,
+                (false, _) => write!(f, "{c}*{}", factors.join("*"))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Atom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Atom::Sym(s) => write!(f, "s{}", s.0),
+            Atom::FloorDiv(a, b) => write!(f, "floordiv({a}, {b})"),
+            Atom::Mod(a, b) => write!(f, "mod({a}, {b})"),
+            Atom::Max(a, b) => write!(f, "max({a}, {b})"),
+            Atom::Min(a, b) => write!(f, "min({a}, {b})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s() -> Dim {
+        Dim::sym(SymId(0))
+    }
+
+    #[test]
+    fn canonical_forms_are_equal() {
+        assert_eq!(s().add(&s()), s().mul(&Dim::Const(2)));
+        assert_eq!(s().sub(&s()), Dim::Const(0));
+        assert_eq!(s().mul(&Dim::Const(6)).floor_div(&Dim::Const(3)), s().mul(&Dim::Const(2)));
+        assert_eq!(s().mul(&Dim::Const(12)).floor_div(&s()), Dim::Const(12));
+    }
+
+    #[test]
+    fn evaluates_as_python() {
+        let at = |v| move |_| v;
+        assert_eq!(s().floor_div(&Dim::Const(2)).eval(&at(-3)), Some(-2));
+        assert_eq!(s().modulo(&Dim::Const(4)).eval(&at(-3)), Some(1));
+        assert_eq!(Dim::Const(7).floor_div(&s()).eval(&at(0)), None);
+    }
+
+    #[test]
+    fn prints() {
+        assert_eq!(s().mul(&Dim::Const(2)).add(&Dim::Const(1)).to_string(), "1+2*s0");
+    }
+}

@@ -1,0 +1,81 @@
+//! A frame to compile: its identity, its arguments, what it can reach, and the options that shape its trace.
+
+use crate::code::CodeHash;
+use crate::guard::Ambient;
+use crate::object::{Heap, ObjId};
+use serde::{Deserialize, Serialize};
+
+/// A frame's identity: its code, and for a resume point where it resumes and with what live state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FrameId {
+    /// The user's code object.
+    pub code: CodeHash,
+    /// Empty for a function's start.
+    pub path: Vec<ResumePoint>,
+}
+
+/// Where a frame resumes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ResumePoint {
+    /// Instruction offset, in code units.
+    pub offset: u32,
+    /// Hash of the shape of the live state.
+    pub shape: u64,
+}
+
+/// A checked snapshot of a frame about to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Identity.
+    pub id: FrameId,
+    /// The function object.
+    pub function: ObjId,
+    /// Arguments by `localsplus` slot; slots that are no arguments are absent.
+    pub args: Vec<Option<ObjId>>,
+    /// The builtins namespace.
+    pub builtins: ObjId,
+    /// The calling thread's state.
+    pub ambient: Ambient,
+    /// What was described so far.
+    pub heap: Heap,
+    /// Options.
+    pub options: TraceOptions,
+}
+
+/// Options that change what a trace yields; part of the cache key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TraceOptions {
+    /// What the graph is for.
+    pub backend: BackendKind,
+    /// `fullgraph=True`.
+    pub fullgraph: bool,
+    /// `dynamic=`: every size symbolic (`Some(true)`), none (`Some(false)`), automatic (`None`).
+    pub dynamic: Option<bool>,
+    /// Dimensions to treat as symbolic: argument source text, dimension. From `mark_dynamic` and automatic dynamic sizes.
+    pub dynamic_dims: Vec<DynamicDim>,
+}
+
+/// A dimension that is symbolic from the start.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DynamicDim {
+    /// The tensor (or int: `dim` is `None`), by object in the snapshot.
+    pub object: ObjId,
+    /// Which dimension.
+    pub dim: Option<u32>,
+    /// Smallest value.
+    pub min: i64,
+    /// Largest value.
+    pub max: i64,
+}
+
+/// What the graph is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BackendKind {
+    /// Run op by op.
+    #[default]
+    Eager,
+    /// Hand out as FX.
+    Fx,
+    /// Lower for this plug-in.
+    Native(String),
+}

@@ -1,0 +1,126 @@
+//! The torch-level graph: what an FX graph holds. In-place ops and views are ordinary calls, in program order.
+
+use crate::code::Const;
+use crate::dim::Dim;
+use crate::source::SourceId;
+use crate::tensor::TensorMeta;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Index of a node in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NodeId(pub u32);
+
+/// A graph of torch calls.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Graph {
+    /// Placeholders first, then calls, in execution order.
+    pub nodes: Vec<Node>,
+    /// What leaves the graph.
+    pub outputs: Vec<NodeId>,
+    /// Distinct user locations, referred to by nodes.
+    pub locations: Vec<Location>,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// A unique readable name, as FX gives them: `add`, `add_1`.
+    pub name: String,
+    /// What it is.
+    pub op: NodeOp,
+    /// What it yields.
+    pub meta: ValueMeta,
+    /// User line it comes from: index into [`Graph::locations`].
+    pub location: Option<u32>,
+}
+
+/// The kinds of nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum NodeOp {
+    /// An input: a tensor, or a symbolic int, found at this source.
+    Placeholder(SourceId),
+    /// A call.
+    Call {
+        /// Of what.
+        target: Target,
+        /// Positional arguments.
+        args: Vec<Arg>,
+        /// Keyword arguments, in call order.
+        kwargs: Vec<(Arc<str>, Arg)>,
+    },
+}
+
+/// What a call node calls.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Target {
+    /// A function by import path, e.g. `torch._C._nn.linear`, `_operator.add`, `_operator.getitem`.
+    Function(Arc<str>),
+    /// A method of the first argument (a tensor), e.g. `view`, `add_`.
+    Method(Arc<str>),
+}
+
+/// An argument of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Arg {
+    /// Another node's value.
+    Node(NodeId),
+    /// A constant.
+    Const(Const),
+    /// A symbolic int (constant dims are `Const(Int)`).
+    Dim(Dim),
+    /// A list.
+    List(Vec<Arg>),
+    /// A tuple.
+    Tuple(Vec<Arg>),
+    /// A slice.
+    Slice(Box<[Arg; 3]>),
+    /// A dict with constant keys.
+    Dict(Vec<(Const, Arg)>),
+}
+
+/// What a node yields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ValueMeta {
+    /// A tensor.
+    Tensor(TensorMeta),
+    /// A tuple or list of values, taken apart by `_operator.getitem` nodes.
+    Tuple(Vec<ValueMeta>),
+    /// A symbolic int.
+    Int(Dim),
+    /// A constant (calls kept for their effect yield `None`).
+    Const(Const),
+}
+
+impl ValueMeta {
+    /// The tensor, if it is one.
+    pub fn as_tensor(&self) -> Option<&TensorMeta> {
+        match self {
+            ValueMeta::Tensor(t) => Some(t),
+            _ => None,
+        }
+    }
+}
+
+/// A place in the user's program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Location {
+    /// File name as Python has it.
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: u32,
+    /// Function's qualified name.
+    pub function: Arc<str>,
+}
+
+impl Graph {
+    /// The node with this id.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// Number of calls.
+    pub fn calls(&self) -> usize {
+        self.nodes.iter().filter(|n| matches!(n.op, NodeOp::Call { .. })).count()
+    }
+}

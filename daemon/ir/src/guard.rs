@@ -1,0 +1,165 @@
+//! Guards: facts a trace read, each tied to a source.
+
+use crate::code::{CodeHash, Const};
+use crate::dim::Dim;
+use crate::kernel::DType;
+use crate::source::{SourceId, SourceTable};
+use crate::tensor::Device;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// One fact.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Guard {
+    /// Of what.
+    pub source: SourceId,
+    /// What holds.
+    pub kind: GuardKind,
+}
+
+/// What must hold of a source's value. All are checked by value without running user code.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum GuardKind {
+    /// The value's exact type has this name. What was read *on* the type has guards of its own.
+    Type(ClassRef),
+    /// The value *is a type* with this name.
+    IsClass(ClassRef),
+    /// Exactly this constant: same type, same bits.
+    Equals(Const),
+    /// An int, float or str subclass whose base value is this.
+    BaseEquals(Const),
+    /// The very object that this import path names now (trusted roots only).
+    IsPath(Arc<str>),
+    /// A Python function with this code, this number of closure cells and presence of defaults.
+    Function {
+        /// Its code.
+        code: CodeHash,
+    },
+    /// A usual strided tensor with this metadata.
+    Tensor(TensorGuard),
+    /// Length of a list, tuple, set or dict (or subclass), read raw.
+    Len(usize),
+    /// A dict's exact keys in order (constants).
+    Keys(Vec<Const>),
+    /// A set's elements (constants), order free.
+    Elements(Vec<Const>),
+    /// A dict has no such key.
+    NoItem(Const),
+    /// A type finds no such attribute in its MRO.
+    NoTypeAttr(Arc<str>),
+    /// The value has no instance `__dict__`.
+    NoDict,
+    /// A raw slot is empty; the source is the object.
+    NoSlot(Arc<str>),
+    /// `sys.modules` holds no such module; the source is the frame's function.
+    NoSysModule(Arc<str>),
+    /// A cell is empty.
+    EmptyCell,
+    /// A tensor's `.grad` is `None`.
+    NoGrad,
+    /// The same object as another source's value.
+    Same(SourceId),
+    /// Not the same object as another source's value.
+    NotSame(SourceId),
+    /// The tensors at these sources (this one included) have pairwise disjoint storages.
+    DisjointStorage(Vec<SourceId>),
+    /// The thread's ambient state; the source is the frame's function.
+    Ambient(Box<Ambient>),
+    /// A relation between sizes of inputs; the source is the frame's function.
+    Relation(Relation, Dim, Dim),
+}
+
+/// A class by its names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ClassRef {
+    /// `__module__`
+    pub module: Arc<str>,
+    /// `__qualname__`
+    pub qualname: Arc<str>,
+}
+
+/// What is checked of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TensorGuard {
+    /// Exact Python type.
+    pub class: ClassRef,
+    /// Element type.
+    pub dtype: DType,
+    /// Device, with its index.
+    pub device: Device,
+    /// A size that is an expression is not compared: it binds or is covered by relations.
+    pub sizes: Vec<Dim>,
+    /// As sizes.
+    pub strides: Vec<Dim>,
+    /// Torch's flag.
+    pub requires_grad: bool,
+    /// Whether it is a leaf; only where the trace read it.
+    pub is_leaf: Option<bool>,
+    /// `DispatchKeySet::raw_repr()`.
+    pub dispatch_keys: u64,
+}
+
+/// Comparison of two dims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the operators")]
+pub enum Relation {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// The state of the calling thread that changes what torch calls do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one of torch's switches")]
+pub struct Ambient {
+    /// `torch.is_grad_enabled()`
+    pub grad_enabled: bool,
+    /// `torch.is_inference_mode_enabled()`
+    pub inference_mode: bool,
+    /// Autocast on the CPU: enabled, dtype.
+    pub autocast_cpu: (bool, u8),
+    /// Autocast on CUDA: enabled, dtype.
+    pub autocast_cuda: (bool, u8),
+    /// `torch.is_autocast_cache_enabled()`
+    pub autocast_cache: bool,
+    /// `torch.get_default_dtype()`, torch's number.
+    pub default_dtype: u8,
+    /// `torch.get_default_device()` where one was set.
+    pub default_device: Option<Device>,
+    /// `torch.are_deterministic_algorithms_enabled()`, and its warn-only flag.
+    pub deterministic: (bool, bool),
+    /// Float32 matmul precision and TF32 switches, as torch's flag word (client-defined packing).
+    pub precision: u32,
+    /// Scaled-dot-product back ends enabled (client-defined packing).
+    pub sdpa: u32,
+    /// Saved-tensor hooks active.
+    pub saved_tensor_hooks: bool,
+    /// Torch-function modes on the stack, other than the default device's.
+    pub function_modes: u32,
+    /// Dispatch modes on the stack.
+    pub dispatch_modes: u32,
+    /// functorch levels.
+    pub functorch_levels: u32,
+    /// Forward-mode AD level active.
+    pub forward_ad: bool,
+    /// Torch-function handling disabled for subclasses.
+    pub torch_function_disabled: bool,
+    /// Thread-local dispatch key sets: included, excluded (raw).
+    pub tls_keys: (u64, u64),
+    /// Anomaly mode, tracing by `torch.jit`, profiler hooks: bit set (client-defined packing).
+    pub observers: u32,
+    /// Global module hooks are kept in ordinary dicts and guarded as such; this is `torch.nn.Module` call overrides.
+    pub current_device: i16,
+}
+
+/// The guards of one compiled frame in canonical form: deduplicated, parents first, cheap and often-failing first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GuardProgram {
+    /// Only sources that guards, inputs or exits use.
+    pub sources: SourceTable,
+    /// In checking order.
+    pub guards: Vec<Guard>,
+}

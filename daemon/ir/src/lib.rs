@@ -1,0 +1,18 @@
+//! Types every stage shares: plain data, printers, parsers and verifiers. No stage logic lives here.
+
+pub mod code;
+pub mod dim;
+pub mod exit;
+pub mod frame;
+pub mod graph;
+pub mod guard;
+pub mod object;
+pub mod oracle;
+pub mod plan;
+pub mod reason;
+pub mod source;
+pub mod tensor;
+pub mod trace;
+
+/// Kernel IR is part of the plug-in contract; the daemon uses the same types.
+pub use flambeau_plugin::kernel;

@@ -1,0 +1,169 @@
+//! Launch plans: what the client runs after its guards passed; and compiled frames, which hold them.
+
+use crate::code::Const;
+use crate::dim::{Dim, SymId};
+use crate::exit::Exit;
+use crate::frame::FrameId;
+use crate::graph::Graph;
+use crate::guard::GuardProgram;
+use crate::kernel::DType;
+use crate::source::SourceId;
+use crate::tensor::Device;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Everything a client needs to run one frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompiledFrame {
+    /// Which frame.
+    pub frame: FrameId,
+    /// When it may run.
+    pub guards: GuardProgram,
+    /// How symbols get their values, in id order.
+    pub symbols: Vec<Symbol>,
+    /// What runs.
+    pub body: Body,
+    /// What is rebuilt and returned.
+    pub exit: Exit,
+    /// The torch-level graph as text, for logs and `explain`.
+    pub graph_text: String,
+}
+
+/// Defines one symbol. Symbols are bound before guards on dims are checked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Symbol {
+    /// Its name.
+    pub id: SymId,
+    /// What it is read from.
+    pub source: SourceId,
+    /// What of it.
+    pub of: SymbolOf,
+    /// The value seen while tracing.
+    pub hint: i64,
+    /// Smallest value allowed (2 by default: 0 and 1 are their own compiles).
+    pub min: i64,
+    /// Largest value allowed.
+    pub max: i64,
+}
+
+/// What a symbol is read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SymbolOf {
+    /// The int itself.
+    Int,
+    /// A tensor's size in this dimension.
+    Size(u32),
+    /// A tensor's stride in this dimension.
+    Stride(u32),
+}
+
+/// What runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Body {
+    /// Op by op through torch, autograd included.
+    Eager(Graph),
+    /// Rebuilt as a `torch.fx.GraphModule` for the named back end (or the user's callable, named by the client).
+    Fx(Graph),
+    /// Kernels and direct torch calls.
+    Native(Plan),
+}
+
+/// Names a value during a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Reg(pub u32);
+
+/// A straight-line program over tensors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Number of registers.
+    pub regs: u32,
+    /// Inputs: loaded into registers `0..inputs.len()` as borrowed tensors.
+    pub inputs: Vec<SourceId>,
+    /// Steps in order.
+    pub steps: Vec<PlanStep>,
+    /// Registers of the graph outputs, in the order of [`crate::exit::Build::Output`].
+    pub outputs: Vec<Reg>,
+    /// Back end that launches the kernels.
+    pub backend: String,
+    /// Compiled kernels.
+    pub kernels: Vec<PlanKernel>,
+    /// Index of the first step whose effect cannot be taken back; `steps.len()` if none.
+    pub commit: u32,
+}
+
+/// One compiled kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanKernel {
+    /// For logs.
+    pub name: String,
+    /// blake3 of the artifact.
+    pub artifact: [u8; 32],
+}
+
+/// One step of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum PlanStep {
+    /// A new uninitialised tensor.
+    Alloc {
+        /// Where it goes.
+        reg: Reg,
+        /// Element type.
+        dtype: DType,
+        /// Device.
+        device: Device,
+        /// Sizes, in elements.
+        sizes: Vec<Dim>,
+        /// Strides, in elements.
+        strides: Vec<Dim>,
+    },
+    /// A new tensor object over `base`'s storage (no autograd).
+    View {
+        /// Where it goes.
+        reg: Reg,
+        /// Whose storage.
+        base: Reg,
+        /// Sizes.
+        sizes: Vec<Dim>,
+        /// Strides.
+        strides: Vec<Dim>,
+        /// Elements relative to `base`'s own first element.
+        offset: Dim,
+        /// Element type, if it differs from the base's (same size).
+        dtype: DType,
+    },
+    /// Runs a kernel. Buffers are passed by their data pointers.
+    Launch {
+        /// Index into [`Plan::kernels`].
+        kernel: u32,
+        /// Buffer arguments.
+        buffers: Vec<Reg>,
+        /// Scalar arguments.
+        scalars: Vec<Dim>,
+    },
+    /// Calls a torch op.
+    Call {
+        /// An aten overload, e.g. `aten::addmm` / `default`.
+        op: Arc<str>,
+        /// Overload name.
+        overload: Arc<str>,
+        /// All arguments in schema order, defaults filled in.
+        args: Vec<PlanArg>,
+        /// Registers of the results. For `out` overloads: none, the out registers are among the arguments.
+        results: Vec<Reg>,
+    },
+    /// Drops a register's tensor.
+    Free(Reg),
+}
+
+/// An argument of a torch op.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum PlanArg {
+    /// A tensor.
+    Reg(Reg),
+    /// A constant.
+    Const(Const),
+    /// A size.
+    Dim(Dim),
+    /// A list.
+    List(Vec<PlanArg>),
+}

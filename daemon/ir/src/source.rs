@@ -1,0 +1,141 @@
+//! Sources: paths from a frame's roots to a value. A trace's sources form one tree, kept as a table.
+
+use crate::code::Const;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Index into a [`SourceTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SourceId(pub u32);
+
+/// One step from a value to another. Reading a step runs no user code.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Step {
+    /// Root: the frame's argument in this `localsplus` slot.
+    Arg(u32),
+    /// Root: the function object being called.
+    Function,
+    /// Root: `sys.modules[name]`.
+    SysModule(Arc<str>),
+    /// Root: the `builtins` namespace.
+    Builtins,
+    /// The instance `__dict__`, raw.
+    Dict,
+    /// Item of a dict by constant key.
+    Item(Const),
+    /// The key at this position of a dict's order.
+    Key(u32),
+    /// Item of a list or tuple (or subclass) by index, raw.
+    Index(u32),
+    /// The value of a raw slot (member descriptor).
+    Slot(Arc<str>),
+    /// `type(x)`.
+    Class,
+    /// What `_PyType_Lookup(x, name)` finds, where x is a type.
+    TypeAttr(Arc<str>),
+    /// `__globals__` of a function.
+    Globals,
+    /// `__defaults__`
+    Defaults,
+    /// `__kwdefaults__`
+    KwDefaults,
+    /// The closure cell with this index.
+    Closure(u32),
+    /// What a cell holds.
+    CellContents,
+    /// `__func__` of a bound method.
+    MethodFunc,
+    /// `__self__` of a bound method or bound built-in.
+    Receiver,
+    /// `fget` of a property.
+    PropertyGet,
+    /// `fset` of a property.
+    PropertySet,
+    /// The function inside a `staticmethod` or `classmethod`.
+    Wrapped,
+    /// `func`, `args` or `keywords` of a `functools.partial`: 0, 1, 2.
+    Partial(u8),
+    /// The class at this position of a type's MRO.
+    Mro(u32),
+    /// `.grad` of a tensor.
+    Grad,
+}
+
+/// One entry of the table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SourceNode {
+    /// What the step is taken from; `None` for roots. Smaller than the node's own index.
+    pub base: Option<SourceId>,
+    /// The step.
+    pub step: Step,
+}
+
+/// The sources of one trace, parents before children, each path once.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SourceTable {
+    nodes: Vec<SourceNode>,
+    #[serde(skip)]
+    index: std::collections::HashMap<SourceNode, SourceId>,
+}
+
+impl PartialEq for SourceTable {
+    fn eq(&self, other: &Self) -> bool {
+        self.nodes == other.nodes
+    }
+}
+
+impl SourceTable {
+    /// The source `step` of `base`, added if new.
+    pub fn intern(&mut self, base: Option<SourceId>, step: Step) -> SourceId {
+        let node = SourceNode { base, step };
+        let next = SourceId(self.nodes.len() as u32);
+        let id = *self.index.entry(node.clone()).or_insert(next);
+        if id == next {
+            self.nodes.push(node);
+        }
+        id
+    }
+
+    /// All nodes, parents first.
+    pub fn nodes(&self) -> &[SourceNode] {
+        &self.nodes
+    }
+
+    /// One node.
+    pub fn get(&self, id: SourceId) -> &SourceNode {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// Readable form, e.g. `L[0].__dict__['weight']`.
+    pub fn display(&self, id: SourceId) -> String {
+        let node = self.get(id);
+        let base = node.base.map(|b| self.display(b)).unwrap_or_default();
+        match &node.step {
+            Step::Arg(i) => format!("arg{i}"),
+            Step::Function => "function".into(),
+            Step::SysModule(name) => format!("sys.modules['{name}']"),
+            Step::Builtins => "builtins".into(),
+            Step::Dict => format!("{base}.__dict__"),
+            Step::Item(Const::Str(s)) => format!("{base}['{s}']"),
+            Step::Item(k) => format!("{base}[{k:?}]"),
+            Step::Key(i) => format!("list({base})[{i}]"),
+            Step::Index(i) => format!("{base}[{i}]"),
+            Step::Slot(name) => format!("{base}.{name}"),
+            Step::Class => format!("type({base})"),
+            Step::TypeAttr(name) => format!("{base}.{name}"),
+            Step::Globals => format!("{base}.__globals__"),
+            Step::Defaults => format!("{base}.__defaults__"),
+            Step::KwDefaults => format!("{base}.__kwdefaults__"),
+            Step::Closure(i) => format!("{base}.__closure__[{i}]"),
+            Step::CellContents => format!("{base}.cell_contents"),
+            Step::MethodFunc => format!("{base}.__func__"),
+            Step::Receiver => format!("{base}.__self__"),
+            Step::PropertyGet => format!("{base}.fget"),
+            Step::PropertySet => format!("{base}.fset"),
+            Step::Wrapped => format!("{base}.__wrapped__"),
+            Step::Partial(i) => format!("{base}.{}", ["func", "args", "keywords"][usize::from(*i).min(2)]),
+            Step::Mro(i) => format!("{base}.__mro__[{i}]"),
+            Step::Grad => format!("{base}.grad"),
+        }
+    }
+}

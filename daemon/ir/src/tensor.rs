@@ -1,0 +1,82 @@
+//! What is known of a tensor without its data.
+
+use crate::dim::Dim;
+use crate::kernel::DType;
+use serde::{Deserialize, Serialize};
+
+/// A torch device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Device {
+    /// Torch's `c10::DeviceType` number: 0 cpu, 1 cuda, 14 meta.
+    pub kind: u8,
+    /// Index, or -1 where none is given.
+    pub index: i8,
+}
+
+impl Device {
+    /// The CPU.
+    pub const CPU: Device = Device { kind: 0, index: -1 };
+}
+
+/// Metadata of a strided tensor. Sizes, strides and offset are in elements.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TensorMeta {
+    /// Element type.
+    pub dtype: DType,
+    /// Where it lives.
+    pub device: Device,
+    /// One entry per dimension.
+    pub sizes: Vec<Dim>,
+    /// One entry per dimension.
+    pub strides: Vec<Dim>,
+    /// Torch's flag, under the trace's simulated grad mode.
+    pub requires_grad: bool,
+}
+
+impl TensorMeta {
+    /// A contiguous tensor that requires no gradient.
+    pub fn contiguous(dtype: DType, device: Device, sizes: Vec<Dim>) -> Self {
+        let strides = contiguous_strides(&sizes);
+        TensorMeta { dtype, device, sizes, strides, requires_grad: false }
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> Dim {
+        Dim::product(&self.sizes)
+    }
+
+    /// Number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.sizes.len()
+    }
+}
+
+/// Row-major strides, in elements, as torch computes them: a size of zero counts as one.
+pub fn contiguous_strides(sizes: &[Dim]) -> Vec<Dim> {
+    let mut strides = vec![Dim::Const(1); sizes.len()];
+    for d in (0..sizes.len().saturating_sub(1)).rev() {
+        let size = if sizes[d + 1].is(0) { Dim::Const(1) } else { sizes[d + 1].clone() };
+        strides[d] = strides[d + 1].mul(&size);
+    }
+    strides
+}
+
+/// A tensor object of the client, in a snapshot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TensorDesc {
+    /// Its metadata; all sizes are constants here.
+    pub meta: TensorMeta,
+    /// Elements from the start of the storage.
+    pub storage_offset: i64,
+    /// Same number, same storage; numbers mean nothing outside the snapshot.
+    pub storage: u32,
+    /// `DispatchKeySet::raw_repr()`.
+    pub dispatch_keys: u64,
+    /// `is_leaf`.
+    pub is_leaf: bool,
+    /// A tensor made under inference mode.
+    pub is_inference: bool,
+    /// Conjugate or negative bit set, not strided, sparse, quantised, nested, subclass with `__torch_function__`, fake or
+    /// functional tensors: says which. Such a tensor is a named graph break.
+    pub unusual: Option<String>,
+}

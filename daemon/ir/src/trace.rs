@@ -1,0 +1,27 @@
+//! What tracing a frame yields.
+
+use crate::exit::Exit;
+use crate::graph::Graph;
+use crate::guard::Guard;
+use crate::plan::Symbol;
+use crate::source::SourceTable;
+use serde::{Deserialize, Serialize};
+
+/// A traced frame.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    /// Torch calls.
+    pub graph: Graph,
+    /// Where inputs and guarded values come from.
+    pub sources: SourceTable,
+    /// Every fact read, in the order read; may repeat.
+    pub guards: Vec<Guard>,
+    /// Symbols, in id order.
+    pub symbols: Vec<Symbol>,
+    /// How the frame ends.
+    pub exit: Exit,
+    /// Whether any tensor of the graph requires grad (or the graph switches grad mode), so that autograd must see it.
+    pub needs_autograd: bool,
+    /// One line per traced instruction with the symbolic stack, where asked for.
+    pub log: Vec<String>,
+}

@@ -1,0 +1,1 @@
+//! Graph to kernels and launch plan.

@@ -1,0 +1,73 @@
+//! What we know of each torch op, one folder a family: signature, shape/dtype/stride rule, decomposition, derivative.
+//! Trace and lower read it here and nowhere else.
+
+use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::graph::{Target, ValueMeta};
+use flambeau_ir::guard::{Ambient, Relation};
+use flambeau_ir::tensor::TensorMeta;
+use std::sync::Arc;
+
+/// An argument as rules see it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OpArg {
+    /// A tensor.
+    Tensor(TensorMeta),
+    /// A constant (ints included, where fixed).
+    Const(Const),
+    /// A symbolic int.
+    Dim(Dim),
+    /// A list.
+    List(Vec<OpArg>),
+    /// A tuple.
+    Tuple(Vec<OpArg>),
+    /// A slice.
+    Slice(Box<[OpArg; 3]>),
+}
+
+/// Decides facts about symbolic sizes while a rule runs.
+pub trait ShapeEnv {
+    /// Whether the relation holds for the sizes seen while tracing; the answer becomes a guard.
+    fn decide(&mut self, relation: Relation, a: &Dim, b: &Dim) -> bool;
+}
+
+/// What a rule says of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inferred {
+    /// What the call returns. `requires_grad` is already set under the ambient grad mode.
+    pub meta: ValueMeta,
+    /// The result *is* the argument with this index (in-place methods, `out=`, `contiguous()` of a contiguous tensor):
+    /// the same Python object.
+    pub returns_argument: Option<usize>,
+    /// The result is a view of the argument with this index (shares its storage).
+    pub view_of: Option<usize>,
+    /// Positional arguments it writes to.
+    pub mutates: Vec<usize>,
+    /// Consumes torch's random generator.
+    pub rng: bool,
+}
+
+/// Why no metadata came.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum InferError {
+    /// No native rule: ask the oracle.
+    #[error("no native rule")]
+    NoRule,
+    /// The arguments are wrong; eager would raise.
+    #[error("{0}")]
+    Invalid(String),
+    /// A symbolic size where a fixed one is needed.
+    #[error("needs a fixed size: {0}")]
+    Dynamic(String),
+}
+
+/// Metadata of calling `target`.
+pub fn infer(
+    _target: &Target,
+    _args: &[OpArg],
+    _kwargs: &[(Arc<str>, OpArg)],
+    _ambient: &Ambient,
+    _env: &mut dyn ShapeEnv,
+) -> Result<Inferred, InferError> {
+    Err(InferError::NoRule)
+}

@@ -1,0 +1,2 @@
+//! `flambeaud`: the daemon and its command line.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Frame to trace: graph, guards, effects, exit.

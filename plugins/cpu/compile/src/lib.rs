@@ -1,0 +1,1 @@
+//! CPU back end, compile half: kernel IR to machine code through LLVM.

@@ -1,0 +1,1 @@
+//! CPU back end, launch half: maps and runs compiled kernels.

@@ -1,0 +1,1 @@
+//! The client: frame entry, snapshot, guard evaluator, plan executor.

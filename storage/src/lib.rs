@@ -1,0 +1,1 @@
+//! The compile cache: index and artifact files.

@@ -1,0 +1,1 @@
+//! Checks on the project itself: crate edges, file headers, file sizes.
