@@ -1,1 +1,35 @@
 //! The client: frame entry, snapshot, guard evaluator, plan executor.
+//!
+//! `callable` and `entry` take calls, `compile` gets compiled frames: `snapshot` and `answer` describe objects to the daemon
+//! behind `link`, `installed` checks and runs what comes back. `raw`, `consts`, `code`, `paths` and `ambient` read Python
+//! without running user code.
+#![expect(unsafe_code, reason = "reads CPython objects and torch tensors through their C interfaces")]
+
+mod ambient;
+mod answer;
+mod bind;
+mod callable;
+mod code;
+mod compile;
+mod consts;
+mod counters;
+mod entry;
+mod exit;
+mod fake;
+mod fx;
+mod gil;
+mod guard;
+mod installed;
+mod launch;
+mod leaves;
+mod link;
+mod module;
+mod paths;
+mod raw;
+mod run;
+mod say;
+mod settings;
+mod snapshot;
+mod structure;
+mod testing;
+mod torch_abi;

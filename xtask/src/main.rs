@@ -1,2 +1,86 @@
-//! Project automation.
-fn main() {}
+//! Project automation: each command does all the set-up it needs, then its job. No product code lives here.
+
+mod product;
+mod run;
+mod setup;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use run::{Step, root};
+
+/// Set up, build, test and measure flambeau. Every command works on a machine that has cargo, Python 3.11 and apt.
+#[derive(Parser)]
+#[command(name = "cargo xtask", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compile the example models and print times and errors next to eager.
+    Demo {
+        /// Arguments for examples/demo.py, e.g. `--json` or model names.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Run every test: Rust unit and integration tests, then pytest with a real daemon.
+    Test {
+        /// Arguments for pytest, e.g. `-k resnet`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Measure flambeau against torch.compile, paired in one run, and print medians and ratios.
+    Bench {
+        /// Arguments for tests/bench/bench.py; `--help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Check formatting, clippy, ruff and mypy.
+    Lint,
+    /// Set up and build, so that `PYTHONPATH=shim/python .venv/bin/python` can `import flambeau`.
+    Develop,
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Demo { args } => {
+            setup::all()?;
+            product::build()?;
+            run::python("Demo", &["examples/demo.py"], &args)
+        }
+        Command::Test { args } => {
+            setup::all()?;
+            product::build()?;
+            Step::new("Rust tests").run(run::cargo().args(["test", "--release", "--workspace", "--quiet"]))?;
+            run::python("Python tests", &["-m", "pytest", "-q", "-n", "2"], &args)
+        }
+        Command::Bench { args } => {
+            setup::all()?;
+            product::build()?;
+            run::python("Benchmarks", &["tests/bench/bench.py"], &args)
+        }
+        Command::Lint => {
+            setup::all()?;
+            lint()
+        }
+        Command::Develop => {
+            setup::all()?;
+            product::build()
+        }
+    }
+}
+
+fn lint() -> Result<()> {
+    Step::new("rustfmt").run(run::cargo().args(["fmt", "--all", "--check"]))?;
+    let clippy = ["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    Step::new("clippy").run(run::cargo().args(clippy))?;
+    let bin = root().join(".venv/bin");
+    Step::new("ruff").run(run::command(bin.join("ruff")).args(["check", "."]))?;
+    Step::new("ruff format").run(run::command(bin.join("ruff")).args(["format", "--check", "."]))?;
+    Step::new("mypy").run(run::command(bin.join("mypy")).args([
+        "--config-file",
+        "pyproject.toml",
+        "shim/python/flambeau",
+    ]))
+}

@@ -214,6 +214,15 @@ pub struct Access {
 pub enum Op {
     /// Reads memory.
     Load(Access),
+    /// Reads memory where `cond` (a `Bool`) is true; elsewhere the value is `other` and the address is never touched.
+    LoadIf {
+        /// Whether to read.
+        cond: ValueId,
+        /// Where; may lie outside of the buffer where `cond` is false.
+        access: Access,
+        /// The value where `cond` is false.
+        other: ValueId,
+    },
     /// A constant: bits of the value in its dtype, zero-extended (floats by `to_bits`, f16/bf16 as f32 bits).
     Const(u64),
     /// A scalar argument: integers by value, floats by the bits of an `f64` (converted to the dtype).

@@ -1,1 +1,226 @@
-//! Kernels to artifacts through plug-in workers.
+//! Kernels to artifacts through plug-in workers. The daemon never opens a plug-in itself: a code generator may abort,
+//! so it runs in child processes (`flambeaud worker`), which this crate starts, feeds, restarts and stops.
+
+mod discover;
+mod pool;
+mod worker;
+
+pub use discover::{BackendFiles, discover};
+pub use worker::worker_main;
+
+use flambeau_ir::kernel::Kernel;
+use flambeau_plugin::Capabilities;
+use flambeau_wire::from_daemon::Artifact;
+use pool::{Pool, Reply, Request};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How workers are started and bounded.
+#[derive(Clone, Debug)]
+pub struct CodegenOptions {
+    /// Command line of a worker; the path of the plug-in's compile half is appended. `[flambeaud, "worker"]`.
+    pub command: Vec<OsString>,
+    /// Directories with plug-ins; earlier ones win.
+    pub plugin_dirs: Vec<PathBuf>,
+    /// Most worker processes per back end.
+    pub workers: usize,
+    /// Longest time for one kernel, after which its worker is killed.
+    pub timeout: Duration,
+}
+
+/// Why kernels were not compiled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodegenError {
+    /// No such plug-in.
+    #[error("no back end named {name} in {}", join(dirs))]
+    NoBackend {
+        /// What was asked for.
+        name: String,
+        /// Where it was looked for.
+        dirs: Vec<PathBuf>,
+    },
+    /// The plug-in does not load, or says that it cannot work here.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The plug-in refused a kernel.
+    #[error("kernel {kernel}: {why}")]
+    Refused {
+        /// Its name.
+        kernel: String,
+        /// What the plug-in said.
+        why: String,
+    },
+    /// A kernel ended its worker twice.
+    #[error("kernel {kernel} ended the code generator twice ({how})")]
+    Poisoned {
+        /// Its name.
+        kernel: String,
+        /// Signal, exit code or time-out.
+        how: String,
+    },
+    /// Processes cannot be started or talked to.
+    #[error("code generation worker: {0}")]
+    Worker(String),
+}
+
+fn join(dirs: &[PathBuf]) -> String {
+    let dirs: Vec<String> = dirs.iter().map(|d| d.display().to_string()).collect();
+    if dirs.is_empty() { "no plug-in directory".to_owned() } else { dirs.join(", ") }
+}
+
+/// What a back end's compile half says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Described {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Targets it compiles for.
+    pub targets: Vec<String>,
+    /// What it can compile.
+    pub capabilities: Capabilities,
+}
+
+/// Compiles kernels. Shared by all threads.
+pub struct Codegen {
+    options: CodegenOptions,
+    backends: Mutex<BTreeMap<String, Arc<Backend>>>,
+}
+
+struct Backend {
+    files: BackendFiles,
+    pool: Pool,
+    described: OnceLock<Described>,
+}
+
+impl Codegen {
+    /// Starts nothing yet.
+    pub fn new(options: CodegenOptions) -> Self {
+        Codegen { options, backends: Mutex::default() }
+    }
+
+    /// The plug-ins found now, by name.
+    pub fn backends(&self) -> Vec<BackendFiles> {
+        discover(&self.options.plugin_dirs)
+    }
+
+    fn backend(&self, name: &str) -> Result<Arc<Backend>, CodegenError> {
+        let mut backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(backend) = backends.get(name) {
+            return Ok(backend.clone());
+        }
+        let files = self
+            .backends()
+            .into_iter()
+            .find(|b| b.name == name)
+            .ok_or_else(|| CodegenError::NoBackend { name: name.to_owned(), dirs: self.options.plugin_dirs.clone() })?;
+        let pool = Pool::new(&self.options, &files.compile);
+        let backend = Arc::new(Backend { files, pool, described: OnceLock::new() });
+        backends.insert(name.to_owned(), backend.clone());
+        Ok(backend)
+    }
+
+    /// Identifies the build of a back end's code generator, for cache keys. Reads the file once.
+    pub fn build(&self, backend: &str) -> Result<[u8; 32], CodegenError> {
+        let backend = self.backend(backend)?;
+        backend
+            .files
+            .build()
+            .map_err(|e| CodegenError::Unavailable(format!("{}: {e}", backend.files.compile.display())))
+    }
+
+    /// Starts a back end's workers, so that the first compile finds them warm. Returns at once.
+    pub fn prewarm(&self, backend: &str) -> Result<(), CodegenError> {
+        self.backend(backend)?.pool.start_all()
+    }
+
+    /// What a back end can do; asked of a worker once.
+    pub fn describe(&self, backend: &str) -> Result<Described, CodegenError> {
+        let backend = self.backend(backend)?;
+        if let Some(described) = backend.described.get() {
+            return Ok(described.clone());
+        }
+        match backend.pool.request(&Request::Describe) {
+            Ok(Reply::Described(Ok(described))) => Ok(backend.described.get_or_init(|| described).clone()),
+            Ok(Reply::Described(Err(why))) => Err(CodegenError::Unavailable(why)),
+            Ok(Reply::Compiled(_)) => Err(CodegenError::Worker("answered another question".to_owned())),
+            Err(lost) => Err(CodegenError::Worker(lost.to_string())),
+        }
+    }
+
+    /// One artifact per kernel, in order. Kernels run on all workers at once; kernels that differ only in their name are
+    /// compiled once. The error is that of the first kernel that has one.
+    pub fn compile(&self, backend: &str, kernels: &[Kernel], target: &str) -> Result<Vec<Artifact>, CodegenError> {
+        let backend = self.backend(backend)?;
+        let mut unique: Vec<&Kernel> = Vec::new();
+        let mut seen = BTreeMap::new();
+        let places: Vec<usize> = kernels
+            .iter()
+            .map(|kernel| {
+                *seen.entry(kernel_hash([0; 32], target, kernel)).or_insert_with(|| {
+                    unique.push(kernel);
+                    unique.len() - 1
+                })
+            })
+            .collect();
+        let next = AtomicUsize::new(0);
+        let done: Vec<OnceLock<Result<Artifact, CodegenError>>> = unique.iter().map(|_| OnceLock::new()).collect();
+        let work = || {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(kernel) = unique.get(at) else { break };
+                let _ = done[at].set(compile_one(&backend.pool, kernel, target));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.options.workers.min(unique.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut artifacts = Vec::with_capacity(unique.len());
+        for slot in done {
+            artifacts.push(slot.into_inner().unwrap_or_else(|| Err(CodegenError::Worker("no answer".to_owned())))?);
+        }
+        Ok(places.into_iter().map(|at| artifacts[at].clone()).collect())
+    }
+}
+
+/// A worker that dies takes one more try; the second death is the kernel's fault.
+fn compile_one(pool: &Pool, kernel: &Kernel, target: &str) -> Result<Artifact, CodegenError> {
+    let request = Request::Compile { target: target.to_owned(), kernels: vec![kernel.clone()] };
+    let mut how = String::new();
+    for _ in 0..2 {
+        match pool.request(&request) {
+            Ok(Reply::Compiled(Ok(results))) => {
+                let [result] = <[_; 1]>::try_from(results)
+                    .map_err(|_| CodegenError::Worker("answered with another number of kernels".to_owned()))?;
+                let bytes: Arc<[u8]> =
+                    result.map_err(|why| CodegenError::Refused { kernel: kernel.name.clone(), why })?.into();
+                return Ok(Artifact { hash: *blake3::hash(&bytes).as_bytes(), bytes });
+            }
+            Ok(Reply::Compiled(Err(why))) => return Err(CodegenError::Unavailable(why)),
+            Ok(Reply::Described(_)) => return Err(CodegenError::Worker("answered another question".to_owned())),
+            Err(lost) => {
+                tracing::warn!(kernel = kernel.name, %lost, "code generation worker lost");
+                if lost.is_start() {
+                    return Err(CodegenError::Worker(lost.to_string()));
+                }
+                how = lost.to_string();
+            }
+        }
+    }
+    Err(CodegenError::Poisoned { kernel: kernel.name.clone(), how })
+}
+
+/// What an artifact is stored under: the back end's build, the target and the kernel but for its name.
+pub fn kernel_hash(build: [u8; 32], target: &str, kernel: &Kernel) -> [u8; 32] {
+    let mut nameless = kernel.clone();
+    nameless.name.clear();
+    let bytes = postcard::to_stdvec(&(build, target, nameless)).unwrap_or_default();
+    *blake3::hash(&bytes).as_bytes()
+}

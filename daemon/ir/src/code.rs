@@ -124,3 +124,12 @@ impl Const {
         Const::Str(s.into())
     }
 }
+
+impl Code {
+    /// The hash that names this code: blake3 over every field but `hash` itself.
+    pub fn content_hash(&self) -> CodeHash {
+        let blank = Code { hash: CodeHash([0; 32]), ..self.clone() };
+        // Writing plain data to memory cannot fail; an empty encoding would only make the hash match nothing.
+        CodeHash(*blake3::hash(&postcard::to_stdvec(&blank).unwrap_or_default()).as_bytes())
+    }
+}

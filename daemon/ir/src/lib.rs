@@ -1,6 +1,7 @@
 //! Types every stage shares: plain data, printers, parsers and verifiers. No stage logic lives here.
 
 pub mod code;
+pub mod core;
 pub mod dim;
 pub mod exit;
 pub mod frame;
@@ -12,6 +13,7 @@ pub mod plan;
 pub mod reason;
 pub mod source;
 pub mod tensor;
+pub mod text;
 pub mod trace;
 
 /// Kernel IR is part of the plug-in contract; the daemon uses the same types.

@@ -138,6 +138,7 @@ pub struct FunctionDesc {
 
 /// A type's raw parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one of CPython's type flags")]
 pub struct ClassDesc {
     /// `__module__` of the type.
     pub module: Arc<str>,
@@ -162,6 +163,10 @@ pub struct Heap {
     pub objects: HashMap<ObjId, Arc<Object>>,
     /// Code objects by hash.
     pub codes: HashMap<CodeHash, Arc<Code>>,
+    /// Answers to [`crate::oracle::Question::DictItem`] that came unasked; [`crate::oracle::Prefetched`] serves them.
+    pub items: Vec<PrefetchedItem>,
+    /// As `items`, for [`crate::oracle::Question::TypeLookup`].
+    pub lookups: Vec<PrefetchedLookup>,
 }
 
 impl Heap {
@@ -174,6 +179,8 @@ impl Heap {
     pub fn extend(&mut self, described: Described) {
         self.objects.extend(described.objects.into_iter().map(|o| (o.id, Arc::new(o))));
         self.codes.extend(described.codes.into_iter().map(|c| (c.hash, c)));
+        self.items.extend(described.items);
+        self.lookups.extend(described.lookups);
     }
 }
 
@@ -184,4 +191,30 @@ pub struct Described {
     pub objects: Vec<Object>,
     /// Code objects not sent before.
     pub codes: Vec<Arc<Code>>,
+    /// Items of namespaces that a trace will probably ask for.
+    pub items: Vec<PrefetchedItem>,
+    /// Type look-ups that a trace will probably ask for.
+    pub lookups: Vec<PrefetchedLookup>,
+}
+
+/// `dict.get(key)`, answered before it was asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrefetchedItem {
+    /// The dict or namespace.
+    pub dict: ObjId,
+    /// The key, a str.
+    pub key: Arc<str>,
+    /// The value, if there is one.
+    pub value: Option<ObjId>,
+}
+
+/// What `class.__mro__` has under `name`, answered before it was asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrefetchedLookup {
+    /// The type.
+    pub class: ObjId,
+    /// The attribute.
+    pub name: Arc<str>,
+    /// The class that has it and the raw value, if one has.
+    pub found: Option<(ObjId, ObjId)>,
 }

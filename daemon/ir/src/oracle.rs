@@ -2,10 +2,12 @@
 
 use crate::code::Const;
 use crate::graph::{Target, ValueMeta};
-use crate::object::{Described, ObjId};
+use crate::object::{Described, Heap, ObjId, PrefetchedItem, PrefetchedLookup};
 use crate::reason::Reason;
 use crate::tensor::TensorMeta;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// One question. Questions about values read raw state only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,3 +110,97 @@ pub trait Oracle {
 #[derive(Debug, thiserror::Error)]
 #[error("the client did not answer: {0}")]
 pub struct OracleError(pub String);
+
+/// An oracle that serves what was prefetched and passes the rest on, in one batch. Both a live compile and a replay put it
+/// before the real one, so that the tracer asks in one way.
+pub struct Prefetched<'a> {
+    inner: &'a mut dyn Oracle,
+    items: HashMap<(ObjId, Arc<str>), Option<ObjId>>,
+    lookups: HashMap<(ObjId, Arc<str>), Lookup>,
+}
+
+impl<'a> Prefetched<'a> {
+    /// Serves the answers that came with `heap`.
+    pub fn new(heap: &Heap, inner: &'a mut dyn Oracle) -> Self {
+        let mut prefetched = Prefetched { inner, items: HashMap::new(), lookups: HashMap::new() };
+        prefetched.learn(&heap.items, &heap.lookups);
+        prefetched
+    }
+
+    fn learn(&mut self, items: &[PrefetchedItem], lookups: &[PrefetchedLookup]) {
+        self.items.extend(items.iter().map(|i| ((i.dict, i.key.clone()), i.value)));
+        self.lookups.extend(lookups.iter().map(|l| ((l.class, l.name.clone()), l.found)));
+    }
+
+    fn known(&self, question: &Question) -> Option<AnswerValue> {
+        match question {
+            Question::DictItem { dict, key: Const::Str(key) } => {
+                self.items.get(&(*dict, key.clone())).map(|value| AnswerValue::Object(*value))
+            }
+            Question::TypeLookup { class, name } => {
+                self.lookups.get(&(*class, name.as_str().into())).map(|found| match found {
+                    Some((owner, value)) => AnswerValue::Found(*owner, *value),
+                    None => AnswerValue::Missing,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Oracle for Prefetched<'_> {
+    fn ask(&mut self, questions: &[Question]) -> Result<Vec<Answer>, OracleError> {
+        let known: Vec<Option<AnswerValue>> = questions.iter().map(|q| self.known(q)).collect();
+        let rest: Vec<Question> =
+            questions.iter().zip(&known).filter(|(_, k)| k.is_none()).map(|(q, _)| q.clone()).collect();
+        let asked = if rest.is_empty() { Vec::new() } else { self.inner.ask(&rest)? };
+        for answer in &asked {
+            self.learn(&answer.described.items, &answer.described.lookups);
+        }
+        let mut asked = asked.into_iter();
+        known
+            .into_iter()
+            .map(|known| match known {
+                Some(value) => Ok(Answer { value, described: Described::default() }),
+                None => asked.next().ok_or_else(|| OracleError("fewer answers than questions".into())),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Counting(usize);
+
+    impl Oracle for Counting {
+        fn ask(&mut self, questions: &[Question]) -> Result<Vec<Answer>, OracleError> {
+            self.0 += questions.len();
+            Ok(questions
+                .iter()
+                .map(|_| Answer { value: AnswerValue::Missing, described: Described::default() })
+                .collect())
+        }
+    }
+
+    #[test]
+    fn prefetched_answers_are_served_and_the_rest_is_asked() {
+        let mut heap = Heap::default();
+        heap.items.push(PrefetchedItem { dict: ObjId(1), key: "x".into(), value: Some(ObjId(7)) });
+        heap.lookups.push(PrefetchedLookup { class: ObjId(2), name: "f".into(), found: None });
+        let mut inner = Counting(0);
+        let mut oracle = Prefetched::new(&heap, &mut inner);
+        let questions = [
+            Question::DictItem { dict: ObjId(1), key: Const::str("x") },
+            Question::DictItem { dict: ObjId(1), key: Const::str("y") },
+            Question::TypeLookup { class: ObjId(2), name: "f".into() },
+        ];
+        let values: Vec<AnswerValue> = oracle.ask(&questions).unwrap().into_iter().map(|a| a.value).collect();
+        assert_eq!(values, [AnswerValue::Object(Some(ObjId(7))), AnswerValue::Missing, AnswerValue::Missing]);
+        assert_eq!(inner.0, 1);
+    }
+}
+
+/// Owner and value of a type look-up, or that there is none.
+type Lookup = Option<(ObjId, ObjId)>;

@@ -7,6 +7,7 @@ use crate::frame::FrameId;
 use crate::graph::Graph;
 use crate::guard::GuardProgram;
 use crate::kernel::DType;
+use crate::reason::Reason;
 use crate::source::SourceId;
 use crate::tensor::Device;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ pub struct CompiledFrame {
     pub exit: Exit,
     /// The torch-level graph as text, for logs and `explain`.
     pub graph_text: String,
+    /// Why the body is `Eager` although a native one was asked for; counted by the client.
+    pub fallback: Option<Reason>,
 }
 
 /// Defines one symbol. Symbols are bound before guards on dims are checked.
@@ -87,6 +90,8 @@ pub struct Plan {
     pub backend: String,
     /// Compiled kernels.
     pub kernels: Vec<PlanKernel>,
+    /// Input registers whose memory kernels write: their version counters count one change each.
+    pub written: Vec<Reg>,
     /// Index of the first step whose effect cannot be taken back; `steps.len()` if none.
     pub commit: u32,
 }

@@ -64,5 +64,7 @@ reasons! {
     SideEffect, "side_effect", "A side effect of this kind cannot be replayed.", "Move it out of the compiled function.";
     Recursion, "recursion", "Inlining went too deep.", "Rewrite the recursion as a loop.";
     TooLarge, "too_large", "The trace grew past its limit.", "Compile a smaller function.";
+    NotLowered, "not_lowered", "The native back end cannot express an op of the graph exactly; torch runs the graph op by op.", "Report the op, or use backend=\"inductor\".";
+    BackendUnavailable, "backend_unavailable", "The back end cannot compile kernels here, or failed to.", "See flambeau backends and flambeau logs; the graph runs op by op meanwhile.";
     Internal, "internal", "flambeau met a bug of its own and ran the original code.", "Report it with a recording (flambeau record).";
 }

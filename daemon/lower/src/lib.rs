@@ -1,1 +1,15 @@
-//! Graph to kernels and launch plan.
+//! Graph to kernels and launch plan: a pure function. What torch ops mean is in `daemon/ops`; code generation is the
+//! plug-ins'.
+
+mod affine;
+mod body;
+mod collapse;
+mod functional;
+mod generalise;
+mod group;
+mod kernels;
+mod memory;
+mod pipeline;
+
+pub use memory::Lowered;
+pub use pipeline::{LowerOptions, lower};

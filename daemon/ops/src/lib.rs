@@ -1,6 +1,28 @@
 //! What we know of each torch op, one folder a family: signature, shape/dtype/stride rule, decomposition, derivative.
 //! Trace and lower read it here and nowhere else.
 
+mod attention;
+mod call;
+mod conv;
+mod create;
+pub mod decompose;
+mod index;
+mod layout;
+mod loss;
+mod matmul;
+mod norm;
+mod pointwise;
+mod pool;
+mod promote;
+mod random;
+mod reduce;
+mod registry;
+mod signature;
+mod view;
+
+pub use registry::{Canon, OpDef, canonical, ops};
+pub use signature::{Argument, Bound, Param, Seen, Value};
+
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Target, ValueMeta};
@@ -37,11 +59,11 @@ pub struct Inferred {
     /// What the call returns. `requires_grad` is already set under the ambient grad mode.
     pub meta: ValueMeta,
     /// The result *is* the argument with this index (in-place methods, `out=`, `contiguous()` of a contiguous tensor):
-    /// the same Python object.
+    /// the same Python object. Keyword arguments count on from the positional ones, in call order, here and below.
     pub returns_argument: Option<usize>,
     /// The result is a view of the argument with this index (shares its storage).
     pub view_of: Option<usize>,
-    /// Positional arguments it writes to.
+    /// Arguments it writes to.
     pub mutates: Vec<usize>,
     /// Consumes torch's random generator.
     pub rng: bool,
@@ -63,11 +85,36 @@ pub enum InferError {
 
 /// Metadata of calling `target`.
 pub fn infer(
-    _target: &Target,
-    _args: &[OpArg],
-    _kwargs: &[(Arc<str>, OpArg)],
-    _ambient: &Ambient,
-    _env: &mut dyn ShapeEnv,
+    target: &Target,
+    args: &[OpArg],
+    kwargs: &[(Arc<str>, OpArg)],
+    ambient: &Ambient,
+    env: &mut dyn ShapeEnv,
 ) -> Result<Inferred, InferError> {
-    Err(InferError::NoRule)
+    let canon = canonical(target).ok_or(InferError::NoRule)?;
+    call::run(canon, args, kwargs, ambient, env)
+}
+
+/// The tables of all families.
+fn families() -> [&'static [OpDef]; 18] {
+    [
+        pointwise::OPS,
+        pointwise::ACTIVATIONS,
+        pointwise::SELECT,
+        view::OPS,
+        view::PARTS,
+        view::CONVERT,
+        reduce::OPS,
+        reduce::EXTREME,
+        reduce::SCAN,
+        matmul::OPS,
+        conv::OPS,
+        norm::OPS,
+        pool::OPS,
+        index::OPS,
+        create::OPS,
+        random::OPS,
+        attention::OPS,
+        loss::OPS,
+    ]
 }

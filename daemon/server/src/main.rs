@@ -1,2 +1,29 @@
-//! `flambeaud`: the daemon and its command line.
-fn main() {}
+//! `flambeaud`: the daemon and its command line. Stages live in crates of their own; this one has the actors that
+//! connect them, sessions with clients, and the daemon's life as a process.
+
+mod actors;
+mod backends;
+mod cli;
+mod control;
+mod encoded;
+mod hub;
+mod job;
+mod life;
+mod log;
+mod oracle;
+mod pool;
+mod record;
+mod report;
+mod settings;
+mod stages;
+mod wire_out;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    life::close_inherited();
+    cli::run().unwrap_or_else(|error| {
+        eprintln!("flambeaud: {error:#}");
+        ExitCode::FAILURE
+    })
+}

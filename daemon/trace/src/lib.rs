@@ -1,1 +1,37 @@
-//! Frame to trace: graph, guards, effects, exit.
+//! Frame to trace: a symbolic interpreter over [`value::Value`]. It evaluates what is not a tensor, records torch calls
+//! in a graph, guards every fact it reads of the client's objects, and logs effects.
+//!
+//! - [`tracer`] holds the state of one trace; [`outside`] turns the client's objects into values, with guards.
+//! - [`frame`] runs instructions; `opcodes/` has them by family.
+//! - [`attr`], [`call`], [`iterate`], [`truth`], [`operators`] are Python's protocols; `builtins/` the built-in functions and types.
+//! - [`torch`] emits graph nodes; [`exit`] describes the end of the frame.
+
+pub mod attr;
+pub mod builtins;
+pub mod call;
+pub mod exit;
+pub mod flow;
+pub mod fold;
+pub mod frame;
+pub mod iterate;
+mod lookup;
+mod module;
+pub mod opcodes;
+pub mod operators;
+pub mod outside;
+pub mod raise;
+pub mod torch;
+pub mod tracer;
+pub mod truth;
+mod types;
+pub mod value;
+
+use flambeau_ir::frame::Frame;
+use flambeau_ir::oracle::Oracle;
+use flambeau_ir::reason::Reason;
+use flambeau_ir::trace::Trace;
+
+/// Traces a frame. A pure function of the frame and the oracle's answers.
+pub fn trace(frame: &Frame, oracle: &mut dyn Oracle) -> Result<Trace, Reason> {
+    tracer::Tracer::new(frame, oracle).run()
+}

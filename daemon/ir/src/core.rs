@@ -1,0 +1,221 @@
+//! The core graph: functional tensors over a dozen primitive ops. Lowering decomposes torch calls into it.
+//! Printing lives in [`crate::text`]; scheduling and memory are `daemon/lower`'s.
+
+use crate::code::Const;
+use crate::dim::Dim;
+use crate::kernel::{Binary, DType, ReduceOp, Unary};
+use crate::tensor::contiguous_strides;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Index of a node in its core graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CoreId(pub u32);
+
+/// One tensor value (or one call with several results).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CoreNode {
+    /// How it is computed.
+    pub op: CoreOp,
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes; operands of pointwise ops have exactly these.
+    pub sizes: Vec<Dim>,
+    /// Strides it has in memory if it gets memory of its own.
+    pub strides: Vec<Dim>,
+}
+
+/// Primitive ops.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CoreOp {
+    /// The graph's tensor input with this number.
+    Input(u32),
+    /// Every element is this constant (encoded as [`crate::kernel::Op::Const`]).
+    Const(u64),
+    /// Every element is this symbolic int.
+    Scalar(Dim),
+    /// The index along one dimension.
+    Iota(u32),
+    /// One operand.
+    Unary(Unary, CoreId),
+    /// Two operands of one dtype.
+    Binary(Binary, CoreId, CoreId),
+    /// `cond ? a : b`.
+    Select(CoreId, CoreId, CoreId),
+    /// Conversion to the node's dtype.
+    Cast(CoreId),
+    /// The same value in memory of its own.
+    Copy(CoreId),
+    /// Reduction over dimensions, which stay with size 1.
+    Reduce(ReduceOp, CoreId, Vec<u32>),
+    /// Dimensions of size 1 repeated to the node's sizes.
+    Expand(CoreId),
+    /// `sizes[d] = operand.sizes[order[d]]`.
+    Permute(CoreId, Vec<u32>),
+    /// The same elements in row-major order under other sizes.
+    Reshape(CoreId),
+    /// `start + step * i` along one dimension.
+    Slice(CoreId, u32, Dim, i64),
+    /// Element `i` is the operand's at `i - low`, or this constant where the operand has no such element.
+    Pad(CoreId, u64, Vec<Dim>),
+    /// Operands one after the other along one dimension.
+    Join(Vec<CoreId>, u32),
+    /// A torch op run as it is; its results are [`CoreOp::Result`]s.
+    Extern(Arc<ExternCall>),
+    /// One result of a call.
+    Result(CoreId, u32),
+}
+
+/// A call of an aten overload.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ExternCall {
+    /// e.g. `aten::addmm`.
+    pub op: Arc<str>,
+    /// Overload that returns new tensors.
+    pub overload: Arc<str>,
+    /// Overload that writes into given tensors without an extra copy, if there is one; the out arguments come last.
+    pub out: Option<Arc<str>>,
+    /// Arguments in schema order.
+    pub args: Vec<ExternArg>,
+    /// Number of results.
+    pub results: u32,
+    /// Draws random numbers: never merged, dropped or reordered against others. Distinct calls have distinct numbers.
+    pub rng: Option<u32>,
+}
+
+/// An argument of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ExternArg {
+    /// A tensor.
+    Value(CoreId),
+    /// A constant.
+    Const(Const),
+    /// A size.
+    Dim(Dim),
+    /// A list.
+    List(Vec<ExternArg>),
+}
+
+impl ExternArg {
+    /// Calls `visit` with every tensor in it.
+    pub fn values(&self, visit: &mut impl FnMut(CoreId)) {
+        match self {
+            ExternArg::Value(v) => visit(*v),
+            ExternArg::List(items) => items.iter().for_each(|i| i.values(visit)),
+            ExternArg::Const(_) | ExternArg::Dim(_) => {}
+        }
+    }
+}
+
+impl CoreOp {
+    /// The operands, in order.
+    pub fn operands(&self) -> Vec<CoreId> {
+        match self {
+            CoreOp::Input(_) | CoreOp::Const(_) | CoreOp::Scalar(_) | CoreOp::Iota(_) => vec![],
+            CoreOp::Unary(_, a)
+            | CoreOp::Cast(a)
+            | CoreOp::Copy(a)
+            | CoreOp::Reduce(_, a, _)
+            | CoreOp::Expand(a)
+            | CoreOp::Permute(a, _)
+            | CoreOp::Reshape(a)
+            | CoreOp::Slice(a, ..)
+            | CoreOp::Pad(a, ..)
+            | CoreOp::Result(a, _) => vec![*a],
+            CoreOp::Binary(_, a, b) => vec![*a, *b],
+            CoreOp::Select(c, a, b) => vec![*c, *a, *b],
+            CoreOp::Join(parts, _) => parts.clone(),
+            CoreOp::Extern(call) => {
+                let mut all = Vec::new();
+                call.args.iter().for_each(|a| a.values(&mut |v| all.push(v)));
+                all
+            }
+        }
+    }
+
+    /// True for ops that only rename indices.
+    pub fn is_view(&self) -> bool {
+        matches!(self, CoreOp::Expand(_) | CoreOp::Permute(..) | CoreOp::Reshape(_) | CoreOp::Slice(..))
+    }
+}
+
+/// What leaves a core graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoreOutput {
+    /// Whose memory it is.
+    pub base: OutputBase,
+    /// Sizes.
+    pub sizes: Vec<Dim>,
+    /// Strides.
+    pub strides: Vec<Dim>,
+    /// Elements from the base's first element.
+    pub offset: Dim,
+}
+
+/// Whose memory an output is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OutputBase {
+    /// A tensor input's.
+    Input(u32),
+    /// This value's own.
+    Value(CoreId),
+}
+
+/// A functional graph, nodes in topological order, no two equal.
+#[derive(Clone, Debug, Default)]
+pub struct Core {
+    nodes: Vec<CoreNode>,
+    index: HashMap<CoreNode, CoreId>,
+    /// Nodes whose strides torch fixed.
+    pinned: Vec<bool>,
+    /// What is returned.
+    pub outputs: Vec<CoreOutput>,
+    /// Tensor inputs that get a new value at the end.
+    pub writes: Vec<(u32, CoreId)>,
+}
+
+impl Core {
+    /// All nodes.
+    pub fn nodes(&self) -> &[CoreNode] {
+        &self.nodes
+    }
+
+    /// One node.
+    pub fn node(&self, id: CoreId) -> &CoreNode {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// All ids in topological order.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = CoreId> + use<> {
+        (0..self.nodes.len() as u32).map(CoreId)
+    }
+
+    /// The node, added if there is no equal one.
+    pub fn add(&mut self, node: CoreNode) -> CoreId {
+        if let Some(&id) = self.index.get(&node) {
+            return id;
+        }
+        let id = CoreId(self.nodes.len() as u32);
+        self.index.insert(node.clone(), id);
+        self.nodes.push(node);
+        self.pinned.push(false);
+        id
+    }
+
+    /// As [`Core::add`] with row-major strides.
+    pub fn push(&mut self, op: CoreOp, dtype: DType, sizes: Vec<Dim>) -> CoreId {
+        let strides = contiguous_strides(&sizes);
+        self.add(CoreNode { op, dtype, sizes, strides })
+    }
+
+    /// Fixes the strides of a value that gets memory; false if they are fixed otherwise already.
+    pub fn pin(&mut self, id: CoreId, strides: &[Dim]) -> bool {
+        let slot = id.0 as usize;
+        if self.pinned[slot] {
+            return self.nodes[slot].strides == strides;
+        }
+        self.pinned[slot] = true;
+        self.nodes[slot].strides = strides.to_vec();
+        true
+    }
+}

@@ -1,0 +1,20 @@
+//! Text forms of graphs, core graphs, kernels and plans. Graphs and kernels parse back to what was printed.
+//!
+//! A graph, one node a line (sizes in brackets; strides in braces unless row-major; `!` where a gradient is required):
+//!
+//! ```text
+//! graph {
+//!   %x: f32[8, s0] = placeholder 3
+//!   %y: f32[s0, 8]{1, s0} = .transpose(%x, 0, 1) # 1
+//!   return %y
+//!   # 1: "model.py" 12 forward
+//! }
+//! ```
+
+mod lex;
+mod parse;
+mod print;
+mod print_core;
+
+pub use lex::ParseError;
+pub use parse::parse_graph;

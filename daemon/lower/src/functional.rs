@@ -1,0 +1,473 @@
+//! Torch-level graph to core graph: calls are decomposed, views tracked, in-place ops turned into new values. What each op
+//! means is in `daemon/ops`.
+
+use crate::affine::{reshaped_strides, same_layout, strides_through_view};
+use crate::group::memory_view;
+use flambeau_ir::code::Const;
+use flambeau_ir::core::{Core, CoreId, CoreNode, CoreOp, CoreOutput, OutputBase};
+use flambeau_ir::dim::Dim;
+use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
+use flambeau_ir::kernel::DType;
+use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_ir::source::SourceId;
+use flambeau_ir::tensor::TensorMeta;
+use flambeau_ops::decompose::{Decompose, Outcome, View, apply, decomposition, refuse};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A core graph and where its tensor inputs come from.
+#[derive(Clone, Debug)]
+pub struct Functional {
+    /// The graph.
+    pub core: Core,
+    /// Sources of the tensor inputs.
+    pub inputs: Vec<SourceId>,
+}
+
+/// Memory as the user sees it: what a family of views shares.
+#[derive(Clone, Debug)]
+struct Base {
+    value: CoreId,
+    /// The graph input whose memory it is.
+    input: Option<u32>,
+    strides: Vec<Dim>,
+}
+
+/// What a graph node stands for.
+#[derive(Clone, Debug)]
+enum Value {
+    /// A view of a base.
+    Tensor {
+        base: usize,
+        views: Vec<View>,
+        meta: TensorMeta,
+    },
+    Tuple(Vec<Value>),
+    Other,
+}
+
+struct Lowering<'a> {
+    graph: &'a Graph,
+    core: Core,
+    bases: Vec<Base>,
+    values: Vec<Value>,
+    inputs: Vec<SourceId>,
+    draws: u32,
+}
+
+/// Makes the core graph.
+pub fn functionalise(graph: &Graph) -> Result<Functional, Reason> {
+    let mut lowering =
+        Lowering { graph, core: Core::default(), bases: vec![], values: vec![], inputs: vec![], draws: 0 };
+    for node in &graph.nodes {
+        let value = lowering.node(node).map_err(|reason| located(graph, node, reason))?;
+        lowering.values.push(value);
+    }
+    lowering.finish()?;
+    Ok(Functional { core: lowering.core, inputs: lowering.inputs })
+}
+
+fn located(graph: &Graph, node: &Node, mut reason: Reason) -> Reason {
+    if reason.stack.is_empty() {
+        reason.stack.extend(node.location.and_then(|l| graph.locations.get(l as usize)).cloned());
+    }
+    reason
+}
+
+fn plain(dtype: DType) -> bool {
+    !dtype.is_complex()
+}
+
+impl Lowering<'_> {
+    fn node(&mut self, node: &Node) -> Result<Value, Reason> {
+        if let Some(meta) = node.meta.as_tensor()
+            && (meta.device.kind != 0 || !plain(meta.dtype))
+        {
+            return refuse(format!("{} on device kind {}", meta.dtype.torch_name(), meta.device.kind));
+        }
+        match &node.op {
+            NodeOp::Placeholder(source) => Ok(self.placeholder(*source, &node.meta)),
+            NodeOp::Call { target, args, kwargs } => self.call(node, target, args, kwargs),
+        }
+    }
+
+    fn placeholder(&mut self, source: SourceId, meta: &ValueMeta) -> Value {
+        let Some(meta) = meta.as_tensor() else { return Value::Other };
+        let input = self.inputs.len() as u32;
+        self.inputs.push(source);
+        let op = CoreOp::Input(input);
+        let value =
+            self.core.add(CoreNode { op, dtype: meta.dtype, sizes: meta.sizes.clone(), strides: meta.strides.clone() });
+        self.core.pin(value, &meta.strides);
+        self.bases.push(Base { value, input: Some(input), strides: meta.strides.clone() });
+        Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone() }
+    }
+
+    fn call(
+        &mut self,
+        node: &Node,
+        target: &Target,
+        args: &[Arg],
+        kwargs: &[(std::sync::Arc<str>, Arg)],
+    ) -> Result<Value, Reason> {
+        if let Some(item) = self.tuple_item(target, args) {
+            return Ok(item);
+        }
+        let name = match target {
+            Target::Function(name) | Target::Method(name) => name,
+        };
+        let unknown = || Reason::new(ReasonCode::NotLowered, format!("no decomposition of {name}"));
+        let canon = flambeau_ops::canonical(target).ok_or_else(unknown)?;
+        let rule = decomposition(canon.op.name).ok_or_else(unknown)?;
+        let bound = canon
+            .bind(args, kwargs)
+            .map_err(|_| Reason::new(ReasonCode::NotLowered, format!("arguments of {name}")))?;
+        let (mut values, mut metas) = (BTreeMap::new(), BTreeMap::new());
+        for arg in args.iter().chain(kwargs.iter().map(|(_, a)| a)) {
+            self.read_arg(arg, &mut values, &mut metas);
+        }
+        let written = match bound.arg("out") {
+            Some(Arg::Node(id)) => Some(*id),
+            Some(_) => return refuse(format!("{name} with several out tensors")),
+            None => match args.first() {
+                Some(Arg::Node(id)) if canon.inplace && values.contains_key(id) => Some(*id),
+                _ => None,
+            },
+        };
+        let mut cx = Decompose {
+            core: &mut self.core,
+            bound,
+            meta: &node.meta,
+            values: &values,
+            metas: &metas,
+            name: canon.op.name,
+            draws: &mut self.draws,
+            default_dtype: DType::F32,
+        };
+        let outcome = rule(&mut cx)?;
+        let outcome = match (written, outcome) {
+            (Some(id), Outcome::Fresh(value)) => Outcome::Write(id, value),
+            (Some(_), Outcome::Write(id, value)) => Outcome::Write(id, value),
+            (Some(_), Outcome::Same(id)) => Outcome::Same(id),
+            (Some(_), other) => return refuse(format!("{name} writes in place and yields {other:?}")),
+            (None, outcome) => outcome,
+        };
+        self.outcome(&node.meta, outcome)
+    }
+
+    fn tuple_item(&self, target: &Target, args: &[Arg]) -> Option<Value> {
+        let (Target::Function(path), [Arg::Node(id), Arg::Const(Const::Int(at))]) = (target, args) else { return None };
+        let Value::Tuple(items) = &self.values[id.0 as usize] else { return None };
+        if !path.ends_with("operator.getitem") {
+            return None;
+        }
+        let at = if *at < 0 { *at + items.len() as i64 } else { *at };
+        items.get(at as usize).cloned()
+    }
+
+    fn read_arg(&mut self, arg: &Arg, values: &mut BTreeMap<NodeId, CoreId>, metas: &mut BTreeMap<NodeId, TensorMeta>) {
+        match arg {
+            Arg::Node(id) => {
+                if let Value::Tensor { base, views, meta } = self.values[id.0 as usize].clone() {
+                    values.insert(*id, self.read(base, &views));
+                    metas.insert(*id, meta);
+                }
+            }
+            Arg::List(items) | Arg::Tuple(items) => items.iter().for_each(|i| self.read_arg(i, values, metas)),
+            Arg::Slice(parts) => parts.iter().for_each(|i| self.read_arg(i, values, metas)),
+            Arg::Dict(items) => items.iter().for_each(|(_, i)| self.read_arg(i, values, metas)),
+            Arg::Const(_) | Arg::Dim(_) => {}
+        }
+    }
+
+    /// The current value of a view of a base.
+    fn read(&mut self, base: usize, views: &[View]) -> CoreId {
+        views.iter().fold(self.bases[base].value, |id, view| apply(&mut self.core, id, view))
+    }
+
+    fn outcome(&mut self, meta: &ValueMeta, outcome: Outcome) -> Result<Value, Reason> {
+        match (outcome, meta) {
+            (Outcome::Fresh(id), ValueMeta::Tensor(meta)) => self.fresh(id, meta),
+            (Outcome::View(of, views), ValueMeta::Tensor(meta)) => self.view(of, views, meta),
+            (Outcome::ViewOrCopy(of, views), ValueMeta::Tensor(meta)) => {
+                if self.memory_allows(of, &views) {
+                    return self.view(of, views, meta);
+                }
+                let Value::Tensor { base, views: mut chain, .. } = self.values[of.0 as usize].clone() else {
+                    return refuse("a view of no tensor");
+                };
+                chain.extend(views);
+                let value = self.read(base, &chain);
+                self.fresh(value, meta)
+            }
+            (Outcome::Same(of), _) => Ok(self.values[of.0 as usize].clone()),
+            (Outcome::Write(of, value), _) => {
+                self.write(of, value)?;
+                Ok(self.values[of.0 as usize].clone())
+            }
+            (Outcome::WriteView(of, views, value), _) => {
+                let Value::Tensor { base, views: mut chain, meta } = self.values[of.0 as usize].clone() else {
+                    return refuse("a store to no tensor");
+                };
+                chain.extend(views);
+                let sizes = {
+                    let part = self.read(base, &chain);
+                    self.core.node(part).sizes.clone()
+                };
+                self.store(base, &chain, value, meta.dtype, &sizes)?;
+                Ok(Value::Other)
+            }
+            (Outcome::Tuple(items), ValueMeta::Tuple(metas)) if items.len() == metas.len() => {
+                let each = items.into_iter().zip(metas).map(|(item, meta)| self.outcome(meta, item));
+                Ok(Value::Tuple(each.collect::<Result<_, _>>()?))
+            }
+            (Outcome::None, ValueMeta::Const(_)) => Ok(Value::Other),
+            (outcome, meta) => refuse(format!("{outcome:?} for {meta:?}")),
+        }
+    }
+
+    /// A new tensor with this value.
+    fn fresh(&mut self, id: CoreId, meta: &TensorMeta) -> Result<Value, Reason> {
+        let id = self.converted(id, meta.dtype);
+        if self.core.node(id).sizes != meta.sizes {
+            return refuse(format!(
+                "sizes {:?} where torch has {:?}",
+                show(&self.core.node(id).sizes),
+                show(&meta.sizes)
+            ));
+        }
+        let value = self.laid_out(id, &meta.strides);
+        self.bases.push(Base { value, input: None, strides: meta.strides.clone() });
+        Ok(Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone() })
+    }
+
+    fn converted(&mut self, id: CoreId, dtype: DType) -> CoreId {
+        let node = self.core.node(id);
+        if node.dtype == dtype {
+            return id;
+        }
+        let sizes = node.sizes.clone();
+        self.core.push(CoreOp::Cast(id), dtype, sizes)
+    }
+
+    /// The value with these strides where it has memory.
+    fn laid_out(&mut self, id: CoreId, strides: &[Dim]) -> CoreId {
+        let node = self.core.node(id).clone();
+        let view = memory_view(&self.core, &BTreeSet::new(), id);
+        if node.op.is_view() && view.base != id && same_layout(&node.sizes, &view.strides, strides) && view.offset.is(0)
+        {
+            return id;
+        }
+        let ours = !node.op.is_view() && !matches!(node.op, CoreOp::Input(_));
+        if ours && (self.core.pin(id, strides) || same_layout(&node.sizes, &node.strides, strides)) {
+            return id;
+        }
+        self.core.add(CoreNode { op: CoreOp::Copy(id), strides: strides.to_vec(), ..node })
+    }
+
+    fn memory_allows(&self, of: NodeId, views: &[View]) -> bool {
+        let Value::Tensor { meta, .. } = &self.values[of.0 as usize] else { return false };
+        let (mut sizes, mut strides) = (meta.sizes.clone(), meta.strides.clone());
+        for view in views {
+            let Some((s, t)) = geometry(view, &sizes, &strides) else { return false };
+            (sizes, strides) = (s, t);
+        }
+        true
+    }
+
+    fn view(&mut self, of: NodeId, views: Vec<View>, meta: &TensorMeta) -> Result<Value, Reason> {
+        let Value::Tensor { base, views: chain, .. } = &self.values[of.0 as usize] else {
+            return refuse("a view of no tensor");
+        };
+        let mut chain = chain.clone();
+        chain.extend(views);
+        let base = *base;
+        let id = self.read(base, &chain);
+        if self.core.node(id).sizes != meta.sizes {
+            return refuse(format!(
+                "view sizes {:?} where torch has {:?}",
+                show(&self.core.node(id).sizes),
+                show(&meta.sizes)
+            ));
+        }
+        Ok(Value::Tensor { base, views: chain, meta: meta.clone() })
+    }
+
+    /// The tensor `of` gets a new value; so do all that share its memory.
+    fn write(&mut self, of: NodeId, value: CoreId) -> Result<(), Reason> {
+        let Value::Tensor { base, views, meta } = self.values[of.0 as usize].clone() else {
+            return refuse("a write to no tensor");
+        };
+        self.store(base, &views, value, meta.dtype, &meta.sizes)
+    }
+
+    /// The part of a base that `views` show gets a new value.
+    fn store(&mut self, base: usize, views: &[View], value: CoreId, dtype: DType, sizes: &[Dim]) -> Result<(), Reason> {
+        let value = self.converted(value, dtype);
+        let value = self.grown(value, sizes)?;
+        let mut stages = vec![self.bases[base].value];
+        for view in views {
+            let next = apply(&mut self.core, stages[stages.len() - 1], view);
+            stages.push(next);
+        }
+        let mut value = value;
+        for (view, before) in views.iter().zip(&stages).rev() {
+            value = self.unview(view, *before, value)?;
+        }
+        let strides = self.bases[base].strides.clone();
+        self.bases[base].value = self.laid_out(value, &strides);
+        Ok(())
+    }
+
+    fn grown(&mut self, id: CoreId, sizes: &[Dim]) -> Result<CoreId, Reason> {
+        let node = self.core.node(id);
+        if node.sizes == sizes {
+            return Ok(id);
+        }
+        if node.sizes.len() > sizes.len() {
+            return refuse("a write of a larger value");
+        }
+        let mut padded = vec![Dim::Const(1); sizes.len() - node.sizes.len()];
+        padded.extend(node.sizes.iter().cloned());
+        if padded.iter().zip(sizes).any(|(a, b)| a != b && !a.is(1)) {
+            return refuse("a write of a value of other sizes");
+        }
+        let id = apply(&mut self.core, id, &View::Reshape(padded));
+        Ok(apply(&mut self.core, id, &View::Expand(sizes.to_vec())))
+    }
+
+    /// The value of `whole` after its view was given `value`.
+    fn unview(&mut self, view: &View, whole: CoreId, value: CoreId) -> Result<CoreId, Reason> {
+        let sizes = self.core.node(whole).sizes.clone();
+        match view {
+            View::Reshape(_) => Ok(apply(&mut self.core, value, &View::Reshape(sizes))),
+            View::Permute(order) => {
+                let mut back = vec![0; order.len()];
+                order.iter().enumerate().for_each(|(d, o)| back[*o as usize] = d as u32);
+                Ok(apply(&mut self.core, value, &View::Permute(back)))
+            }
+            View::Slice { dim, start, step: 1, length } => {
+                let end = start.add(length);
+                let rest = sizes[*dim as usize].sub(&end);
+                let part = |start: Dim, length: Dim| View::Slice { dim: *dim, start, step: 1, length };
+                let mut parts = Vec::new();
+                if !start.is(0) {
+                    parts.push(apply(&mut self.core, whole, &part(Dim::Const(0), start.clone())));
+                }
+                parts.push(value);
+                if !rest.is(0) {
+                    parts.push(apply(&mut self.core, whole, &part(end, rest)));
+                }
+                if parts.len() == 1 {
+                    return Ok(parts[0]);
+                }
+                let node = self.core.node(whole).clone();
+                let op = CoreOp::Join(parts, *dim);
+                Ok(self.core.push(op, node.dtype, node.sizes))
+            }
+            View::Expand(to) if *to == sizes => Ok(value),
+            View::Slice { .. } | View::Expand(_) => refuse("a write through a view that skips or repeats elements"),
+        }
+    }
+
+    /// Outputs and final values of written inputs.
+    fn finish(&mut self) -> Result<(), Reason> {
+        let mut taken: BTreeMap<CoreId, usize> = BTreeMap::new();
+        for id in self.graph.outputs.clone() {
+            let Value::Tensor { base, views, meta } = self.values[id.0 as usize].clone() else {
+                return refuse("an output that is no tensor");
+            };
+            let out = self.output(&mut taken, base, &views, &meta)?;
+            self.core.outputs.push(out);
+        }
+        for base in self.bases.clone() {
+            let Some(input) = base.input else { continue };
+            if self.core.node(base.value).op != CoreOp::Input(input) {
+                let node = self.core.node(base.value).clone();
+                let held = memory_view(&self.core, &BTreeSet::new(), base.value).base;
+                let value = if matches!(self.core.node(held).op, CoreOp::Input(_)) {
+                    self.core.add(CoreNode { op: CoreOp::Copy(base.value), strides: base.strides.clone(), ..node })
+                } else {
+                    base.value
+                };
+                self.core.writes.push((input, value));
+            }
+        }
+        Ok(())
+    }
+
+    fn output(
+        &mut self,
+        taken: &mut BTreeMap<CoreId, usize>,
+        base: usize,
+        views: &[View],
+        meta: &TensorMeta,
+    ) -> Result<CoreOutput, Reason> {
+        let owner = match self.bases[base].input {
+            Some(input) => OutputBase::Input(input),
+            None => OutputBase::Value(self.own_memory(taken, base)),
+        };
+        let held = self.bases[base].clone();
+        let mut sizes = self.core.node(held.value).sizes.clone();
+        let mut strides = held.strides.clone();
+        let mut offset = Dim::Const(0);
+        for view in views {
+            if let View::Slice { dim, start, .. } = view {
+                offset = offset.add(&start.mul(&strides[*dim as usize]));
+            }
+            let next = geometry(view, &sizes, &strides);
+            let Some((s, t)) = next else { return refuse("an output whose memory torch would not share") };
+            (sizes, strides) = (s, t);
+        }
+        if !same_layout(&sizes, &strides, &meta.strides) {
+            return refuse(format!("output strides {:?} where torch has {:?}", show(&strides), show(&meta.strides)));
+        }
+        Ok(CoreOutput { base: owner, sizes, strides: meta.strides.clone(), offset })
+    }
+
+    /// The base's value, copied if its memory is an input's or another output's.
+    fn own_memory(&mut self, taken: &mut BTreeMap<CoreId, usize>, base: usize) -> CoreId {
+        let value = self.bases[base].value;
+        let held = memory_view(&self.core, &BTreeSet::new(), value).base;
+        let shared = matches!(self.core.node(held).op, CoreOp::Input(_)) || *taken.entry(held).or_insert(base) != base;
+        if !shared {
+            return value;
+        }
+        // A copy of its own, told from other copies of the same value by how often it was copied.
+        let mut copy = value;
+        while copy == value || taken.get(&copy).is_some_and(|b| *b != base) {
+            let node = self.core.node(copy).clone();
+            copy =
+                self.core.add(CoreNode { op: CoreOp::Copy(copy), strides: self.bases[base].strides.clone(), ..node });
+        }
+        taken.insert(copy, base);
+        self.bases[base].value = copy;
+        copy
+    }
+}
+
+fn show(dims: &[Dim]) -> String {
+    let items: Vec<String> = dims.iter().map(ToString::to_string).collect();
+    format!("[{}]", items.join(", "))
+}
+
+/// Sizes and strides after a view.
+fn geometry(view: &View, sizes: &[Dim], strides: &[Dim]) -> Option<(Vec<Dim>, Vec<Dim>)> {
+    let node = |op: CoreOp, sizes: Vec<Dim>| CoreNode { op, dtype: DType::F32, sizes, strides: vec![] };
+    let operand = node(CoreOp::Input(0), sizes.to_vec());
+    let id = CoreId(0);
+    let (op, sizes) = match view {
+        View::Expand(to) => (CoreOp::Expand(id), to.clone()),
+        View::Permute(order) => {
+            (CoreOp::Permute(id, order.clone()), order.iter().map(|d| sizes[*d as usize].clone()).collect())
+        }
+        View::Reshape(to) => return Some((to.clone(), reshaped_strides(sizes, strides, to)?)),
+        View::Slice { dim, start, step, length } => {
+            let mut out = sizes.to_vec();
+            out[*dim as usize] = length.clone();
+            (CoreOp::Slice(id, *dim, start.clone(), *step), out)
+        }
+    };
+    let view = node(op, sizes);
+    let (strides, _) = strides_through_view(&view, &operand, strides, &Dim::Const(0))?;
+    Some((view.sizes, strides))
+}

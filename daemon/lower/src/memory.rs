@@ -1,0 +1,454 @@
+//! Memory: which values share storage, when it is allocated and freed; and the launch plan that follows.
+
+use crate::body::{Body, Expr, Place};
+use crate::group::{MemoryView, Schedule, Task, memory_view};
+use crate::kernels::{self, Buffer, Launch};
+use flambeau_ir::core::{Core, CoreId, CoreOp, ExternArg, ExternCall, OutputBase};
+use flambeau_ir::dim::Dim;
+use flambeau_ir::kernel::{DType, Kernel};
+use flambeau_ir::plan::{Plan, PlanArg, PlanKernel, PlanStep, Reg};
+use flambeau_ir::source::SourceId;
+use flambeau_ir::tensor::Device;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// A buffer is kept for a later one of the same size for at most this many tasks.
+const KEEP: usize = 4;
+
+/// A tensor in a register.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Shape {
+    dtype: DType,
+    sizes: Vec<Dim>,
+    strides: Vec<Dim>,
+}
+
+struct Storage {
+    reg: Reg,
+    shape: Shape,
+    /// Number of elements it has room for.
+    room: Dim,
+    /// May be taken over or reused.
+    ours: bool,
+}
+
+struct Builder<'a> {
+    core: &'a Core,
+    schedule: &'a Schedule,
+    steps: Vec<PlanStep>,
+    regs: u32,
+    storages: Vec<Storage>,
+    /// Storage of every buffer that has one now.
+    home: BTreeMap<Buffer, usize>,
+    /// Storages nobody uses, with the task that freed them.
+    pool: Vec<(usize, usize)>,
+    last_use: BTreeMap<Buffer, usize>,
+    views: HashMap<(Reg, Shape, Dim), Reg>,
+    kernels: Vec<Kernel>,
+    known: HashMap<Kernel, u32>,
+    commit: Option<usize>,
+    /// Inputs that kernels write to.
+    written: BTreeSet<u32>,
+}
+
+/// What lowering yields.
+#[derive(Clone, Debug, Default)]
+pub struct Lowered {
+    /// The plan; its kernels have no artifacts yet.
+    pub plan: Plan,
+    /// The kernels, in the order of [`Plan::kernels`].
+    pub kernels: Vec<Kernel>,
+}
+
+/// Plans memory and writes the plan. `inputs` are the sources of the tensor inputs.
+pub fn plan(core: &Core, schedule: &Schedule, inputs: Vec<SourceId>, backend: &str) -> Lowered {
+    let mut builder = Builder {
+        core,
+        schedule,
+        steps: vec![],
+        regs: inputs.len() as u32,
+        storages: vec![],
+        home: BTreeMap::new(),
+        pool: vec![],
+        last_use: BTreeMap::new(),
+        views: HashMap::new(),
+        kernels: vec![],
+        known: HashMap::new(),
+        commit: None,
+        written: BTreeSet::new(),
+    };
+    builder.take_inputs(inputs.len());
+    builder.find_last_uses();
+    for (at, task) in schedule.tasks.iter().enumerate() {
+        match task {
+            Task::Kernel(body) => builder.kernel(at, body),
+            Task::Extern(id) => builder.call(at, *id),
+        }
+        builder.release(at);
+    }
+    let outputs = builder.outputs();
+    let commit = builder.commit;
+    let (steps, commit) = with_frees(builder.steps, inputs.len() as u32, &outputs, commit);
+    let names = builder.kernels.iter().map(|k| PlanKernel { name: k.name.clone(), artifact: [0; 32] }).collect();
+    let plan = Plan {
+        regs: builder.regs,
+        inputs,
+        steps,
+        outputs,
+        backend: backend.into(),
+        kernels: names,
+        written: builder.written.iter().map(|i| Reg(*i)).collect(),
+        commit: commit as u32,
+    };
+    Lowered { plan, kernels: builder.kernels }
+}
+
+impl Builder<'_> {
+    fn shape(&self, id: CoreId) -> Shape {
+        let node = self.core.node(id);
+        Shape { dtype: node.dtype, sizes: node.sizes.clone(), strides: node.strides.clone() }
+    }
+
+    fn take_inputs(&mut self, count: usize) {
+        for node in self.core.nodes() {
+            let CoreOp::Input(i) = node.op else { continue };
+            let shape = Shape { dtype: node.dtype, sizes: node.sizes.clone(), strides: node.strides.clone() };
+            let room = Dim::product(&node.sizes);
+            debug_assert!((i as usize) < count);
+            self.home.insert(Buffer::Input(i), self.storages.len());
+            self.storages.push(Storage { reg: Reg(i), shape, room, ours: false });
+        }
+    }
+
+    fn reads(&self, task: &Task) -> BTreeSet<Buffer> {
+        match task {
+            Task::Kernel(body) => loaded(body).map(|id| kernels::source(self.core, id)).collect(),
+            Task::Extern(id) => {
+                let bases = self.core.node(*id).op.operands().into_iter().map(|o| self.view(o).base);
+                bases.map(|b| kernels::source(self.core, b)).collect()
+            }
+        }
+    }
+
+    fn view(&self, id: CoreId) -> MemoryView {
+        memory_view(self.core, &self.schedule.copied, id)
+    }
+
+    fn results(&self, call: CoreId) -> BTreeMap<u32, CoreId> {
+        let of = |id: CoreId| match self.core.node(id).op {
+            CoreOp::Result(c, i) if c == call => Some((i, id)),
+            _ => None,
+        };
+        self.core.ids().filter_map(of).collect()
+    }
+
+    fn find_last_uses(&mut self) {
+        let mut last = BTreeMap::new();
+        for (at, task) in self.schedule.tasks.iter().enumerate() {
+            self.reads(task).into_iter().for_each(|b| {
+                last.insert(b, at);
+            });
+            match task {
+                Task::Kernel(body) => body.writes.iter().for_each(|w| {
+                    last.insert(kernels::target(w), at);
+                }),
+                Task::Extern(id) => self.results(*id).values().for_each(|r| {
+                    last.insert(Buffer::Value(*r), at);
+                }),
+            }
+        }
+        for output in &self.core.outputs {
+            if let OutputBase::Value(id) = output.base {
+                let base = self.view(id).base;
+                last.insert(kernels::source(self.core, base), usize::MAX);
+            }
+        }
+        self.last_use = last;
+    }
+
+    fn fresh(&mut self) -> Reg {
+        self.regs += 1;
+        Reg(self.regs - 1)
+    }
+
+    /// Storage for a buffer: reused where one of the same size was freed lately, else new.
+    fn allocate(&mut self, at: usize, id: CoreId) -> usize {
+        let shape = self.shape(id);
+        let room = room(&shape);
+        let fits = |s: &Storage| s.shape.dtype.size() == shape.dtype.size() && s.room == room;
+        let found = self.pool.iter().rposition(|(s, freed)| fits(&self.storages[*s]) && at - freed <= KEEP);
+        let storage = if let Some(slot) = found {
+            self.pool.remove(slot).0
+        } else {
+            let reg = self.fresh();
+            self.steps.push(PlanStep::Alloc {
+                reg,
+                dtype: shape.dtype,
+                device: Device::CPU,
+                sizes: shape.sizes.clone(),
+                strides: shape.strides.clone(),
+            });
+            self.storages.push(Storage { reg, shape, room, ours: true });
+            self.storages.len() - 1
+        };
+        self.home.insert(Buffer::Value(id), storage);
+        storage
+    }
+
+    /// A register that holds exactly this tensor over the storage.
+    fn register(&mut self, storage: usize, shape: &Shape, offset: &Dim) -> Reg {
+        let held = &self.storages[storage];
+        if held.shape == *shape && offset.is(0) {
+            return held.reg;
+        }
+        let key = (held.reg, shape.clone(), offset.clone());
+        if let Some(reg) = self.views.get(&key) {
+            return *reg;
+        }
+        let base = held.reg;
+        let reg = self.new_view(base, shape, offset);
+        self.views.insert(key, reg);
+        reg
+    }
+
+    fn new_view(&mut self, base: Reg, shape: &Shape, offset: &Dim) -> Reg {
+        let reg = self.fresh();
+        self.steps.push(PlanStep::View {
+            reg,
+            base,
+            sizes: shape.sizes.clone(),
+            strides: shape.strides.clone(),
+            offset: offset.clone(),
+            dtype: shape.dtype,
+        });
+        reg
+    }
+
+    fn kernel(&mut self, at: usize, body: &Body) {
+        let in_place = self.take_over(at, body);
+        let Launch { kernel, buffers, scalars } = kernels::finish(self.core, body, &in_place);
+        let targets: Vec<Buffer> = body.writes.iter().map(kernels::target).collect();
+        for target in &targets {
+            if let (Buffer::Value(id), false) = (target, self.home.contains_key(target)) {
+                self.allocate(at, *id);
+            }
+        }
+        let regs = buffers.iter().filter_map(|b| self.home.get(b)).map(|s| self.storages[*s].reg).collect();
+        let inputs = targets.iter().filter_map(|t| if let Buffer::Input(i) = t { Some(*i) } else { None });
+        self.written.extend(inputs.clone());
+        if inputs.count() > 0 {
+            self.commits();
+        }
+        let kernel = self.intern(kernel);
+        self.steps.push(PlanStep::Launch { kernel, buffers: regs, scalars });
+    }
+
+    fn commits(&mut self) {
+        self.commit.get_or_insert(self.steps.len());
+    }
+
+    fn intern(&mut self, mut kernel: Kernel) -> u32 {
+        if let Some(at) = self.known.get(&kernel) {
+            return *at;
+        }
+        let at = self.kernels.len() as u32;
+        self.known.insert(kernel.clone(), at);
+        kernel.name = format!("{}_{at}", kernels::name(&kernel));
+        self.kernels.push(kernel);
+        at
+    }
+
+    /// Lets writes take over buffers that the kernel is the last to read, each element at its own place.
+    fn take_over(&mut self, at: usize, body: &Body) -> HashMap<Buffer, Buffer> {
+        let mut pairs = HashMap::new();
+        let top = body.insts.iter().map(|i| i.level).max().unwrap_or(0);
+        let candidates: BTreeSet<CoreId> = loaded(body).collect();
+        for write in body.writes.iter().filter(|w| w.root.place == Place::Own && body.insts[w.value].level == top) {
+            let target = kernels::target(write);
+            let wanted = self.shape(write.root.node);
+            if self.home.contains_key(&target) {
+                continue;
+            }
+            let fits = |id: &CoreId| {
+                let buffer = kernels::source(self.core, *id);
+                let Some(&storage) = self.home.get(&buffer) else { return false };
+                let held = &self.storages[storage];
+                held.ours
+                    && self.last_use.get(&buffer) == Some(&at)
+                    && !pairs.values().any(|b| *b == buffer)
+                    && self.core.node(*id).dtype == wanted.dtype
+                    && held.shape.dtype.size() == wanted.dtype.size()
+                    && held.room == room(&wanted)
+                    && only_at(body, *id, &write.at)
+            };
+            let Some(id) = candidates.iter().find(|id| fits(id)) else { continue };
+            let buffer = kernels::source(self.core, *id);
+            pairs.insert(target, buffer);
+            let storage = self.home[&buffer];
+            self.home.insert(target, storage);
+        }
+        pairs
+    }
+
+    fn call(&mut self, at: usize, id: CoreId) {
+        let CoreOp::Extern(call) = &self.core.node(id).op else { return };
+        let call: &ExternCall = call;
+        let mut args: Vec<PlanArg> = call.args.iter().map(|a| self.argument(at, a)).collect();
+        let nodes = self.results(id);
+        if call.rng.is_some() {
+            self.commits();
+        }
+        if let (Some(out), true) = (&call.out, nodes.len() == call.results as usize) {
+            for result in nodes.values() {
+                let storage = self.allocate(at, *result);
+                let shape = self.shape(*result);
+                let reg = self.register(storage, &shape, &Dim::Const(0));
+                args.push(PlanArg::Reg(reg));
+            }
+            self.steps.push(PlanStep::Call { op: call.op.clone(), overload: out.clone(), args, results: vec![] });
+            return;
+        }
+        let mut results = Vec::new();
+        for i in 0..call.results {
+            let reg = self.fresh();
+            results.push(reg);
+            if let Some(result) = nodes.get(&i) {
+                let shape = self.shape(*result);
+                self.home.insert(Buffer::Value(*result), self.storages.len());
+                self.storages.push(Storage { reg, room: room(&shape), shape, ours: true });
+            }
+        }
+        self.steps.push(PlanStep::Call { op: call.op.clone(), overload: call.overload.clone(), args, results });
+    }
+
+    fn argument(&mut self, at: usize, arg: &ExternArg) -> PlanArg {
+        match arg {
+            ExternArg::Const(c) => PlanArg::Const(c.clone()),
+            ExternArg::Dim(d) => d
+                .as_const()
+                .map_or_else(|| PlanArg::Dim(d.clone()), |c| PlanArg::Const(flambeau_ir::code::Const::Int(c))),
+            ExternArg::List(items) => PlanArg::List(items.iter().map(|i| self.argument(at, i)).collect()),
+            ExternArg::Value(id) => {
+                let view = self.view(*id);
+                let storage = self.storage_of(at, view.base);
+                let node = self.core.node(*id);
+                let shape = Shape { dtype: node.dtype, sizes: node.sizes.clone(), strides: view.strides };
+                PlanArg::Reg(self.register(storage, &shape, &view.offset))
+            }
+        }
+    }
+
+    /// The storage of a value; empty values that no kernel writes get theirs here.
+    fn storage_of(&mut self, at: usize, base: CoreId) -> usize {
+        let buffer = kernels::source(self.core, base);
+        self.home.get(&buffer).copied().unwrap_or_else(|| self.allocate(at, base))
+    }
+
+    fn release(&mut self, at: usize) {
+        let ended: Vec<Buffer> = self
+            .home
+            .keys()
+            .filter(|b| matches!(b, Buffer::Value(_)) && self.last_use.get(b).is_some_and(|l| *l <= at))
+            .copied()
+            .collect();
+        let mut freed = BTreeSet::new();
+        for buffer in ended {
+            freed.extend(self.home.remove(&buffer));
+        }
+        let used: BTreeSet<usize> = self.home.values().copied().collect();
+        let free = freed.into_iter().filter(|s| !used.contains(s) && self.storages[*s].ours).map(|s| (s, at));
+        self.pool.extend(free.collect::<Vec<_>>());
+    }
+
+    fn outputs(&mut self) -> Vec<Reg> {
+        let mut taken = BTreeSet::new();
+        let mut regs = Vec::new();
+        let end = self.schedule.tasks.len();
+        for output in &self.core.outputs {
+            let (storage, offset, dtype) = match output.base {
+                OutputBase::Input(i) => {
+                    let storage = self.home[&Buffer::Input(i)];
+                    (storage, output.offset.clone(), self.storages[storage].shape.dtype)
+                }
+                OutputBase::Value(id) => {
+                    let view = self.view(id);
+                    (self.storage_of(end, view.base), output.offset.add(&view.offset), self.core.node(id).dtype)
+                }
+            };
+            let shape = Shape { dtype, sizes: output.sizes.clone(), strides: output.strides.clone() };
+            let held = &self.storages[storage];
+            let whole = held.ours && held.shape == shape && offset.is(0) && taken.insert(held.reg);
+            let reg = if whole { held.reg } else { self.new_view(held.reg, &shape, &offset) };
+            regs.push(reg);
+        }
+        regs
+    }
+}
+
+fn room(shape: &Shape) -> Dim {
+    Dim::product(&shape.sizes)
+}
+
+fn loaded(body: &Body) -> impl Iterator<Item = CoreId> + '_ {
+    body.insts.iter().filter_map(|i| match i.expr {
+        Expr::Load(id, _) | Expr::LoadIf(_, id, ..) => Some(id),
+        _ => None,
+    })
+}
+
+/// True if every read of `id` is at this address.
+fn only_at(body: &Body, id: CoreId, at: &crate::affine::Affine) -> bool {
+    body.insts.iter().all(|i| match &i.expr {
+        Expr::Load(other, address) => *other != id || address == at,
+        Expr::LoadIf(_, other, ..) => *other != id,
+        _ => true,
+    })
+}
+
+/// Adds a `Free` after the last use of every register that is neither an input nor an output.
+fn with_frees(steps: Vec<PlanStep>, inputs: u32, outputs: &[Reg], commit: Option<usize>) -> (Vec<PlanStep>, usize) {
+    let mut last: BTreeMap<Reg, usize> = BTreeMap::new();
+    for (at, step) in steps.iter().enumerate() {
+        registers(step, &mut |r| {
+            last.insert(r, at);
+        });
+    }
+    let mut frees: BTreeMap<usize, Vec<Reg>> = BTreeMap::new();
+    for (reg, at) in last {
+        if reg.0 >= inputs && !outputs.contains(&reg) {
+            frees.entry(at).or_default().push(reg);
+        }
+    }
+    let mut out = Vec::new();
+    let mut committed = None;
+    for (at, step) in steps.into_iter().enumerate() {
+        if commit == Some(at) {
+            committed = Some(out.len());
+        }
+        out.push(step);
+        out.extend(frees.remove(&at).into_iter().flatten().map(PlanStep::Free));
+    }
+    let end = out.len();
+    (out, committed.unwrap_or(end))
+}
+
+fn registers(step: &PlanStep, visit: &mut impl FnMut(Reg)) {
+    fn argument(arg: &PlanArg, visit: &mut impl FnMut(Reg)) {
+        match arg {
+            PlanArg::Reg(r) => visit(*r),
+            PlanArg::List(items) => items.iter().for_each(|i| argument(i, visit)),
+            PlanArg::Const(_) | PlanArg::Dim(_) => {}
+        }
+    }
+    match step {
+        PlanStep::Alloc { reg, .. } | PlanStep::Free(reg) => visit(*reg),
+        PlanStep::View { reg, base, .. } => {
+            visit(*reg);
+            visit(*base);
+        }
+        PlanStep::Launch { buffers, .. } => buffers.iter().for_each(|r| visit(*r)),
+        PlanStep::Call { args, results, .. } => {
+            args.iter().for_each(|a| argument(a, visit));
+            results.iter().for_each(|r| visit(*r));
+        }
+    }
+}

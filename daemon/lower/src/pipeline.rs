@@ -1,0 +1,33 @@
+//! The passes, in order.
+
+use crate::functional::functionalise;
+use crate::generalise::generalise;
+use crate::group::schedule;
+use crate::memory::{self, Lowered};
+use flambeau_ir::graph::Graph;
+use flambeau_ir::plan::Symbol;
+use flambeau_ir::reason::Reason;
+
+/// What the back end can do and how it wants its kernels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LowerOptions {
+    /// Name of the plug-in that launches the kernels.
+    pub backend: String,
+    /// Threads a kernel may use.
+    pub threads: u32,
+}
+
+impl Default for LowerOptions {
+    fn default() -> Self {
+        LowerOptions { backend: "cpu".into(), threads: 2 }
+    }
+}
+
+/// Lowers a graph to kernels and a launch plan.
+pub fn lower(graph: &Graph, _symbols: &[Symbol], options: &LowerOptions) -> Result<Lowered, Reason> {
+    let functional = functionalise(graph)?;
+    let schedule = schedule(&functional.core)?;
+    let mut lowered = memory::plan(&functional.core, &schedule, functional.inputs, &options.backend);
+    generalise(&mut lowered.plan, &mut lowered.kernels);
+    Ok(lowered)
+}

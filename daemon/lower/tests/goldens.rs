@@ -1,0 +1,42 @@
+//! Goldens: `tests/lower/*.ir` hold a graph, then (after a line of dashes) what it lowers to. `BLESS=1` rewrites them.
+
+use flambeau_ir::text::parse_graph;
+use flambeau_lower::{LowerOptions, lower};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+fn lowered(text: &str) -> String {
+    let graph = parse_graph(text).expect("the golden's graph parses");
+    assert_eq!(parse_graph(&graph.to_string()).as_ref(), Ok(&graph), "text form round-trips");
+    match lower(&graph, &[], &LowerOptions::default()) {
+        Ok(lowered) => {
+            let mut out = String::new();
+            lowered.kernels.iter().for_each(|k| write!(out, "{k}").expect("strings take text"));
+            write!(out, "{}", lowered.plan).expect("strings take text");
+            out
+        }
+        Err(reason) => format!("{}: {}\n", reason.code.name(), reason.detail),
+    }
+}
+
+#[test]
+fn goldens() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/lower");
+    let mut files: Vec<_> = std::fs::read_dir(folder).expect("goldens").map(|e| e.expect("entry").path()).collect();
+    files.sort();
+    let mut wrong = Vec::new();
+    for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "ir")) {
+        let text = std::fs::read_to_string(file).expect("golden");
+        let graph = text.split("\n----\n").next().unwrap_or_default().trim_end();
+        let now = format!("{graph}\n----\n{}", lowered(graph));
+        if now == text {
+            continue;
+        }
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(file, now).expect("golden written");
+        } else {
+            wrong.push(format!("{}:\n{now}", file.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "run with BLESS=1 if these are right:\n{}", wrong.join("\n"));
+}

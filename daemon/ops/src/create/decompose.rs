@@ -1,0 +1,72 @@
+//! Decompositions of ops that make tensors from sizes and numbers.
+
+use crate::decompose::{Decompose, Outcome, Rule, refuse};
+use flambeau_ir::code::Const;
+use flambeau_ir::core::CoreOp;
+use flambeau_ir::kernel::{Binary, DType};
+use flambeau_ir::reason::Reason;
+
+type Done = Result<Outcome, Reason>;
+
+/// The decomposition of an op of this family.
+pub(crate) fn rule(name: &str) -> Option<Rule> {
+    Some(match name {
+        "zeros" | "zeros_like" | "new_zeros" | "empty" | "empty_like" | "new_empty" | "zero_" => {
+            |cx| filled(cx, &Const::Int(0))
+        }
+        "ones" | "ones_like" | "new_ones" => |cx| filled(cx, &Const::Int(1)),
+        "full" | "full_like" | "new_full" => |cx| full(cx, "fill_value"),
+        "fill" | "fill_" => |cx| full(cx, "value"),
+        "arange" => arange,
+        "eye" => eye,
+        _ => return None,
+    })
+}
+
+/// New, or written into the argument.
+fn done(cx: &mut Decompose, value: flambeau_ir::core::CoreId) -> Done {
+    if cx.name.ends_with('_') {
+        return Ok(Outcome::Write(cx.node_of("input")?, value));
+    }
+    Ok(Outcome::Fresh(value))
+}
+
+fn filled(cx: &mut Decompose, number: &Const) -> Done {
+    let meta = cx.result()?;
+    let value = cx.constant(number, meta.dtype, meta.sizes)?;
+    done(cx, value)
+}
+
+fn full(cx: &mut Decompose, name: &str) -> Done {
+    let meta = cx.result()?;
+    let value = cx.operand(name, meta.dtype)?;
+    let value = cx.expand(value, &meta.sizes);
+    done(cx, value)
+}
+
+/// `start + step * i`
+fn arange(cx: &mut Decompose) -> Done {
+    let meta = cx.result()?;
+    let number = |cx: &mut Decompose, name: &str, default: i64| match cx.bound.value(name) {
+        None => cx.constant(&Const::Int(default), meta.dtype, vec![]),
+        Some(_) => cx.operand(name, meta.dtype),
+    };
+    let start = number(cx, "start", 0)?;
+    let step = number(cx, "step", 1)?;
+    if !matches!(meta.dtype, DType::I64 | DType::I32 | DType::F32 | DType::F64) {
+        return refuse("arange of this type");
+    }
+    let at = cx.core.push(CoreOp::Iota(0), DType::I64, meta.sizes);
+    let at = cx.cast(at, meta.dtype);
+    let scaled = cx.mul(at, step);
+    let value = cx.add(scaled, start);
+    Ok(Outcome::Fresh(value))
+}
+
+fn eye(cx: &mut Decompose) -> Done {
+    let meta = cx.result()?;
+    let row = cx.core.push(CoreOp::Iota(0), DType::I64, meta.sizes.clone());
+    let column = cx.core.push(CoreOp::Iota(1), DType::I64, meta.sizes);
+    let same = cx.binary(Binary::Eq, row, column);
+    Ok(Outcome::Fresh(cx.cast(same, meta.dtype)))
+}

@@ -1,0 +1,469 @@
+//! What decompositions are written with: a call bound to its parameters, and a builder of core values. The
+//! decompositions themselves are in each family's `decompose.rs`.
+
+use crate::signature::{Argument, Bound, Seen, Value};
+use flambeau_ir::code::Const;
+use flambeau_ir::core::{Core, CoreId, CoreOp, ExternArg, ExternCall};
+use flambeau_ir::dim::Dim;
+use flambeau_ir::graph::{Arg, NodeId, ValueMeta};
+use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
+use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_ir::tensor::TensorMeta;
+use std::collections::BTreeMap;
+
+/// A change of indices that torch makes without copying.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum View {
+    /// Sizes of 1 grow; the rank stays.
+    Expand(Vec<Dim>),
+    /// `sizes[d] = old[order[d]]`
+    Permute(Vec<u32>),
+    /// The same elements in row-major order.
+    Reshape(Vec<Dim>),
+    /// `start + step * i`, `length` of them, along one dimension.
+    Slice {
+        /// Dimension.
+        dim: u32,
+        /// First index.
+        start: Dim,
+        /// Distance.
+        step: i64,
+        /// How many.
+        length: Dim,
+    },
+}
+
+/// What a call yields.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// A tensor of its own.
+    Fresh(CoreId),
+    /// A view of an argument.
+    View(NodeId, Vec<View>),
+    /// A view of an argument where its memory allows, else a copy.
+    ViewOrCopy(NodeId, Vec<View>),
+    /// The argument itself.
+    Same(NodeId),
+    /// The argument, which now has this value.
+    Write(NodeId, CoreId),
+    /// Part of the argument now has this value; the call yields nothing.
+    WriteView(NodeId, Vec<View>, CoreId),
+    /// Several.
+    Tuple(Vec<Outcome>),
+    /// No tensor.
+    None,
+}
+
+/// A decomposition.
+pub type Rule = fn(&mut Decompose) -> Result<Outcome, Reason>;
+
+/// A call being decomposed.
+pub struct Decompose<'a> {
+    /// The graph that grows.
+    pub core: &'a mut Core,
+    /// The call's arguments.
+    pub bound: Bound<'a, Arg>,
+    /// Metadata of the call's result.
+    pub meta: &'a ValueMeta,
+    /// Current value of every tensor argument.
+    pub values: &'a BTreeMap<NodeId, CoreId>,
+    /// Metadata of every tensor argument.
+    pub metas: &'a BTreeMap<NodeId, TensorMeta>,
+    /// Canonical name of the op.
+    pub name: &'static str,
+    /// Number for the next call that draws random numbers.
+    pub draws: &'a mut u32,
+    /// Torch's default float type.
+    pub default_dtype: DType,
+}
+
+/// A refusal: the graph runs through torch instead.
+pub fn refuse<T>(detail: impl Into<String>) -> Result<T, Reason> {
+    Err(Reason::new(ReasonCode::NotLowered, detail))
+}
+
+/// The type in which values of `dtype` are computed.
+pub fn compute_type(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::Bf16 => DType::F32,
+        other => other,
+    }
+}
+
+/// The bits of a number as a constant of this type.
+pub fn bits_of(number: &Const, dtype: DType) -> Option<u64> {
+    let (int, float) = match number {
+        Const::Bool(b) => (i64::from(*b), f64::from(u8::from(*b))),
+        Const::Int(i) => (*i, *i as f64),
+        Const::Float(x) => (*x as i64, *x),
+        _ => return None,
+    };
+    Some(match dtype {
+        DType::F64 => float.to_bits(),
+        DType::F32 | DType::F16 | DType::Bf16 => u64::from((float as f32).to_bits()),
+        DType::Bool => u64::from(float != 0.0),
+        DType::I64 => int as u64,
+        DType::I32 => u64::from(int as i32 as u32),
+        DType::I16 => u64::from(int as i16 as u16),
+        DType::I8 => u64::from(int as i8 as u8),
+        DType::U8 => u64::from(int as u8),
+        _ => return None,
+    })
+}
+
+impl Decompose<'_> {
+    /// The result's metadata; a refusal if it is no tensor.
+    pub fn result(&self) -> Result<TensorMeta, Reason> {
+        self.meta.as_tensor().cloned().map_or_else(|| refuse(format!("{} yields no tensor", self.name)), Ok)
+    }
+
+    /// Metadata of the results of a call that yields several.
+    pub fn results(&self) -> Result<Vec<TensorMeta>, Reason> {
+        match self.meta {
+            ValueMeta::Tensor(t) => Ok(vec![t.clone()]),
+            ValueMeta::Tuple(items) => {
+                let each = |m: &ValueMeta| m.as_tensor().cloned();
+                let all: Option<Vec<_>> = items.iter().map(each).collect();
+                all.map_or_else(|| refuse(format!("{} yields more than tensors", self.name)), Ok)
+            }
+            _ => refuse(format!("{} yields no tensor", self.name)),
+        }
+    }
+
+    /// The node given for a parameter.
+    pub fn node_of(&self, name: &str) -> Result<NodeId, Reason> {
+        match self.bound.arg(name) {
+            Some(Arg::Node(id)) => Ok(*id),
+            _ => refuse(format!("{}: {name} is no tensor", self.name)),
+        }
+    }
+
+    /// The tensor given for a parameter.
+    pub fn tensor(&self, name: &str) -> Result<CoreId, Reason> {
+        self.value_of(self.node_of(name)?)
+    }
+
+    /// The tensor given for a parameter, if one was.
+    pub fn maybe_tensor(&self, name: &str) -> Result<Option<CoreId>, Reason> {
+        match self.bound.arg(name) {
+            None => Ok(None),
+            Some(Arg::Node(id)) => self.value_of(*id).map(Some),
+            Some(_) => refuse(format!("{}: {name} is no tensor", self.name)),
+        }
+    }
+
+    /// The current value of a tensor node.
+    pub fn value_of(&self, id: NodeId) -> Result<CoreId, Reason> {
+        self.values.get(&id).copied().map_or_else(|| refuse(format!("{}: an argument is no tensor", self.name)), Ok)
+    }
+
+    /// The metadata of the tensor given for a parameter.
+    pub fn meta_of(&self, name: &str) -> Result<TensorMeta, Reason> {
+        let id = self.node_of(name)?;
+        self.metas.get(&id).cloned().map_or_else(|| refuse("an argument is no tensor"), Ok)
+    }
+
+    /// A tensor or number as a value of this type (numbers with no dimensions).
+    pub fn operand(&mut self, name: &str, dtype: DType) -> Result<CoreId, Reason> {
+        match self.bound.value(name) {
+            Some(Value::Arg(Arg::Node(id))) => {
+                let value = self.value_of(*id)?;
+                Ok(self.cast(value, dtype))
+            }
+            Some(Value::Arg(arg)) => match arg.seen() {
+                Seen::Const(c) => self.constant(c, dtype, vec![]),
+                Seen::Dim(d) => Ok(self.scalar(d, dtype)),
+                _ => refuse(format!("{}: {name} is no number", self.name)),
+            },
+            Some(Value::Default(c)) => self.constant(c, dtype, vec![]),
+            _ => refuse(format!("{}: {name} is missing", self.name)),
+        }
+    }
+
+    /// A parameter as bool.
+    pub fn flag(&self, name: &str) -> Result<bool, Reason> {
+        self.bound.bool(name).or_else(|_| refuse(format!("{}: {name} is no bool", self.name)))
+    }
+
+    /// A parameter as a fixed int.
+    pub fn int(&self, name: &str) -> Result<Option<i64>, Reason> {
+        self.bound.int(name).or_else(|_| refuse(format!("{}: {name} is no fixed int", self.name)))
+    }
+
+    /// A parameter as a float.
+    pub fn float(&self, name: &str) -> Result<Option<f64>, Reason> {
+        self.bound.float(name).or_else(|_| refuse(format!("{}: {name} is no fixed number", self.name)))
+    }
+
+    /// A parameter as fixed ints.
+    pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, Reason> {
+        self.bound.ints(name).or_else(|_| refuse(format!("{}: {name} is no list of fixed ints", self.name)))
+    }
+
+    /// The number a parameter has, given or by default.
+    pub fn number(&self, name: &str) -> Result<Const, Reason> {
+        self.bound
+            .constant(name)
+            .cloned()
+            .map_or_else(|| refuse(format!("{}: {name} is no fixed number", self.name)), Ok)
+    }
+
+    /// A dimension counted from the front.
+    pub fn axis(&self, dim: i64, rank: usize) -> Result<usize, Reason> {
+        let rank = rank.max(1) as i64;
+        let at = if dim < 0 { dim + rank } else { dim };
+        if (0..rank).contains(&at) {
+            Ok(at as usize)
+        } else {
+            refuse(format!("{}: dimension {dim} is out of range", self.name))
+        }
+    }
+
+    /// Sizes of a value.
+    pub fn sizes(&self, id: CoreId) -> Vec<Dim> {
+        self.core.node(id).sizes.clone()
+    }
+
+    /// Type of a value.
+    pub fn dtype(&self, id: CoreId) -> DType {
+        self.core.node(id).dtype
+    }
+
+    /// A constant repeated to these sizes.
+    pub fn constant(&mut self, number: &Const, dtype: DType, sizes: Vec<Dim>) -> Result<CoreId, Reason> {
+        match bits_of(number, dtype) {
+            Some(bits) => Ok(self.core.push(CoreOp::Const(bits), dtype, sizes)),
+            None => refuse(format!("{}: {number:?} is no {}", self.name, dtype.torch_name())),
+        }
+    }
+
+    /// A float constant with no dimensions.
+    pub fn real(&mut self, x: f64, dtype: DType) -> CoreId {
+        let bits = bits_of(&Const::Float(x), dtype).unwrap_or_default();
+        self.core.push(CoreOp::Const(bits), dtype, vec![])
+    }
+
+    /// A symbolic int with no dimensions.
+    pub fn scalar(&mut self, dim: &Dim, dtype: DType) -> CoreId {
+        if let Dim::Const(c) = dim
+            && let Some(bits) = bits_of(&Const::Int(*c), dtype)
+        {
+            return self.core.push(CoreOp::Const(bits), dtype, vec![]);
+        }
+        let id = self.core.push(CoreOp::Scalar(dim.clone()), DType::I64, vec![]);
+        self.cast(id, dtype)
+    }
+
+    /// Conversion; none if the type is the same.
+    pub fn cast(&mut self, id: CoreId, dtype: DType) -> CoreId {
+        let node = self.core.node(id);
+        if node.dtype == dtype {
+            return id;
+        }
+        let sizes = node.sizes.clone();
+        self.core.push(CoreOp::Cast(id), dtype, sizes)
+    }
+
+    /// The value repeated to these sizes, dimensions aligned at the end.
+    pub fn expand(&mut self, id: CoreId, sizes: &[Dim]) -> CoreId {
+        let node = self.core.node(id);
+        if node.sizes == sizes {
+            return id;
+        }
+        let dtype = node.dtype;
+        if let op @ (CoreOp::Const(_) | CoreOp::Scalar(_)) = &node.op {
+            let op = op.clone();
+            return self.core.push(op, dtype, sizes.to_vec());
+        }
+        let mut padded = vec![Dim::Const(1); sizes.len().saturating_sub(node.sizes.len())];
+        padded.extend(node.sizes.iter().cloned());
+        let id = self.reshape(id, padded);
+        if self.core.node(id).sizes == sizes {
+            return id;
+        }
+        self.core.push(CoreOp::Expand(id), dtype, sizes.to_vec())
+    }
+
+    /// The common sizes of two shapes. Sizes that differ and are not 1 are taken to agree, as the shape rules checked.
+    pub fn common(&self, a: &[Dim], b: &[Dim]) -> Vec<Dim> {
+        let rank = a.len().max(b.len());
+        let at = |s: &[Dim], d: usize| (d + s.len()).checked_sub(rank).map_or(Dim::Const(1), |i| s[i].clone());
+        (0..rank).map(|d| if at(a, d).is(1) { at(b, d) } else { at(a, d) }).collect()
+    }
+
+    /// One operand.
+    pub fn unary(&mut self, op: Unary, a: CoreId) -> CoreId {
+        let node = self.core.node(a);
+        let dtype = if matches!(op, Unary::IsNan | Unary::IsInf | Unary::Not) { DType::Bool } else { node.dtype };
+        let sizes = node.sizes.clone();
+        self.core.push(CoreOp::Unary(op, a), dtype, sizes)
+    }
+
+    /// Two operands of one type, broadcast.
+    pub fn binary(&mut self, op: Binary, a: CoreId, b: CoreId) -> CoreId {
+        let sizes = self.common(&self.sizes(a), &self.sizes(b));
+        let (a, b) = (self.expand(a, &sizes), self.expand(b, &sizes));
+        let compares = matches!(op, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge);
+        let dtype = if compares { DType::Bool } else { self.dtype(a) };
+        self.core.push(CoreOp::Binary(op, a, b), dtype, sizes)
+    }
+
+    /// `a + b`
+    pub fn add(&mut self, a: CoreId, b: CoreId) -> CoreId {
+        self.binary(Binary::Add, a, b)
+    }
+
+    /// `a - b`
+    pub fn sub(&mut self, a: CoreId, b: CoreId) -> CoreId {
+        self.binary(Binary::Sub, a, b)
+    }
+
+    /// `a * b`
+    pub fn mul(&mut self, a: CoreId, b: CoreId) -> CoreId {
+        self.binary(Binary::Mul, a, b)
+    }
+
+    /// `a / b`
+    pub fn div(&mut self, a: CoreId, b: CoreId) -> CoreId {
+        self.binary(Binary::Div, a, b)
+    }
+
+    /// `a * x`
+    pub fn scale(&mut self, a: CoreId, x: f64) -> CoreId {
+        let x = self.real(x, self.dtype(a));
+        self.mul(a, x)
+    }
+
+    /// `a + x`
+    pub fn offset(&mut self, a: CoreId, x: f64) -> CoreId {
+        let x = self.real(x, self.dtype(a));
+        self.add(a, x)
+    }
+
+    /// `cond ? a : b`, broadcast.
+    pub fn select(&mut self, cond: CoreId, a: CoreId, b: CoreId) -> CoreId {
+        let sizes = self.common(&self.common(&self.sizes(a), &self.sizes(b)), &self.sizes(cond));
+        let (cond, a, b) = (self.expand(cond, &sizes), self.expand(a, &sizes), self.expand(b, &sizes));
+        self.core.push(CoreOp::Select(cond, a, b), self.dtype(a), sizes)
+    }
+
+    /// Reduction over dimensions, which stay with size 1.
+    pub fn reduce(&mut self, op: ReduceOp, a: CoreId, dims: &[usize]) -> CoreId {
+        let mut sizes = self.sizes(a);
+        let mut over: Vec<u32> = dims.iter().map(|d| *d as u32).filter(|d| !sizes[*d as usize].is(1)).collect();
+        over.sort_unstable();
+        over.dedup();
+        if over.is_empty() {
+            return a;
+        }
+        over.iter().for_each(|d| sizes[*d as usize] = Dim::Const(1));
+        self.core.push(CoreOp::Reduce(op, a, over), self.dtype(a), sizes)
+    }
+
+    /// The same elements under other sizes.
+    pub fn reshape(&mut self, a: CoreId, sizes: Vec<Dim>) -> CoreId {
+        apply(self.core, a, &View::Reshape(sizes))
+    }
+
+    /// Dimensions in another order.
+    pub fn permute(&mut self, a: CoreId, order: &[usize]) -> CoreId {
+        apply(self.core, a, &View::Permute(order.iter().map(|d| *d as u32).collect()))
+    }
+
+    /// Part of a dimension.
+    pub fn slice(&mut self, a: CoreId, dim: usize, start: Dim, step: i64, length: Dim) -> CoreId {
+        apply(self.core, a, &View::Slice { dim: dim as u32, start, step, length })
+    }
+
+    /// A torch op run as it is, with results of this metadata.
+    pub fn call(
+        &mut self,
+        target: (&str, &str),
+        out: Option<&str>,
+        args: Vec<ExternArg>,
+        results: &[TensorMeta],
+    ) -> Vec<CoreId> {
+        self.extern_call(target, out, args, results, None)
+    }
+
+    /// As [`Decompose::call`], for an op that draws random numbers.
+    pub fn draw(&mut self, target: (&str, &str), args: Vec<ExternArg>, results: &[TensorMeta]) -> Vec<CoreId> {
+        *self.draws += 1;
+        let number = *self.draws;
+        self.extern_call(target, None, args, results, Some(number))
+    }
+
+    fn extern_call(
+        &mut self,
+        (op, overload): (&str, &str),
+        out: Option<&str>,
+        args: Vec<ExternArg>,
+        results: &[TensorMeta],
+        rng: Option<u32>,
+    ) -> Vec<CoreId> {
+        let count = results.len() as u32;
+        let call = ExternCall {
+            op: op.into(),
+            overload: overload.into(),
+            out: out.map(Into::into),
+            args,
+            results: count,
+            rng,
+        };
+        let id = self.core.push(CoreOp::Extern(call.into()), DType::F32, vec![]);
+        let mut ids = Vec::new();
+        for (i, meta) in results.iter().enumerate() {
+            let result = self.core.push(CoreOp::Result(id, i as u32), meta.dtype, meta.sizes.clone());
+            self.core.pin(result, &meta.strides);
+            ids.push(result);
+        }
+        ids
+    }
+}
+
+/// The value under a view.
+pub fn apply(core: &mut Core, id: CoreId, view: &View) -> CoreId {
+    let node = core.node(id);
+    let dtype = node.dtype;
+    match view {
+        View::Expand(sizes) if *sizes == node.sizes => id,
+        View::Expand(sizes) => core.push(CoreOp::Expand(id), dtype, sizes.clone()),
+        View::Permute(order) if order.iter().enumerate().all(|(d, o)| d as u32 == *o) => id,
+        View::Permute(order) => {
+            let sizes = order.iter().map(|d| node.sizes[*d as usize].clone()).collect();
+            core.push(CoreOp::Permute(id, order.clone()), dtype, sizes)
+        }
+        View::Reshape(sizes) if *sizes == node.sizes => id,
+        View::Reshape(sizes) => match node.op {
+            CoreOp::Const(bits) => core.push(CoreOp::Const(bits), dtype, sizes.clone()),
+            CoreOp::Reshape(inner) => apply(core, inner, view),
+            _ => core.push(CoreOp::Reshape(id), dtype, sizes.clone()),
+        },
+        View::Slice { dim, start, step, length } => {
+            let mut sizes = node.sizes.clone();
+            if start.is(0) && *step == 1 && sizes[*dim as usize] == *length {
+                return id;
+            }
+            sizes[*dim as usize] = length.clone();
+            core.push(CoreOp::Slice(id, *dim, start.clone(), *step), dtype, sizes)
+        }
+    }
+}
+
+/// The decomposition of the op with this canonical name.
+pub fn decomposition(name: &str) -> Option<Rule> {
+    let families: [fn(&str) -> Option<Rule>; 11] = [
+        crate::pointwise::decompose::rule,
+        crate::pointwise::decompose_activation::rule,
+        crate::view::decompose::rule,
+        crate::index::decompose::rule,
+        crate::reduce::decompose::rule,
+        crate::norm::decompose::rule,
+        crate::matmul::decompose::rule,
+        crate::conv::decompose::rule,
+        crate::pool::decompose::rule,
+        crate::attention::decompose::rule,
+        |name| crate::create::decompose::rule(name).or_else(|| crate::random::decompose::rule(name)),
+    ];
+    families.iter().find_map(|family| family(name))
+}

@@ -1,0 +1,368 @@
+//! Decompositions of indexing, joining, shifting and masks by position.
+
+use crate::decompose::{Decompose, Outcome, Rule, View, bits_of, refuse};
+use crate::signature::{Argument, Seen};
+use crate::view::decompose::from_front;
+use flambeau_ir::code::Const;
+use flambeau_ir::core::{CoreId, CoreOp, ExternArg};
+use flambeau_ir::dim::Dim;
+use flambeau_ir::graph::{Arg, NodeId};
+use flambeau_ir::kernel::{Binary, DType};
+use flambeau_ir::reason::Reason;
+
+type Done = Result<Outcome, Reason>;
+
+/// The decomposition of an op of this family.
+pub(crate) fn rule(name: &str) -> Option<Rule> {
+    Some(match name {
+        "getitem" => getitem,
+        "setitem" => setitem,
+        "embedding" => embedding,
+        "index_select" => index_select,
+        "gather" => gather,
+        "tril" => |cx| triangle(cx, Binary::Le),
+        "triu" => |cx| triangle(cx, Binary::Ge),
+        "one_hot" => one_hot,
+        "roll" => roll,
+        "flip" => flip,
+        "repeat" => repeat,
+        "cat" => cat,
+        "stack" => stack,
+        "pad" | "constant_pad_nd" => pad,
+        _ => return None,
+    })
+}
+
+/// What a subscript selects: views first, then tensors that pick along dimensions.
+struct Selection {
+    views: Vec<View>,
+    picks: Vec<Option<NodeId>>,
+}
+
+/// The parts of a subscript.
+fn subscripts(arg: Option<&Arg>) -> Vec<Arg> {
+    match arg {
+        None => vec![Arg::Const(Const::None)],
+        Some(Arg::Tuple(items)) => items.clone(),
+        Some(Arg::Const(Const::Tuple(items))) => items.iter().cloned().map(Arg::Const).collect(),
+        Some(other) => vec![other.clone()],
+    }
+}
+
+fn bound_of(arg: &Arg, size: &Dim, default: &Dim) -> Result<Dim, Reason> {
+    let at = match arg.seen() {
+        Seen::Const(Const::None) => return Ok(default.clone()),
+        Seen::Const(Const::Int(i)) => Dim::Const(*i),
+        Seen::Dim(d) => return Ok(d.clone()),
+        _ => return refuse("a slice bound that is no int"),
+    };
+    let at = from_front(at, size)?;
+    match (at.as_const(), size.as_const()) {
+        (Some(at), Some(size)) => Ok(Dim::Const(at.clamp(0, size))),
+        (Some(at), None) if at == i64::MAX => Ok(size.clone()),
+        _ => Ok(at),
+    }
+}
+
+fn slice_parts(arg: &Arg) -> Option<[Arg; 3]> {
+    match arg {
+        Arg::Slice(parts) => Some((**parts).clone()),
+        Arg::Const(Const::Slice(parts)) => Some((**parts).clone().map(Arg::Const)),
+        _ => None,
+    }
+}
+
+fn selection(cx: &Decompose) -> Result<Selection, Reason> {
+    let mut sizes = cx.meta_of("input")?.sizes;
+    let items = subscripts(cx.bound.arg("index"));
+    let consumes = |a: &Arg| !matches!(a, Arg::Const(Const::None | Const::Ellipsis));
+    let skipped = sizes.len().saturating_sub(items.iter().filter(|a| consumes(a)).count());
+    let mut out = Selection { views: vec![], picks: vec![] };
+    let mut at = 0;
+    for item in &items {
+        match item {
+            Arg::Const(Const::Ellipsis) => {
+                out.picks.extend(std::iter::repeat_n(None, skipped));
+                at += skipped;
+            }
+            Arg::Const(Const::None) => {
+                sizes.insert(at, Dim::Const(1));
+                out.views.push(View::Reshape(sizes.clone()));
+                out.picks.push(None);
+                at += 1;
+            }
+            Arg::Node(id) => {
+                if !cx.metas.get(id).is_some_and(|m| m.dtype.is_integer()) {
+                    return refuse("a subscript by a mask");
+                }
+                out.picks.push(Some(*id));
+                at += 1;
+            }
+            other => match (other.seen(), slice_parts(other)) {
+                (_, Some(parts)) => {
+                    let step = match parts[2].seen() {
+                        Seen::Const(Const::None) => 1,
+                        Seen::Const(Const::Int(i)) if *i > 0 => *i,
+                        _ => return refuse("a slice with a step that is not fixed"),
+                    };
+                    let size = &sizes[at];
+                    let start = bound_of(&parts[0], size, &Dim::Const(0))?;
+                    let stop = bound_of(&parts[1], size, size)?;
+                    let span = stop.sub(&start);
+                    let length = match span.as_const() {
+                        Some(n) => Dim::Const((n.max(0) + step - 1) / step),
+                        None if step == 1 => span,
+                        None => span.add(&Dim::Const(step - 1)).floor_div(&Dim::Const(step)),
+                    };
+                    sizes[at] = length.clone();
+                    out.views.push(View::Slice { dim: at as u32, start, step, length });
+                    out.picks.push(None);
+                    at += 1;
+                }
+                (Seen::Const(Const::Int(i)), _) => {
+                    let start = from_front(Dim::Const(*i), &sizes[at])?;
+                    out.views.push(View::Slice { dim: at as u32, start, step: 1, length: Dim::Const(1) });
+                    sizes.remove(at);
+                    out.views.push(View::Reshape(sizes.clone()));
+                }
+                (Seen::Dim(d), _) => {
+                    out.views.push(View::Slice { dim: at as u32, start: d.clone(), step: 1, length: Dim::Const(1) });
+                    sizes.remove(at);
+                    out.views.push(View::Reshape(sizes.clone()));
+                }
+                _ => return refuse("a subscript of this kind"),
+            },
+        }
+    }
+    Ok(out)
+}
+
+fn getitem(cx: &mut Decompose) -> Done {
+    let of = cx.node_of("input")?;
+    let selection = selection(cx)?;
+    if selection.picks.iter().all(Option::is_none) {
+        return Ok(Outcome::View(of, selection.views));
+    }
+    let base = cx.value_of(of)?;
+    let base = selection.views.iter().fold(base, |id, v| crate::decompose::apply(cx.core, id, v));
+    let mut indices = Vec::new();
+    for pick in &selection.picks {
+        indices.push(match pick {
+            Some(id) => ExternArg::Value(cx.value_of(*id)?),
+            None => ExternArg::Const(Const::None),
+        });
+    }
+    let meta = cx.result()?;
+    let args = vec![ExternArg::Value(base), ExternArg::List(indices)];
+    Ok(Outcome::Fresh(cx.call(("aten::index", "Tensor"), None, args, &[meta])[0]))
+}
+
+fn setitem(cx: &mut Decompose) -> Done {
+    let of = cx.node_of("input")?;
+    let selection = selection(cx)?;
+    if selection.picks.iter().any(Option::is_some) {
+        return refuse("a store by index tensors");
+    }
+    let dtype = cx.meta_of("input")?.dtype;
+    let value = cx.operand("value", dtype)?;
+    Ok(Outcome::WriteView(of, selection.views, value))
+}
+
+fn embedding(cx: &mut Decompose) -> Done {
+    let (weight, indices) = (cx.tensor("weight")?, cx.tensor("indices")?);
+    let padding = cx.int("padding_idx")?.unwrap_or(-1);
+    let args = vec![
+        ExternArg::Value(weight),
+        ExternArg::Value(indices),
+        ExternArg::Const(Const::Int(padding)),
+        ExternArg::Const(Const::Bool(false)),
+        ExternArg::Const(Const::Bool(false)),
+    ];
+    let meta = cx.result()?;
+    Ok(Outcome::Fresh(cx.call(("aten::embedding", "default"), None, args, &[meta])[0]))
+}
+
+fn index_select(cx: &mut Decompose) -> Done {
+    let (input, index) = (cx.tensor("input")?, cx.tensor("index")?);
+    let dim = cx.int("dim")?.unwrap_or(0);
+    let args = vec![ExternArg::Value(input), ExternArg::Const(Const::Int(dim)), ExternArg::Value(index)];
+    let meta = cx.result()?;
+    Ok(Outcome::Fresh(cx.call(("aten::index_select", "default"), Some("out"), args, &[meta])[0]))
+}
+
+fn gather(cx: &mut Decompose) -> Done {
+    let (input, index) = (cx.tensor("input")?, cx.tensor("index")?);
+    let dim = cx.int("dim")?.unwrap_or(0);
+    let args = vec![
+        ExternArg::Value(input),
+        ExternArg::Const(Const::Int(dim)),
+        ExternArg::Value(index),
+        ExternArg::Const(Const::Bool(false)),
+    ];
+    let meta = cx.result()?;
+    Ok(Outcome::Fresh(cx.call(("aten::gather", "default"), Some("out"), args, &[meta])[0]))
+}
+
+fn iota(cx: &mut Decompose, sizes: &[Dim], dim: usize) -> CoreId {
+    cx.core.push(CoreOp::Iota(dim as u32), DType::I64, sizes.to_vec())
+}
+
+/// `column - row <= diagonal ? x : 0` (or `>=`)
+fn triangle(cx: &mut Decompose, keep: Binary) -> Done {
+    let x = cx.tensor("input")?;
+    let (sizes, dtype) = (cx.sizes(x), cx.dtype(x));
+    let diagonal = cx.int("diagonal")?.unwrap_or(0);
+    let (row, column) = (iota(cx, &sizes, sizes.len() - 2), iota(cx, &sizes, sizes.len() - 1));
+    let distance = cx.sub(column, row);
+    let limit = cx.constant(&Const::Int(diagonal), DType::I64, vec![])?;
+    let inside = cx.binary(keep, distance, limit);
+    let zero = cx.constant(&Const::Int(0), dtype, vec![])?;
+    Ok(Outcome::Fresh(cx.select(inside, x, zero)))
+}
+
+fn one_hot(cx: &mut Decompose) -> Done {
+    if cx.int("num_classes")?.unwrap_or(-1) < 0 {
+        return refuse("one_hot without a number of classes");
+    }
+    let x = cx.tensor("input")?;
+    let sizes = cx.result()?.sizes;
+    let mut wide = cx.sizes(x);
+    wide.push(Dim::Const(1));
+    let x = cx.reshape(x, wide);
+    let classes = iota(cx, &sizes, sizes.len() - 1);
+    let hit = cx.binary(Binary::Eq, x, classes);
+    Ok(Outcome::Fresh(cx.cast(hit, DType::I64)))
+}
+
+/// A value whose parts follow each other along `dim`.
+pub(crate) fn joined(cx: &mut Decompose, parts: Vec<CoreId>, dim: usize) -> CoreId {
+    if let [only] = parts[..] {
+        return only;
+    }
+    let mut sizes = cx.sizes(parts[0]);
+    sizes[dim] = parts.iter().fold(Dim::Const(0), |sum, p| sum.add(&cx.core.node(*p).sizes[dim]));
+    let dtype = cx.dtype(parts[0]);
+    cx.core.push(CoreOp::Join(parts, dim as u32), dtype, sizes)
+}
+
+fn roll(cx: &mut Decompose) -> Done {
+    let mut x = cx.tensor("input")?;
+    let sizes = cx.sizes(x);
+    let shifts = cx.ints("shifts")?.unwrap_or_default();
+    let dims = cx.ints("dims")?.unwrap_or_default();
+    if dims.len() != shifts.len() {
+        return refuse("roll of the flattened tensor");
+    }
+    for (shift, dim) in shifts.iter().zip(dims) {
+        let dim = cx.axis(dim, sizes.len())?;
+        let Some(size) = sizes[dim].as_const().filter(|s| *s > 0) else { return refuse("roll along a symbolic size") };
+        let shift = shift.rem_euclid(size);
+        if shift == 0 {
+            continue;
+        }
+        let back = cx.slice(x, dim, Dim::Const(size - shift), 1, Dim::Const(shift));
+        let front = cx.slice(x, dim, Dim::Const(0), 1, Dim::Const(size - shift));
+        x = joined(cx, vec![back, front], dim);
+    }
+    Ok(Outcome::Fresh(cx.core_copy(x)))
+}
+
+fn flip(cx: &mut Decompose) -> Done {
+    let mut x = cx.tensor("input")?;
+    let sizes = cx.sizes(x);
+    for dim in cx.ints("dims")?.unwrap_or_default() {
+        let dim = cx.axis(dim, sizes.len())?;
+        let last = sizes[dim].sub(&Dim::Const(1));
+        x = cx.slice(x, dim, last, -1, sizes[dim].clone());
+    }
+    Ok(Outcome::Fresh(cx.core_copy(x)))
+}
+
+fn repeat(cx: &mut Decompose) -> Done {
+    let x = cx.tensor("input")?;
+    let out = cx.result()?.sizes;
+    let mut old = vec![Dim::Const(1); out.len() - cx.sizes(x).len()];
+    old.extend(cx.sizes(x));
+    let (mut narrow, mut wide) = (Vec::new(), Vec::new());
+    for (old, new) in old.iter().zip(&out) {
+        let times = new.floor_div(old);
+        narrow.extend([Dim::Const(1), old.clone()]);
+        wide.extend([times, old.clone()]);
+    }
+    let x = cx.reshape(x, narrow);
+    let x = cx.expand(x, &wide);
+    let x = cx.reshape(x, out);
+    Ok(Outcome::Fresh(cx.core_copy(x)))
+}
+
+fn tensors(cx: &Decompose) -> Result<Vec<CoreId>, Reason> {
+    let Some(items) = cx.bound.items("tensors") else { return refuse("a join of no list") };
+    let each = |a: &Arg| match a {
+        Arg::Node(id) => cx.value_of(*id),
+        _ => refuse("a join of something else than tensors"),
+    };
+    items.iter().map(each).collect()
+}
+
+fn cat(cx: &mut Decompose) -> Done {
+    let meta = cx.result()?;
+    let parts: Vec<CoreId> = tensors(cx)?;
+    // Tensors of shape (0,) are skipped, whatever the others' rank.
+    let parts: Vec<CoreId> = parts.into_iter().filter(|p| cx.core.node(*p).sizes.len() == meta.sizes.len()).collect();
+    let dim = cx.axis(cx.int("dim")?.unwrap_or(0), meta.sizes.len())?;
+    let parts: Vec<CoreId> = parts.into_iter().map(|p| cx.cast(p, meta.dtype)).collect();
+    if parts.is_empty() {
+        return refuse("a join of empty tensors");
+    }
+    let value = joined(cx, parts, dim);
+    Ok(Outcome::Fresh(cx.owned(value)))
+}
+
+fn stack(cx: &mut Decompose) -> Done {
+    let meta = cx.result()?;
+    let dim = cx.axis(cx.int("dim")?.unwrap_or(0), meta.sizes.len())?;
+    let mut part_sizes = meta.sizes.clone();
+    part_sizes[dim] = Dim::Const(1);
+    let mut parts = Vec::new();
+    for part in tensors(cx)? {
+        let part = cx.cast(part, meta.dtype);
+        parts.push(cx.reshape(part, part_sizes.clone()));
+    }
+    let value = joined(cx, parts, dim);
+    Ok(Outcome::Fresh(cx.owned(value)))
+}
+
+impl Decompose<'_> {
+    /// A value that is not an argument itself.
+    fn owned(&mut self, id: CoreId) -> CoreId {
+        if matches!(self.core.node(id).op, CoreOp::Join(..)) { id } else { self.core_copy(id) }
+    }
+}
+
+fn pad(cx: &mut Decompose) -> Done {
+    if !matches!(cx.bound.constant("mode"), None | Some(Const::Str(_))) {
+        return refuse("pad with a mode that is not fixed");
+    }
+    if let Some(Const::Str(mode)) = cx.bound.constant("mode")
+        && &**mode != "constant"
+    {
+        return refuse(format!("pad by {mode}"));
+    }
+    let x = cx.tensor("input")?;
+    let (sizes, dtype) = (cx.sizes(x), cx.dtype(x));
+    let value = match cx.bound.constant("value") {
+        Some(Const::None) | None => Const::Int(0),
+        Some(c) => c.clone(),
+    };
+    let Some(bits) = bits_of(&value, dtype) else { return refuse("pad with a value of another type") };
+    let widths = cx.ints("pad")?.unwrap_or_default();
+    if widths.iter().any(|w| *w < 0) {
+        return refuse("pad that crops");
+    }
+    let mut low = vec![Dim::Const(0); sizes.len()];
+    for (i, pair) in widths.chunks(2).enumerate() {
+        low[sizes.len() - 1 - i] = Dim::Const(pair[0]);
+    }
+    let out = cx.result()?.sizes;
+    Ok(Outcome::Fresh(cx.core.push(CoreOp::Pad(x, bits, low), dtype, out)))
+}

@@ -1,0 +1,302 @@
+//! Indexing: `x[...]`, and lookups by index tensors (embedding, gather, scatter, index_select, ...).
+
+pub(crate) mod decompose;
+mod getitem;
+
+use crate::call::{Answer, Call, invalid};
+use crate::promote::category;
+use crate::registry::{OpDef, place::*};
+use crate::{InferError, Inferred};
+use flambeau_ir::dim::Dim;
+use flambeau_ir::kernel::DType;
+
+pub(crate) static OPS: &[OpDef] = &[
+    OpDef::new("getitem", "input, index", getitem::getitem, 0).operator("getitem").any_device(),
+    OpDef::new("setitem", "input, index, value", getitem::setitem, 0).operator("setitem").any_device(),
+    OpDef::new(
+        "embedding",
+        "weight:T, indices:T, padding_idx:I=-1, scale_grad_by_freq:B=False, sparse:B=False",
+        embedding,
+        FN,
+    ),
+    OpDef::new("index_select", "input:T, dim:I, index:T, *, out:T=None", index_select, BOTH),
+    OpDef::new("gather", "input:T, dim:I, index:T, *, sparse_grad:B=False, out:T=None", gather, BOTH),
+    OpDef::new("scatter", "input:T, dim:I, index:T, src:TN | input:T, dim:I, index:T, value:N", scatter, ALL),
+    OpDef::new("scatter_add", "input:T, dim:I, index:T, src:T", scatter, ALL),
+    OpDef::new("index_add", "input:T, dim:I, index:T, source:T, *, alpha:N=1", index_into, ALL),
+    OpDef::new("index_copy", "input:T, dim:I, index:T, source:T", index_into, ALL),
+    OpDef::new("index_fill", "input:T, dim:I, index:T, value:N", index_fill, ALL),
+    OpDef::new("tril", "input:T, diagonal:I=0, *, out:T=None", triangle, ALL),
+    OpDef::new("triu", "input:T, diagonal:I=0, *, out:T=None", triangle, ALL),
+    OpDef::new("one_hot", "input:T, num_classes:I=-1", one_hot, NN),
+    OpDef::new("roll", "input:T, shifts:L, dims:L=()", roll, BOTH),
+    OpDef::new("flip", "input:T, dims:L*", flip, BOTH),
+    OpDef::new("repeat", "input:T, repeats:L*", repeat, METHOD),
+    OpDef::new("tile", "input:T, dims:L*", tile, BOTH),
+    OpDef::new("repeat_interleave", "input:T, repeats:I, dim:I=None", repeat_interleave, BOTH),
+    OpDef::new("cat", "tensors:TL, dim:I=0, *, out:T=None", cat, FN).also(&["torch.concat", "torch.concatenate"]),
+    OpDef::new("stack", "tensors:TL, dim:I=0, *, out:T=None", stack, FN),
+    OpDef::new("pad", "input:T, pad:L, mode:S=constant, value:N=None", pad, NN),
+    OpDef::new("constant_pad_nd", "input:T, pad:L, value:N=0", pad, FN),
+];
+
+fn is_index(dtype: DType) -> bool {
+    matches!(dtype, DType::I64 | DType::I32)
+}
+
+fn embedding(call: &mut Call) -> Answer {
+    let (weight, indices) = (call.tensor("weight")?, call.tensor("indices")?);
+    if weight.ndim() != 2 || !is_index(indices.dtype) {
+        return Err(InferError::NoRule);
+    }
+    let mut sizes = indices.sizes.clone();
+    sizes.push(weight.sizes[1].clone());
+    Ok(Inferred::tensor(call.contiguous(weight, weight.dtype, sizes)))
+}
+
+fn index_select(call: &mut Call) -> Answer {
+    let (input, index) = (call.tensor("input")?, call.tensor("index")?);
+    if input.ndim() == 0 || index.ndim() > 1 || !is_index(index.dtype) {
+        return Err(InferError::NoRule);
+    }
+    call.absent("out")?;
+    let dim = call.dim_arg("dim", input.ndim())?;
+    let mut sizes = input.sizes.clone();
+    sizes[dim] = index.numel();
+    Ok(Inferred::tensor(call.contiguous(input, input.dtype, sizes)))
+}
+
+fn gather(call: &mut Call) -> Answer {
+    let (input, index) = (call.tensor("input")?, call.tensor("index")?);
+    if index.dtype != DType::I64 || input.ndim() != index.ndim() {
+        return Err(InferError::NoRule);
+    }
+    call.absent("out")?;
+    let dim = call.dim_arg("dim", input.ndim())?;
+    for d in (0..input.ndim()).filter(|d| *d != dim) {
+        if call.env.lt(&input.sizes[d], &index.sizes[d]) {
+            return invalid("Size does not match at some dimension of index and input");
+        }
+    }
+    Ok(Inferred::tensor(call.contiguous(input, input.dtype, index.sizes.clone())))
+}
+
+/// Copies of the input that are then written to keep its layout.
+fn written_copy(call: &mut Call) -> Answer {
+    if call.inplace {
+        return call.written("input");
+    }
+    let input = call.tensor("input")?;
+    let strides = crate::layout::preserved(&mut call.env, input);
+    Ok(Inferred::tensor(call.strided_result(input.dtype, input.device, input.sizes.clone(), strides)))
+}
+
+fn scatter(call: &mut Call) -> Answer {
+    let (input, index) = (call.tensor("input")?, call.tensor("index")?);
+    if index.dtype != DType::I64 || input.ndim() != index.ndim() || input.ndim() == 0 {
+        return Err(InferError::NoRule);
+    }
+    if let Some(src) = call.maybe_tensor_or_number("src")
+        && (src.dtype != input.dtype || src.ndim() != index.ndim())
+    {
+        return Err(InferError::NoRule);
+    }
+    let dim = call.dim_arg("dim", input.ndim())?;
+    for d in 0..input.ndim() {
+        let beyond_input = d != dim && call.env.lt(&input.sizes[d], &index.sizes[d]);
+        let src = call.maybe_tensor_or_number("src");
+        if beyond_input || src.is_some_and(|s| call.env.lt(&s.sizes[d], &index.sizes[d])) {
+            return invalid("Expected index to be no larger than self and src");
+        }
+    }
+    written_copy(call)
+}
+
+fn index_into(call: &mut Call) -> Answer {
+    let (input, index, source) = (call.tensor("input")?, call.tensor("index")?, call.tensor("source")?);
+    let plain =
+        index.ndim() == 1 && is_index(index.dtype) && source.dtype == input.dtype && input.ndim() == source.ndim();
+    if !plain || input.ndim() == 0 || call.canon.op.name == "index_copy" && index.dtype != DType::I64 {
+        return Err(InferError::NoRule);
+    }
+    let dim = call.dim_arg("dim", input.ndim())?;
+    for d in 0..input.ndim() {
+        let expected = if d == dim { &index.sizes[0] } else { &input.sizes[d] };
+        if !call.env.eq(&source.sizes[d], expected) {
+            return invalid("source and index do not fit");
+        }
+    }
+    written_copy(call)
+}
+
+fn index_fill(call: &mut Call) -> Answer {
+    let (input, index) = (call.tensor("input")?, call.tensor("index")?);
+    let value = call.bound.arg("value").and_then(crate::OpArg::seen_number).ok_or(InferError::NoRule)?;
+    if index.ndim() != 1 || index.dtype != DType::I64 || input.ndim() == 0 || value > category(input.dtype) {
+        return Err(InferError::NoRule);
+    }
+    call.dim_arg("dim", input.ndim())?;
+    written_copy(call)
+}
+
+fn triangle(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    if input.ndim() < 2 {
+        return invalid("tril: input tensor must have at least 2 dimensions");
+    }
+    let result = call.contiguous(input, input.dtype, input.sizes.clone());
+    call.finish(result, "input")
+}
+
+fn one_hot(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    let classes = call.bound.int("num_classes")?.ok_or(InferError::NoRule)?;
+    if input.dtype != DType::I64 || classes < 1 || call.env.is_empty(&input.sizes) {
+        return Err(InferError::NoRule);
+    }
+    let mut sizes = input.sizes.clone();
+    sizes.push(Dim::Const(classes));
+    Ok(Inferred::tensor(call.contiguous(input, DType::I64, sizes)))
+}
+
+fn roll(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    let strides = crate::layout::preserved(&mut call.env, input);
+    Ok(Inferred::tensor(call.strided_result(input.dtype, input.device, input.sizes.clone(), strides)))
+}
+
+fn flip(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    let dims = call.bound.ints("dims")?.ok_or(InferError::NoRule)?;
+    let dims = dims.iter().map(|&d| Call::wrap(d, input.ndim())).collect::<Result<Vec<_>, _>>()?;
+    if dims.iter().enumerate().any(|(i, d)| dims[..i].contains(d)) {
+        return invalid("dim appears multiple times in the list of dims");
+    }
+    let strides = crate::layout::preserved(&mut call.env, input);
+    Ok(Inferred::tensor(call.strided_result(input.dtype, input.device, input.sizes.clone(), strides)))
+}
+
+fn repeated(call: &mut Call, mut repeats: Vec<Dim>, pad: bool) -> Answer {
+    let input = call.tensor("input")?;
+    let missing = input.ndim().saturating_sub(repeats.len());
+    if missing > 0 && !pad {
+        return invalid("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
+    }
+    repeats.splice(0..0, std::iter::repeat_n(Dim::Const(1), missing));
+    let lead = repeats.len() - input.ndim();
+    for (d, size) in input.sizes.iter().enumerate() {
+        repeats[lead + d] = repeats[lead + d].mul(size);
+    }
+    Ok(Inferred::tensor(call.contiguous(input, input.dtype, repeats)))
+}
+
+fn repeat(call: &mut Call) -> Answer {
+    let repeats = call.bound.dims("repeats")?.ok_or(InferError::NoRule)?;
+    repeated(call, repeats, false)
+}
+
+fn tile(call: &mut Call) -> Answer {
+    let repeats = call.bound.dims("dims")?.ok_or(InferError::NoRule)?;
+    repeated(call, repeats, true)
+}
+
+fn repeat_interleave(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    let repeats = call.bound.dim("repeats")?.ok_or(InferError::NoRule)?;
+    let mut sizes = input.sizes.clone();
+    match call.bound.int("dim")? {
+        None => sizes = vec![input.numel().mul(&repeats)],
+        Some(_) if input.ndim() == 0 => return Err(InferError::NoRule),
+        Some(dim) => {
+            let dim = Call::wrap(dim, input.ndim())?;
+            sizes[dim] = sizes[dim].mul(&repeats);
+        }
+    }
+    Ok(Inferred::tensor(call.contiguous(input, input.dtype, sizes)))
+}
+
+fn cat(call: &mut Call) -> Answer {
+    let tensors = call.tensors("tensors")?;
+    call.absent("out")?;
+    let mut promotion = crate::promote::Promotion::default();
+    tensors.iter().for_each(|t| promotion.tensor(t.dtype, t.ndim()));
+    let dtype = promotion.result().ok_or(InferError::NoRule)?;
+    let mut kept = Vec::with_capacity(tensors.len());
+    for t in &tensors {
+        // Torch ignores empty 1-dim tensors here; they are rare enough for the oracle.
+        if t.ndim() == 0 || t.ndim() == 1 && call.env.is(&t.sizes[0], 0) {
+            return Err(InferError::NoRule);
+        }
+        kept.push(*t);
+    }
+    let (first, rest) = kept.split_first().ok_or(InferError::NoRule)?;
+    let dim = call.dim_arg("dim", first.ndim())?;
+    let mut sizes = first.sizes.clone();
+    let format = crate::layout::suggest_format(&mut call.env, &first.sizes, &first.strides);
+    let mut one_format = true;
+    for t in rest {
+        if t.ndim() != first.ndim() {
+            return invalid("Tensors must have same number of dimensions");
+        }
+        for d in 0..sizes.len() {
+            if d != dim && !call.env.eq(&t.sizes[d], &first.sizes[d]) {
+                return invalid("Sizes of tensors must match except in the concatenated dimension");
+            }
+        }
+        sizes[dim] = sizes[dim].add(&t.sizes[dim]);
+        one_format &= crate::layout::suggest_format(&mut call.env, &t.sizes, &t.strides) == format;
+    }
+    let format = if one_format { format } else { crate::layout::Format::Contiguous };
+    Ok(Inferred::tensor(call.in_format(first, dtype, sizes, format)?))
+}
+
+fn stack(call: &mut Call) -> Answer {
+    let tensors = call.tensors("tensors")?;
+    call.absent("out")?;
+    let (first, rest) = tensors.split_first().ok_or(InferError::NoRule)?;
+    if rest.iter().any(|t| t.dtype != first.dtype) {
+        return Err(InferError::NoRule);
+    }
+    for t in rest {
+        if !call.env.same(&t.sizes, &first.sizes) {
+            return invalid("stack expects each tensor to be equal size");
+        }
+    }
+    let dim = call.dim_arg("dim", first.ndim() + 1)?;
+    let mut sizes = first.sizes.clone();
+    sizes.insert(dim, Dim::Const(tensors.len() as i64));
+    Ok(Inferred::tensor(call.contiguous(first, first.dtype, sizes)))
+}
+
+/// Constant padding keeps the suggested format; other modes have no rule.
+fn pad(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    let constant = match call.bound.constant("mode") {
+        Some(flambeau_ir::code::Const::Str(mode)) => &**mode == "constant",
+        None => true,
+        Some(_) => false,
+    };
+    let pads = call.bound.dims("pad")?.ok_or(InferError::NoRule)?;
+    if !constant || pads.len() % 2 == 1 || pads.len() / 2 > input.ndim() {
+        return Err(InferError::NoRule);
+    }
+    if pads.iter().all(|p| p.is(0)) {
+        // A clone, whatever the format.
+        let strides = crate::layout::preserved(&mut call.env, input);
+        return Ok(Inferred::tensor(call.view_meta(input, input.sizes.clone(), strides)));
+    }
+    let mut sizes = input.sizes.clone();
+    for (i, pair) in pads.chunks(2).enumerate() {
+        let d = input.ndim() - 1 - i;
+        sizes[d] = sizes[d].add(&pair[0]).add(&pair[1]);
+        if call.env.lt(&sizes[d], &Dim::Const(0)) {
+            return invalid("padding resulted in a negative output size");
+        }
+    }
+    let negative = pads.iter().any(|p| call.env.lt(p, &Dim::Const(0)));
+    if negative {
+        return Err(InferError::NoRule);
+    }
+    let format = crate::layout::suggest_format(&mut call.env, &input.sizes, &input.strides);
+    Ok(Inferred::tensor(call.in_format(input, input.dtype, sizes, format)?))
+}

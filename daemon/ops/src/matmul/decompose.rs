@@ -1,0 +1,112 @@
+//! Decompositions of matrix products: views become ours, the product itself stays torch's.
+
+use crate::decompose::{Decompose, Outcome, Rule, refuse};
+use flambeau_ir::code::Const;
+use flambeau_ir::core::{CoreId, ExternArg};
+use flambeau_ir::dim::Dim;
+use flambeau_ir::reason::Reason;
+use flambeau_ir::tensor::TensorMeta;
+
+type Done = Result<Outcome, Reason>;
+
+/// The decomposition of an op of this family.
+pub(crate) fn rule(name: &str) -> Option<Rule> {
+    Some(match name {
+        "linear" => linear,
+        "matmul" => matmul,
+        "mm" => |cx| direct(cx, "aten::mm", &["input", "mat2"]),
+        "bmm" => |cx| direct(cx, "aten::bmm", &["input", "mat2"]),
+        "mv" => |cx| direct(cx, "aten::mv", &["input", "vec"]),
+        "dot" => |cx| direct(cx, "aten::dot", &["input", "tensor"]),
+        "addmm" => |cx| scaled(cx, "aten::addmm", ["mat1", "mat2"]),
+        "baddbmm" => |cx| scaled(cx, "aten::baddbmm", ["batch1", "batch2"]),
+        _ => return None,
+    })
+}
+
+/// A contiguous tensor like this one with other sizes.
+fn like(meta: &TensorMeta, sizes: Vec<Dim>) -> TensorMeta {
+    TensorMeta { requires_grad: meta.requires_grad, ..TensorMeta::contiguous(meta.dtype, meta.device, sizes) }
+}
+
+fn direct(cx: &mut Decompose, op: &str, names: &[&str]) -> Done {
+    let args = names.iter().map(|n| cx.tensor(n).map(ExternArg::Value)).collect::<Result<Vec<_>, _>>()?;
+    let meta = cx.result()?;
+    Ok(Outcome::Fresh(cx.call((op, "default"), Some("out"), args, &[meta])[0]))
+}
+
+fn scaled(cx: &mut Decompose, op: &str, names: [&str; 2]) -> Done {
+    let mut args = vec![ExternArg::Value(cx.tensor("input")?)];
+    for name in names {
+        args.push(ExternArg::Value(cx.tensor(name)?));
+    }
+    args.extend([ExternArg::Const(cx.number("beta")?), ExternArg::Const(cx.number("alpha")?)]);
+    let meta = cx.result()?;
+    Ok(Outcome::Fresh(cx.call((op, "default"), Some("out"), args, &[meta])[0]))
+}
+
+/// `x @ weight.T + bias` on the rows of `x`, as one product of two matrices.
+pub(crate) fn linear_of(
+    cx: &mut Decompose,
+    x: CoreId,
+    weight: CoreId,
+    bias: Option<CoreId>,
+    like_meta: &TensorMeta,
+) -> CoreId {
+    let (sizes, wide) = (cx.sizes(x), cx.sizes(weight));
+    let (rows, features) = (Dim::product(&sizes[..sizes.len() - 1]), sizes[sizes.len() - 1].clone());
+    let flat = cx.reshape(x, vec![rows.clone(), features]);
+    let turned = cx.permute(weight, &[1, 0]);
+    let meta = like(like_meta, vec![rows, wide[0].clone()]);
+    let mut args = vec![ExternArg::Value(flat), ExternArg::Value(turned)];
+    let product = match bias {
+        Some(bias) => {
+            args.insert(0, ExternArg::Value(bias));
+            args.extend([ExternArg::Const(Const::Int(1)), ExternArg::Const(Const::Int(1))]);
+            cx.call(("aten::addmm", "default"), Some("out"), args, &[meta])[0]
+        }
+        None => cx.call(("aten::mm", "default"), Some("out"), args, &[meta])[0],
+    };
+    let mut out = sizes;
+    let last = out.len() - 1;
+    out[last] = wide[0].clone();
+    cx.reshape(product, out)
+}
+
+fn linear(cx: &mut Decompose) -> Done {
+    let meta = cx.result()?;
+    if !meta.dtype.is_float() {
+        return refuse("linear of integers");
+    }
+    let (x, weight, bias) = (cx.tensor("input")?, cx.tensor("weight")?, cx.maybe_tensor("bias")?);
+    if cx.sizes(weight).len() != 2 || cx.dtype(x) != cx.dtype(weight) {
+        return refuse("linear with a weight that is no matrix of the input's type");
+    }
+    Ok(Outcome::Fresh(linear_of(cx, x, weight, bias, &meta)))
+}
+
+fn matmul(cx: &mut Decompose) -> Done {
+    let meta = cx.result()?;
+    let (a, b) = (cx.tensor("input")?, cx.tensor("other")?);
+    let (left, right) = (cx.sizes(a), cx.sizes(b));
+    let pair = |a, b| vec![ExternArg::Value(a), ExternArg::Value(b)];
+    match (left.len(), right.len()) {
+        (2, 2) => Ok(Outcome::Fresh(cx.call(("aten::mm", "default"), Some("out"), pair(a, b), &[meta])[0])),
+        (n, 2) if n > 2 => {
+            let rows = Dim::product(&left[..n - 1]);
+            let flat = cx.reshape(a, vec![rows.clone(), left[n - 1].clone()]);
+            let product = like(&meta, vec![rows, right[1].clone()]);
+            let product = cx.call(("aten::mm", "default"), Some("out"), pair(flat, b), &[product])[0];
+            Ok(Outcome::Fresh(cx.reshape(product, meta.sizes)))
+        }
+        (n, m) if n == m && n > 2 && left[..n - 2] == right[..n - 2] => {
+            let batch = Dim::product(&left[..n - 2]);
+            let fold = |s: &[Dim]| vec![batch.clone(), s[n - 2].clone(), s[n - 1].clone()];
+            let (x, y) = (cx.reshape(a, fold(&left)), cx.reshape(b, fold(&right)));
+            let product = like(&meta, fold(&meta.sizes));
+            let product = cx.call(("aten::bmm", "default"), Some("out"), pair(x, y), &[product])[0];
+            Ok(Outcome::Fresh(cx.reshape(product, meta.sizes)))
+        }
+        _ => Ok(Outcome::Fresh(cx.call(("aten::matmul", "default"), None, pair(a, b), &[meta])[0])),
+    }
+}

@@ -1,0 +1,115 @@
+//! Normalisations.
+
+pub(crate) mod decompose;
+
+use crate::call::{Answer, Call, invalid};
+use crate::layout::{Format, suggest_format};
+use crate::registry::{OpDef, place::*};
+use crate::{InferError, Inferred};
+use flambeau_ir::tensor::TensorMeta;
+
+pub(crate) static OPS: &[OpDef] = &[
+    OpDef::new(
+        "batch_norm",
+        "input:T, weight:T?, bias:T?, running_mean:T?, running_var:T?, training:B, momentum:N, eps:N, cudnn_enabled:B",
+        batch_norm,
+        FN,
+    ),
+    OpDef::new(
+        "layer_norm",
+        "input:T, normalized_shape:L, weight:T=None, bias:T=None, eps:N=1e-05, cudnn_enable:B=True",
+        layer_norm,
+        FN,
+    ),
+    OpDef::new("rms_norm", "input:T, normalized_shape:L, weight:T=None, eps:N=None", layer_norm, FN),
+    OpDef::new(
+        "group_norm",
+        "input:T, num_groups:I, weight:T=None, bias:T=None, eps:N=1e-05, cudnn_enabled:B=True",
+        group_norm,
+        FN,
+    ),
+    OpDef::new(
+        "instance_norm",
+        "input:T, weight:T?, bias:T?, running_mean:T?, running_var:T?, use_input_stats:B, momentum:N, eps:N, cudnn_enabled:B",
+        instance_norm,
+        FN,
+    ),
+];
+
+fn all_like(call: &Call, input: &TensorMeta, names: &[&str]) -> Result<(), InferError> {
+    for name in names {
+        if call.maybe_tensor(name)?.is_some_and(|t| t.dtype != input.dtype) {
+            return Err(InferError::NoRule);
+        }
+    }
+    Ok(())
+}
+
+fn batch_norm(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    let training = call.bound.bool("training")?;
+    if input.ndim() < 2 || !input.dtype.is_float() || call.env.is_empty(&input.sizes) {
+        return Err(InferError::NoRule);
+    }
+    let per_channel = ["weight", "bias", "running_mean", "running_var"];
+    all_like(call, input, &per_channel)?;
+    let mut mutates = Vec::new();
+    for name in per_channel {
+        let Some(t) = call.maybe_tensor(name)? else { continue };
+        if !call.env.eq(&t.numel(), &input.sizes[1]) {
+            return invalid(format!("{name} should contain as many elements as the input has channels"));
+        }
+        if training && name.starts_with("running") {
+            mutates.push(call.place(name)?);
+        }
+    }
+    if call.maybe_tensor("running_mean")?.is_some() != call.maybe_tensor("running_var")?.is_some() {
+        return invalid("running_mean and running_var must either both be None or neither be None");
+    }
+    if !training && (call.maybe_tensor("running_mean")?.is_none() || call.maybe_tensor("running_var")?.is_none()) {
+        return invalid("Expected running statistics to be defined in evaluation mode");
+    }
+    let format = suggest_format(&mut call.env, &input.sizes, &input.strides);
+    let result = call.in_format(input, input.dtype, input.sizes.clone(), format)?;
+    Ok(Inferred { mutates, ..Inferred::tensor(result) })
+}
+
+/// Contiguous, whatever the input is.
+fn layer_norm(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    let shape = call.bound.dims("normalized_shape")?.ok_or(InferError::NoRule)?;
+    all_like(call, input, if call.bound.value("bias").is_some() { &["weight", "bias"] } else { &["weight"] })?;
+    if !input.dtype.is_float() || shape.is_empty() {
+        return Err(InferError::NoRule);
+    }
+    let fits = input.ndim().checked_sub(shape.len()).is_some_and(|lead| call.env.same(&input.sizes[lead..], &shape));
+    if !fits {
+        return invalid("Given normalized_shape, expected input with a matching last part of its shape");
+    }
+    Ok(Inferred::tensor(call.contiguous(input, input.dtype, input.sizes.clone())))
+}
+
+fn group_norm(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    all_like(call, input, &["weight", "bias"])?;
+    if input.ndim() < 2 || !input.dtype.is_float() || call.env.is_empty(&input.sizes) {
+        return Err(InferError::NoRule);
+    }
+    let groups = call.bound.dim("num_groups")?.ok_or(InferError::NoRule)?;
+    if !call.env.is(&input.sizes[1].modulo(&groups), 0) {
+        return invalid("Expected number of channels in input to be divisible by num_groups");
+    }
+    let format = suggest_format(&mut call.env, &input.sizes, &input.strides);
+    Ok(Inferred::tensor(call.in_format(input, input.dtype, input.sizes.clone(), format)?))
+}
+
+fn instance_norm(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    all_like(call, input, &["weight", "bias", "running_mean", "running_var"])?;
+    let tracked = call.maybe_tensor("running_mean")?.is_some() || call.maybe_tensor("running_var")?.is_some();
+    let plain = suggest_format(&mut call.env, &input.sizes, &input.strides) == Format::Contiguous;
+    if tracked || !plain || input.ndim() < 3 || !input.dtype.is_float() || !call.bound.bool("use_input_stats")? {
+        return Err(InferError::NoRule);
+    }
+    Ok(Inferred::tensor(call.contiguous(input, input.dtype, input.sizes.clone())))
+}

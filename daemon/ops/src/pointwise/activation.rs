@@ -1,0 +1,89 @@
+//! Activation functions: float tensors in, the same type and layout out.
+
+use super::same_type;
+use crate::call::{Answer, Call};
+use crate::layout::strides_in;
+use crate::registry::{OpDef, place::*};
+use crate::{InferError, Inferred};
+use flambeau_ir::dim::Dim;
+
+const fn activation(name: &'static str, text: &'static str, places: u16) -> OpDef {
+    OpDef::new(name, text, float_only, places).any_device()
+}
+
+const NN_ALL: u16 = NN | INPLACE;
+
+pub(crate) static OPS: &[OpDef] = &[
+    OpDef::new("relu", "input:T", same_type, ALL).any_device(),
+    activation("relu6", "input:T", NN_ALL),
+    activation("hardtanh", "input:T, min_val:N=-1.0, max_val:N=1.0, *, out:T=None", NN_ALL),
+    activation("gelu", "input:T, *, approximate:S=none, out:T=None", NN_ALL),
+    activation("silu", "input:T, *, out:T=None", NN_ALL),
+    activation("mish", "input:T, *, out:T=None", NN_ALL),
+    activation("hardswish", "input:T, *, out:T=None", NN_ALL),
+    activation("hardsigmoid", "input:T, *, out:T=None", NN_ALL),
+    activation("elu", "input:T, alpha:N=1, scale:N=1, input_scale:N=1, *, out:T=None", NN_ALL),
+    activation("selu", "input:T", FN | INPLACE),
+    activation("celu", "input:T, alpha:N=1.0", FN | INPLACE),
+    activation("leaky_relu", "input:T, negative_slope:N=0.01, *, out:T=None", NN_ALL),
+    activation("softplus", "input:T, beta:N=1, threshold:N=20, *, out:T=None", NN),
+    activation("log_sigmoid", "input:T, *, out:T=None", NN).also(&["torch.nn.functional.logsigmoid"]),
+    activation("softshrink", "input:T, lambd:N=0.5, *, out:T=None", NN),
+    activation("hardshrink", "input:T, lambd:N=0.5, *, out:T=None", BOTH),
+    OpDef::new("threshold", "input:T, threshold:N, value:N, *, out:T=None", same_type, FN | INPLACE)
+        .also(&["torch._C._nn.threshold"])
+        .any_device(),
+    OpDef::new("prelu", "input:T, weight:T", prelu, BOTH).autocast(),
+    OpDef::new("glu", "input:T, dim:I=-1, *, out:T=None", glu, NN),
+];
+
+fn float_only(call: &mut Call) -> Answer {
+    if !call.tensor("input")?.dtype.is_float() {
+        return Err(InferError::NoRule);
+    }
+    same_type(call)
+}
+
+/// The weight has one element, or one per channel (dimension 1).
+fn prelu(call: &mut Call) -> Answer {
+    let (input, weight) = (call.tensor("input")?, call.tensor("weight")?);
+    if !input.dtype.is_float() || weight.dtype != input.dtype || weight.ndim() > 1 || input.ndim() < 1 {
+        return Err(InferError::NoRule);
+    }
+    let mut sizes = vec![Dim::Const(1); input.ndim()];
+    let channels = weight.numel();
+    if !call.env.is(&channels, 1) {
+        if input.ndim() < 2 || !call.env.eq(&channels, &input.sizes[1]) {
+            return Err(InferError::NoRule);
+        }
+        sizes[1] = channels;
+    }
+    let mut shaped = weight.clone();
+    shaped.strides = strides_in(&sizes, crate::layout::Format::Contiguous).ok_or(InferError::NoRule)?;
+    shaped.sizes = sizes;
+    let mut over = crate::call::Pointwise::default();
+    over.add(input);
+    over.add(&shaped);
+    let result = call.pointwise(&over, input.dtype, None)?;
+    Ok(Inferred::tensor(result))
+}
+
+fn glu(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    if !input.dtype.is_float() || input.ndim() == 0 {
+        return Err(InferError::NoRule);
+    }
+    call.absent("out")?;
+    let dim = call.dim_arg("dim", input.ndim())?;
+    let two = Dim::Const(2);
+    if !call.env.is(&input.sizes[dim].modulo(&two), 0) {
+        return crate::call::invalid("Halving dimension must be even");
+    }
+    let mut half = input.clone();
+    half.sizes[dim] = input.sizes[dim].floor_div(&two);
+    let mut over = crate::call::Pointwise::default();
+    over.add(&half);
+    over.add(&half);
+    let result = call.pointwise(&over, input.dtype, None)?;
+    Ok(Inferred::tensor(result))
+}

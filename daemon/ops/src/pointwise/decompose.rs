@@ -1,0 +1,401 @@
+//! Decompositions of pointwise arithmetic, comparisons and selections. Formulas are those of torch's documentation.
+
+use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
+use crate::promote::Promotion;
+use crate::signature::{Argument, Seen, Value};
+use flambeau_ir::code::Const;
+use flambeau_ir::core::{CoreId, CoreOp};
+use flambeau_ir::graph::Arg;
+use flambeau_ir::kernel::{Binary, DType, Unary};
+use flambeau_ir::reason::Reason;
+
+type Done = Result<Outcome, Reason>;
+
+/// The decomposition of an op of this family.
+pub(crate) fn rule(name: &str) -> Option<Rule> {
+    Some(match name {
+        "add" => |cx| scaled(cx, Binary::Add, false),
+        "sub" => |cx| scaled(cx, Binary::Sub, false),
+        "rsub" => |cx| scaled(cx, Binary::Sub, true),
+        "mul" => mul,
+        "div" => div,
+        "floor_divide" => |cx| whole_division(cx, Binary::FloorDiv),
+        "remainder" => |cx| whole_division(cx, Binary::Rem),
+        "fmod" => |cx| whole_division(cx, Binary::Fmod),
+        "pow" => pow,
+        "maximum" => |cx| binary(cx, Binary::Max),
+        "minimum" => |cx| binary(cx, Binary::Min),
+        "atan2" => |cx| binary(cx, Binary::Atan2),
+        "bitwise_and" => |cx| bits(cx, Binary::And),
+        "bitwise_or" => |cx| bits(cx, Binary::Or),
+        "bitwise_xor" => |cx| bits(cx, Binary::Xor),
+        "bitwise_not" => bitwise_not,
+        "eq" => |cx| compare(cx, Binary::Eq),
+        "ne" => |cx| compare(cx, Binary::Ne),
+        "lt" => |cx| compare(cx, Binary::Lt),
+        "le" => |cx| compare(cx, Binary::Le),
+        "gt" => |cx| compare(cx, Binary::Gt),
+        "ge" => |cx| compare(cx, Binary::Ge),
+        "logical_and" => |cx| logical(cx, Binary::And),
+        "logical_or" => |cx| logical(cx, Binary::Or),
+        "logical_xor" => |cx| logical(cx, Binary::Xor),
+        "logical_not" => logical_not,
+        "isnan" => |cx| test(cx, Unary::IsNan),
+        "isinf" => |cx| test(cx, Unary::IsInf),
+        "isfinite" => isfinite,
+        "neg" => |cx| unary(cx, Unary::Neg),
+        "positive" => |cx| Ok(Outcome::Same(cx.node_of("input")?)),
+        "abs" => |cx| unary(cx, Unary::Abs),
+        "sign" | "sgn" => |cx| unary(cx, Unary::Sign),
+        "floor" => |cx| rounding(cx, Unary::Floor),
+        "ceil" => |cx| rounding(cx, Unary::Ceil),
+        "trunc" => |cx| rounding(cx, Unary::Trunc),
+        "round" => round,
+        "square" => square,
+        "where" => choose,
+        "clamp" => clamp,
+        "clamp_min" => |cx| bound(cx, "min", Binary::Max),
+        "clamp_max" => |cx| bound(cx, "max", Binary::Min),
+        "lerp" => lerp,
+        "addcmul" => addcmul,
+        "addcdiv" => addcdiv,
+        "masked_fill" => masked_fill,
+        "deg2rad" => |cx| scaled_by(cx, std::f64::consts::PI / 180.0),
+        "rad2deg" => |cx| scaled_by(cx, 180.0 / std::f64::consts::PI),
+        _ => return float_unary(name),
+    })
+}
+
+/// Ops that compute one function of one float.
+fn float_unary(name: &str) -> Option<Rule> {
+    Some(match name {
+        "exp" => |cx| unary(cx, Unary::Exp),
+        "exp2" => |cx| unary(cx, Unary::Exp2),
+        "expm1" => |cx| unary(cx, Unary::Expm1),
+        "log" => |cx| unary(cx, Unary::Log),
+        "log2" => |cx| unary(cx, Unary::Log2),
+        "log10" => |cx| unary(cx, Unary::Log10),
+        "log1p" => |cx| unary(cx, Unary::Log1p),
+        "sqrt" => |cx| unary(cx, Unary::Sqrt),
+        "rsqrt" => |cx| unary(cx, Unary::Rsqrt),
+        "reciprocal" => |cx| unary(cx, Unary::Reciprocal),
+        "sin" => |cx| unary(cx, Unary::Sin),
+        "cos" => |cx| unary(cx, Unary::Cos),
+        "tan" => |cx| unary(cx, Unary::Tan),
+        "asin" => |cx| unary(cx, Unary::Asin),
+        "acos" => |cx| unary(cx, Unary::Acos),
+        "atan" => |cx| unary(cx, Unary::Atan),
+        "sinh" => |cx| unary(cx, Unary::Sinh),
+        "cosh" => |cx| unary(cx, Unary::Cosh),
+        "tanh" => |cx| unary(cx, Unary::Tanh),
+        "asinh" => |cx| unary(cx, Unary::Asinh),
+        "acosh" => |cx| unary(cx, Unary::Acosh),
+        "atanh" => |cx| unary(cx, Unary::Atanh),
+        "sigmoid" => |cx| unary(cx, Unary::Sigmoid),
+        "erf" => |cx| unary(cx, Unary::Erf),
+        "erfc" => |cx| unary(cx, Unary::Erfc),
+        _ => return None,
+    })
+}
+
+/// The type both operands of a pointwise op are brought to.
+fn promoted(cx: &Decompose, names: &[&str]) -> Result<DType, Reason> {
+    let mut promotion = Promotion::default();
+    for name in names {
+        let number = match cx.bound.value(name) {
+            Some(Value::Arg(Arg::Node(id))) => {
+                let Some(meta) = cx.metas.get(id) else { return refuse("an argument is no tensor") };
+                promotion.tensor(meta.dtype, meta.ndim());
+                continue;
+            }
+            Some(Value::Arg(arg)) => match arg.seen() {
+                Seen::Const(c) => c.clone(),
+                Seen::Dim(_) => Const::Int(0),
+                _ => return refuse(format!("{}: {name} is no number", cx.name)),
+            },
+            Some(Value::Default(c)) => c.clone(),
+            _ => continue,
+        };
+        match number {
+            Const::Bool(_) => promotion.number(DType::Bool),
+            Const::Int(_) => promotion.number(DType::I64),
+            Const::Float(_) => promotion.number(cx.default_dtype),
+            _ => return refuse(format!("{}: {name} is no real number", cx.name)),
+        }
+    }
+    promotion.result().map_or_else(|| refuse(format!("{} without operands", cx.name)), Ok)
+}
+
+/// The type in which an op computes whose result has the promoted type.
+fn computed(cx: &Decompose) -> Result<DType, Reason> {
+    Ok(compute_type(cx.result()?.dtype))
+}
+
+fn fresh(id: CoreId) -> Done {
+    Ok(Outcome::Fresh(id))
+}
+
+fn unary(cx: &mut Decompose, op: Unary) -> Done {
+    let dtype = computed(cx)?;
+    if dtype == DType::Bool {
+        return refuse(format!("{} of bool", cx.name));
+    }
+    let a = cx.operand("input", dtype)?;
+    fresh(cx.unary(op, a))
+}
+
+fn binary(cx: &mut Decompose, op: Binary) -> Done {
+    let dtype = computed(cx)?;
+    let op = match (dtype, op) {
+        (DType::Bool, Binary::Max) => Binary::Or,
+        (DType::Bool, Binary::Min) => Binary::And,
+        _ => op,
+    };
+    let (a, b) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
+    fresh(cx.binary(op, a, b))
+}
+
+/// `input op alpha * other`
+fn scaled(cx: &mut Decompose, op: Binary, reflected: bool) -> Done {
+    let dtype = computed(cx)?;
+    let (mut a, mut b) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
+    if reflected {
+        std::mem::swap(&mut a, &mut b);
+    }
+    let alpha = cx.number("alpha")?;
+    if dtype == DType::Bool {
+        return if op == Binary::Add && alpha == Const::Int(1) {
+            fresh(cx.binary(Binary::Or, a, b))
+        } else {
+            refuse("bool arithmetic")
+        };
+    }
+    if !matches!(alpha, Const::Int(1)) && alpha != Const::Float(1.0) {
+        let factor = cx.constant(&alpha, dtype, vec![])?;
+        b = cx.mul(b, factor);
+    }
+    fresh(cx.binary(op, a, b))
+}
+
+fn mul(cx: &mut Decompose) -> Done {
+    let dtype = computed(cx)?;
+    let op = if dtype == DType::Bool { Binary::And } else { Binary::Mul };
+    binary(cx, op)
+}
+
+/// Refuses integer divisors that may be zero.
+fn check_divisor(cx: &Decompose, dtype: DType, divisor: CoreId) -> Result<(), Reason> {
+    if dtype.is_float() {
+        return Ok(());
+    }
+    match cx.core.node(divisor).op {
+        CoreOp::Const(bits) if bits != 0 && dtype.is_integer() => Ok(()),
+        _ => refuse(format!("{} by an integer that may be zero", cx.name)),
+    }
+}
+
+fn div(cx: &mut Decompose) -> Done {
+    match cx.bound.constant("rounding_mode") {
+        Some(Const::Str(mode)) if &**mode == "floor" => whole_division(cx, Binary::FloorDiv),
+        Some(Const::Str(mode)) if &**mode == "trunc" => whole_division(cx, Binary::TruncDiv),
+        Some(Const::None) => binary(cx, Binary::Div),
+        _ => refuse("div with a rounding mode that is not fixed"),
+    }
+}
+
+fn whole_division(cx: &mut Decompose, op: Binary) -> Done {
+    let dtype = computed(cx)?;
+    let (a, b) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
+    check_divisor(cx, dtype, b)?;
+    fresh(cx.binary(op, a, b))
+}
+
+/// Fixed exponents that torch computes by other means are computed so here.
+fn pow(cx: &mut Decompose) -> Done {
+    let dtype = computed(cx)?;
+    let a = cx.operand("input", dtype)?;
+    let exponent = match cx.bound.constant("exponent") {
+        Some(Const::Int(i)) => Some(*i as f64),
+        Some(Const::Float(x)) => Some(*x),
+        _ => None,
+    };
+    let whole = exponent.filter(|e| dtype.is_float() || *e >= 0.0);
+    match whole {
+        Some(1.0) => return fresh(cx.core_copy(a)),
+        Some(2.0) => return fresh(cx.mul(a, a)),
+        Some(3.0) => {
+            let square = cx.mul(a, a);
+            return fresh(cx.mul(square, a));
+        }
+        Some(0.5) if dtype.is_float() => return fresh(cx.unary(Unary::Sqrt, a)),
+        Some(-0.5) => return fresh(cx.unary(Unary::Rsqrt, a)),
+        Some(-1.0) => return fresh(cx.unary(Unary::Reciprocal, a)),
+        Some(-2.0) => {
+            let square = cx.mul(a, a);
+            return fresh(cx.unary(Unary::Reciprocal, square));
+        }
+        _ => {}
+    }
+    if !dtype.is_float() {
+        return refuse("a power of integers");
+    }
+    let b = cx.operand("exponent", dtype)?;
+    fresh(cx.binary(Binary::Pow, a, b))
+}
+
+fn bits(cx: &mut Decompose, op: Binary) -> Done {
+    if cx.result()?.dtype.is_float() {
+        return refuse("bit operations on floats");
+    }
+    binary(cx, op)
+}
+
+fn bitwise_not(cx: &mut Decompose) -> Done {
+    let dtype = cx.result()?.dtype;
+    let a = cx.operand("input", dtype)?;
+    fresh(cx.unary(if dtype == DType::Bool { Unary::Not } else { Unary::BitNot }, a))
+}
+
+fn compare(cx: &mut Decompose, op: Binary) -> Done {
+    let dtype = compute_type(promoted(cx, &["input", "other"])?);
+    let (a, b) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
+    if dtype == DType::Bool && !matches!(op, Binary::Eq | Binary::Ne) {
+        let (a, b) = (cx.cast(a, DType::I32), cx.cast(b, DType::I32));
+        return fresh(cx.binary(op, a, b));
+    }
+    fresh(cx.binary(op, a, b))
+}
+
+fn logical(cx: &mut Decompose, op: Binary) -> Done {
+    let (a, b) = (cx.tensor("input")?, cx.tensor("other")?);
+    let (a, b) = (cx.cast(a, DType::Bool), cx.cast(b, DType::Bool));
+    fresh(cx.binary(op, a, b))
+}
+
+fn logical_not(cx: &mut Decompose) -> Done {
+    let a = cx.operand("input", DType::Bool)?;
+    fresh(cx.unary(Unary::Not, a))
+}
+
+fn test(cx: &mut Decompose, op: Unary) -> Done {
+    let a = cx.tensor("input")?;
+    let dtype = cx.dtype(a);
+    if !dtype.is_float() {
+        let sizes = cx.sizes(a);
+        return fresh(cx.constant(&Const::Bool(false), DType::Bool, sizes)?);
+    }
+    let a = cx.cast(a, compute_type(dtype));
+    fresh(cx.unary(op, a))
+}
+
+/// `|x| < inf`
+fn isfinite(cx: &mut Decompose) -> Done {
+    let a = cx.tensor("input")?;
+    let dtype = cx.dtype(a);
+    if !dtype.is_float() {
+        let sizes = cx.sizes(a);
+        return fresh(cx.constant(&Const::Bool(true), DType::Bool, sizes)?);
+    }
+    let a = cx.cast(a, compute_type(dtype));
+    let size = cx.unary(Unary::Abs, a);
+    let inf = cx.real(f64::INFINITY, compute_type(dtype));
+    fresh(cx.binary(Binary::Lt, size, inf))
+}
+
+/// Integers are round already.
+fn rounding(cx: &mut Decompose, op: Unary) -> Done {
+    let dtype = computed(cx)?;
+    let a = cx.operand("input", dtype)?;
+    if dtype.is_float() { fresh(cx.unary(op, a)) } else { fresh(cx.core_copy(a)) }
+}
+
+fn round(cx: &mut Decompose) -> Done {
+    if cx.int("decimals")? != Some(0) {
+        return refuse("round to decimals");
+    }
+    rounding(cx, Unary::Round)
+}
+
+fn square(cx: &mut Decompose) -> Done {
+    let dtype = computed(cx)?;
+    let a = cx.operand("input", dtype)?;
+    fresh(cx.mul(a, a))
+}
+
+fn scaled_by(cx: &mut Decompose, factor: f64) -> Done {
+    let dtype = computed(cx)?;
+    let a = cx.operand("input", dtype)?;
+    fresh(cx.scale(a, factor))
+}
+
+fn choose(cx: &mut Decompose) -> Done {
+    let dtype = computed(cx)?;
+    let cond = cx.operand("condition", DType::Bool)?;
+    let (a, b) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
+    fresh(cx.select(cond, a, b))
+}
+
+/// `min(max(x, low), high)`
+fn clamp(cx: &mut Decompose) -> Done {
+    let dtype = computed(cx)?;
+    let mut a = cx.operand("input", dtype)?;
+    for (name, op) in [("min", Binary::Max), ("max", Binary::Min)] {
+        if cx.bound.arg(name).is_some() {
+            let limit = cx.operand(name, dtype)?;
+            a = cx.binary(op, a, limit);
+        }
+    }
+    fresh(a)
+}
+
+fn bound(cx: &mut Decompose, name: &str, op: Binary) -> Done {
+    let dtype = computed(cx)?;
+    let (a, limit) = (cx.operand("input", dtype)?, cx.operand(name, dtype)?);
+    fresh(cx.binary(op, a, limit))
+}
+
+/// `|w| < 0.5 ? a + w * (b - a) : b - (b - a) * (1 - w)`
+fn lerp(cx: &mut Decompose) -> Done {
+    let dtype = computed(cx)?;
+    let (a, b, w) = (cx.operand("input", dtype)?, cx.operand("end", dtype)?, cx.operand("weight", dtype)?);
+    let span = cx.sub(b, a);
+    let step = cx.mul(w, span);
+    let near = cx.add(a, step);
+    let one = cx.real(1.0, dtype);
+    let rest = cx.sub(one, w);
+    let back = cx.mul(span, rest);
+    let far = cx.sub(b, back);
+    let (size, half) = (cx.unary(Unary::Abs, w), cx.real(0.5, dtype));
+    let small = cx.binary(Binary::Lt, size, half);
+    fresh(cx.select(small, near, far))
+}
+
+/// `input + value * tensor1 * tensor2`
+fn addcmul(cx: &mut Decompose) -> Done {
+    let dtype = computed(cx)?;
+    let (a, b, c) = (cx.operand("input", dtype)?, cx.operand("tensor1", dtype)?, cx.operand("tensor2", dtype)?);
+    let value = cx.operand("value", dtype)?;
+    let scaled = cx.mul(value, b);
+    let product = cx.mul(scaled, c);
+    fresh(cx.add(a, product))
+}
+
+/// `input + value * tensor1 / tensor2`
+fn addcdiv(cx: &mut Decompose) -> Done {
+    let dtype = computed(cx)?;
+    if !dtype.is_float() {
+        return refuse("addcdiv of integers");
+    }
+    let (a, b, c) = (cx.operand("input", dtype)?, cx.operand("tensor1", dtype)?, cx.operand("tensor2", dtype)?);
+    let value = cx.operand("value", dtype)?;
+    let scaled = cx.mul(value, b);
+    let quotient = cx.div(scaled, c);
+    fresh(cx.add(a, quotient))
+}
+
+fn masked_fill(cx: &mut Decompose) -> Done {
+    let dtype = cx.result()?.dtype;
+    let (a, mask) = (cx.operand("input", dtype)?, cx.operand("mask", DType::Bool)?);
+    let value = cx.operand("value", dtype)?;
+    fresh(cx.select(mask, value, a))
+}

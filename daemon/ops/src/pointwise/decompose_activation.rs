@@ -1,0 +1,226 @@
+//! Decompositions of activation functions. Formulas are those of torch's documentation.
+
+use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
+use flambeau_ir::code::Const;
+use flambeau_ir::core::CoreId;
+use flambeau_ir::kernel::{Binary, DType, Unary};
+use flambeau_ir::reason::Reason;
+
+type Done = Result<Outcome, Reason>;
+
+/// The decomposition of an op of this family.
+pub(crate) fn rule(name: &str) -> Option<Rule> {
+    Some(match name {
+        "relu" => relu,
+        "relu6" => |cx| clamped(cx, 0.0, 6.0),
+        "hardtanh" => hardtanh,
+        "gelu" => gelu,
+        "silu" => silu,
+        "elu" => elu,
+        "selu" => |cx| exponential(cx, 1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0),
+        "celu" => celu,
+        "leaky_relu" => leaky_relu,
+        "softplus" => softplus,
+        "hardswish" => hardswish,
+        "hardsigmoid" => hardsigmoid,
+        "mish" => mish,
+        "log_sigmoid" | "logsigmoid" => log_sigmoid,
+        "threshold" => threshold,
+        "glu" => glu,
+        "prelu" => prelu,
+        _ => return None,
+    })
+}
+
+fn input(cx: &mut Decompose) -> Result<(CoreId, DType), Reason> {
+    let dtype = compute_type(cx.result()?.dtype);
+    Ok((cx.operand("input", dtype)?, dtype))
+}
+
+fn fresh(id: CoreId) -> Done {
+    Ok(Outcome::Fresh(id))
+}
+
+fn relu(cx: &mut Decompose) -> Done {
+    let (x, dtype) = input(cx)?;
+    let zero = cx.constant(&Const::Int(0), dtype, vec![])?;
+    fresh(cx.binary(Binary::Max, x, zero))
+}
+
+fn limited(cx: &mut Decompose, x: CoreId, low: f64, high: f64) -> CoreId {
+    let dtype = cx.dtype(x);
+    let (low, high) = (cx.real(low, dtype), cx.real(high, dtype));
+    let x = cx.binary(Binary::Max, x, low);
+    cx.binary(Binary::Min, x, high)
+}
+
+fn clamped(cx: &mut Decompose, low: f64, high: f64) -> Done {
+    let (x, _) = input(cx)?;
+    fresh(limited(cx, x, low, high))
+}
+
+fn hardtanh(cx: &mut Decompose) -> Done {
+    match (cx.float("min_val")?, cx.float("max_val")?) {
+        (Some(low), Some(high)) => clamped(cx, low, high),
+        _ => refuse("hardtanh without limits"),
+    }
+}
+
+/// `x / 2 * (1 + erf(x / sqrt 2))`, or with `tanh(sqrt(2 / pi) * (x + 0.044715 x^3))` in place of `erf`
+fn gelu(cx: &mut Decompose) -> Done {
+    let approximate = cx.number("approximate")?;
+    let (x, _) = input(cx)?;
+    let inner = match &approximate {
+        Const::Str(s) if &**s == "none" => {
+            let scaled = cx.scale(x, std::f64::consts::FRAC_1_SQRT_2);
+            cx.unary(Unary::Erf, scaled)
+        }
+        Const::Str(s) if &**s == "tanh" => {
+            let square = cx.mul(x, x);
+            let cube = cx.mul(square, x);
+            let small = cx.scale(cube, 0.044_715);
+            let sum = cx.add(x, small);
+            let scaled = cx.scale(sum, (2.0 / std::f64::consts::PI).sqrt());
+            cx.unary(Unary::Tanh, scaled)
+        }
+        _ => return refuse("gelu with another approximation"),
+    };
+    let (factor, half) = (cx.offset(inner, 1.0), cx.scale(x, 0.5));
+    fresh(cx.mul(half, factor))
+}
+
+/// `x * sigmoid(x)`
+fn silu(cx: &mut Decompose) -> Done {
+    let (x, _) = input(cx)?;
+    let gate = cx.unary(Unary::Sigmoid, x);
+    fresh(cx.mul(x, gate))
+}
+
+/// `x > 0 ? scale * x : scale * alpha * (exp(input_scale * x) - 1)`
+fn exponential(cx: &mut Decompose, alpha: f64, scale: f64, input_scale: f64) -> Done {
+    let (x, dtype) = input(cx)?;
+    let zero = cx.real(0.0, dtype);
+    let positive = cx.binary(Binary::Gt, x, zero);
+    let scaled = cx.scale(x, input_scale);
+    let grown = cx.unary(Unary::Expm1, scaled);
+    let (low, high) = (cx.scale(grown, alpha * scale), cx.scale(x, scale));
+    fresh(cx.select(positive, high, low))
+}
+
+fn elu(cx: &mut Decompose) -> Done {
+    let alpha = cx.float("alpha")?.unwrap_or(1.0);
+    let scale = cx.float("scale").ok().flatten().unwrap_or(1.0);
+    let input_scale = cx.float("input_scale").ok().flatten().unwrap_or(1.0);
+    exponential(cx, alpha, scale, input_scale)
+}
+
+fn celu(cx: &mut Decompose) -> Done {
+    let alpha = cx.float("alpha")?.unwrap_or(1.0);
+    exponential(cx, alpha, 1.0, 1.0 / alpha)
+}
+
+fn leaky_relu(cx: &mut Decompose) -> Done {
+    let Some(slope) = cx.float("negative_slope")? else { return refuse("leaky_relu without a slope") };
+    let (x, dtype) = input(cx)?;
+    let zero = cx.real(0.0, dtype);
+    let positive = cx.binary(Binary::Gt, x, zero);
+    let low = cx.scale(x, slope);
+    fresh(cx.select(positive, x, low))
+}
+
+/// `beta x > threshold ? x : log(1 + exp(beta x)) / beta`
+fn softened(cx: &mut Decompose, x: CoreId, beta: f64, threshold: f64) -> CoreId {
+    let dtype = cx.dtype(x);
+    let scaled = cx.scale(x, beta);
+    let limit = cx.real(threshold, dtype);
+    let large = cx.binary(Binary::Gt, scaled, limit);
+    let grown = cx.unary(Unary::Exp, scaled);
+    let soft = cx.unary(Unary::Log1p, grown);
+    let beta = cx.real(beta, dtype);
+    let soft = cx.div(soft, beta);
+    cx.select(large, x, soft)
+}
+
+fn softplus(cx: &mut Decompose) -> Done {
+    let (Some(beta), Some(threshold)) = (cx.float("beta")?, cx.float("threshold")?) else {
+        return refuse("softplus without parameters");
+    };
+    let (x, _) = input(cx)?;
+    fresh(softened(cx, x, beta, threshold))
+}
+
+/// `x * min(max(x + 3, 0), 6) / 6`
+fn hardswish(cx: &mut Decompose) -> Done {
+    let (x, dtype) = input(cx)?;
+    let shifted = cx.offset(x, 3.0);
+    let gate = limited(cx, shifted, 0.0, 6.0);
+    let product = cx.mul(x, gate);
+    let six = cx.real(6.0, dtype);
+    fresh(cx.div(product, six))
+}
+
+fn hardsigmoid(cx: &mut Decompose) -> Done {
+    let (x, dtype) = input(cx)?;
+    let shifted = cx.offset(x, 3.0);
+    let gate = limited(cx, shifted, 0.0, 6.0);
+    let six = cx.real(6.0, dtype);
+    fresh(cx.div(gate, six))
+}
+
+/// `x * tanh(softplus(x))`
+fn mish(cx: &mut Decompose) -> Done {
+    let (x, _) = input(cx)?;
+    let soft = softened(cx, x, 1.0, 20.0);
+    let gate = cx.unary(Unary::Tanh, soft);
+    fresh(cx.mul(x, gate))
+}
+
+/// `min(x, 0) - log(1 + exp(-|x|))`
+fn log_sigmoid(cx: &mut Decompose) -> Done {
+    let (x, dtype) = input(cx)?;
+    let zero = cx.real(0.0, dtype);
+    let low = cx.binary(Binary::Min, x, zero);
+    let size = cx.unary(Unary::Abs, x);
+    let negative = cx.unary(Unary::Neg, size);
+    let decay = cx.unary(Unary::Exp, negative);
+    let soft = cx.unary(Unary::Log1p, decay);
+    fresh(cx.sub(low, soft))
+}
+
+/// `x <= threshold ? value : x`
+fn threshold(cx: &mut Decompose) -> Done {
+    let (x, dtype) = input(cx)?;
+    let (limit, value) = (cx.operand("threshold", dtype)?, cx.operand("value", dtype)?);
+    let low = cx.binary(Binary::Le, x, limit);
+    fresh(cx.select(low, value, x))
+}
+
+/// The first half of a dimension, gated by the second.
+fn glu(cx: &mut Decompose) -> Done {
+    let (x, _) = input(cx)?;
+    let rank = cx.sizes(x).len();
+    let dim = cx.axis(cx.int("dim")?.unwrap_or(-1), rank)?;
+    let half = cx.result()?.sizes[dim].clone();
+    let a = cx.slice(x, dim, 0.into(), 1, half.clone());
+    let b = cx.slice(x, dim, half.clone(), 1, half);
+    let gate = cx.unary(Unary::Sigmoid, b);
+    fresh(cx.mul(a, gate))
+}
+
+/// `x > 0 ? x : weight * x`, one weight per channel
+fn prelu(cx: &mut Decompose) -> Done {
+    let (x, dtype) = input(cx)?;
+    let weight = cx.operand("weight", dtype)?;
+    let sizes = cx.sizes(x);
+    let mut shape = vec![flambeau_ir::dim::Dim::Const(1); sizes.len()];
+    if let (Some(slot), [count]) = (shape.get_mut(1), &cx.sizes(weight)[..]) {
+        *slot = count.clone();
+    } else if cx.sizes(weight).iter().any(|s| !s.is(1)) {
+        return refuse("prelu with weights of another shape");
+    }
+    let weight = cx.reshape(weight, shape);
+    let zero = cx.real(0.0, dtype);
+    let positive = cx.binary(Binary::Gt, x, zero);
+    let low = cx.mul(weight, x);
+    fresh(cx.select(positive, x, low))
+}

@@ -1,0 +1,148 @@
+//! Decompositions of pooling: small windows are unrolled, averages over everything are means.
+
+use crate::decompose::{Decompose, Outcome, Rule, bits_of, compute_type, refuse};
+use crate::reduce::decompose::averaged;
+use flambeau_ir::code::Const;
+use flambeau_ir::core::{CoreId, CoreOp};
+use flambeau_ir::dim::Dim;
+use flambeau_ir::kernel::{Binary, DType};
+use flambeau_ir::reason::Reason;
+
+type Done = Result<Outcome, Reason>;
+
+/// The decomposition of an op of this family.
+pub(crate) fn rule(name: &str) -> Option<Rule> {
+    Some(match name {
+        "max_pool1d" => |cx| max_pool(cx, 1),
+        "max_pool2d" => |cx| max_pool(cx, 2),
+        "avg_pool1d" => |cx| avg_pool(cx, 1),
+        "avg_pool2d" => |cx| avg_pool(cx, 2),
+        "adaptive_avg_pool1d" => |cx| adaptive_avg_pool(cx, 1),
+        "adaptive_avg_pool2d" => |cx| adaptive_avg_pool(cx, 2),
+        "adaptive_avg_pool3d" => |cx| adaptive_avg_pool(cx, 3),
+        _ => return None,
+    })
+}
+
+/// Largest window that is unrolled.
+const WINDOW: i64 = 64;
+
+struct Window {
+    kernel: Vec<i64>,
+    stride: Vec<i64>,
+    padding: Vec<i64>,
+    dilation: Vec<i64>,
+}
+
+fn spread(list: Option<Vec<i64>>, rank: usize, default: &[i64]) -> Result<Vec<i64>, Reason> {
+    match list.unwrap_or_default() {
+        list if list.is_empty() => Ok(default.to_vec()),
+        list if list.len() == 1 => Ok(vec![list[0]; rank]),
+        list if list.len() == rank => Ok(list),
+        list => refuse(format!("a window parameter with {} entries", list.len())),
+    }
+}
+
+fn window(cx: &Decompose, rank: usize) -> Result<Window, Reason> {
+    let kernel = spread(cx.ints("kernel_size")?, rank, &[])?;
+    let given = |name: &str| if cx.bound.value(name).is_some() { cx.ints(name) } else { Ok(None) };
+    let window = Window {
+        stride: spread(given("stride")?, rank, &kernel)?,
+        padding: spread(given("padding")?, rank, &vec![0; rank])?,
+        dilation: spread(given("dilation")?, rank, &vec![1; rank])?,
+        kernel,
+    };
+    if window.kernel.len() != rank || window.kernel.iter().product::<i64>() > WINDOW {
+        return refuse("a pooling window that is too large to unroll");
+    }
+    Ok(window)
+}
+
+/// Combines the elements of every window, one dimension after the other. `other` stands for what is outside.
+fn windows(cx: &mut Decompose, mut x: CoreId, window: &Window, other: u64, op: Binary, out: &[Dim]) -> CoreId {
+    let lead = out.len() - window.kernel.len();
+    for (d, &kernel) in window.kernel.iter().enumerate() {
+        let (at, dilation) = (lead + d, window.dilation[d]);
+        let sizes = cx.sizes(x);
+        let reach = out[at].sub(&Dim::Const(1)).mul(&Dim::Const(window.stride[d]));
+        let mut wide = sizes.clone();
+        wide[at] = reach.add(&Dim::Const((kernel - 1) * dilation + 1));
+        let mut low = vec![Dim::Const(0); sizes.len()];
+        low[at] = Dim::Const(window.padding[d]);
+        if wide != sizes || window.padding[d] != 0 {
+            x = cx.core.push(CoreOp::Pad(x, other, low), cx.dtype(x), wide);
+        }
+        let place =
+            |cx: &mut Decompose, k: i64| cx.slice(x, at, Dim::Const(k * dilation), window.stride[d], out[at].clone());
+        let mut total = place(cx, 0);
+        for k in 1..kernel {
+            let next = place(cx, k);
+            total = cx.binary(op, total, next);
+        }
+        x = total;
+    }
+    x
+}
+
+fn lowest(dtype: DType) -> Option<u64> {
+    let number = match dtype {
+        d if d.is_float() => Const::Float(f64::NEG_INFINITY),
+        DType::U8 => Const::Int(0),
+        DType::I8 => Const::Int(i64::from(i8::MIN)),
+        DType::I16 => Const::Int(i64::from(i16::MIN)),
+        DType::I32 => Const::Int(i64::from(i32::MIN)),
+        DType::I64 => Const::Int(i64::MIN),
+        _ => return None,
+    };
+    bits_of(&number, dtype)
+}
+
+fn max_pool(cx: &mut Decompose, rank: usize) -> Done {
+    let meta = cx.result()?;
+    let dtype = compute_type(meta.dtype);
+    let x = cx.operand("input", dtype)?;
+    let window = window(cx, rank)?;
+    let Some(low) = lowest(dtype) else { return refuse("max_pool of this type") };
+    let top = windows(cx, x, &window, low, Binary::Max, &meta.sizes);
+    Ok(Outcome::Fresh(if top == x { cx.core_copy_of(x) } else { top }))
+}
+
+fn avg_pool(cx: &mut Decompose, rank: usize) -> Done {
+    let meta = cx.result()?;
+    let dtype = compute_type(meta.dtype);
+    let x = cx.operand("input", dtype)?;
+    let window = window(cx, rank)?;
+    let padded = window.padding.iter().any(|p| *p != 0);
+    let counts_padding = !matches!(cx.bound.constant("count_include_pad"), Some(Const::Bool(false)));
+    let ceil = matches!(cx.bound.constant("ceil_mode"), Some(Const::Bool(true)));
+    let divisor = cx.bound.constant("divisor_override").is_some_and(|c| *c != Const::None);
+    if !dtype.is_float() || (padded && !counts_padding) || ceil || divisor {
+        return refuse("avg_pool with windows of different weight");
+    }
+    let total = windows(cx, x, &window, 0, Binary::Add, &meta.sizes);
+    let count = cx.real(window.kernel.iter().product::<i64>() as f64, dtype);
+    Ok(Outcome::Fresh(cx.div(total, count)))
+}
+
+/// Equal windows only: every input size is a multiple of the output's.
+fn adaptive_avg_pool(cx: &mut Decompose, rank: usize) -> Done {
+    let meta = cx.result()?;
+    let dtype = compute_type(meta.dtype);
+    let x = cx.operand("input", dtype)?;
+    let sizes = cx.sizes(x);
+    let lead = sizes.len() - rank;
+    let mut split = sizes[..lead].to_vec();
+    let mut over = Vec::new();
+    for (size, out) in sizes[lead..].iter().zip(&meta.sizes[lead..]) {
+        let part = size.floor_div(out);
+        if part.mul(out) != *size {
+            return refuse("adaptive pooling with unequal windows");
+        }
+        over.push(split.len() + 1);
+        split.extend([out.clone(), part]);
+    }
+    let x = cx.reshape(x, split);
+    let mean = averaged(cx, x, &over);
+    let mean = if mean == x { cx.core_copy_of(x) } else { mean };
+    Ok(Outcome::Fresh(cx.reshape(mean, meta.sizes)))
+}

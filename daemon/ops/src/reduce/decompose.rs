@@ -1,0 +1,227 @@
+//! Decompositions of reductions, and of softmax.
+
+use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
+use flambeau_ir::code::Const;
+use flambeau_ir::core::{CoreId, ExternArg};
+use flambeau_ir::dim::Dim;
+use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
+use flambeau_ir::reason::Reason;
+
+type Done = Result<Outcome, Reason>;
+
+/// The decomposition of an op of this family.
+pub(crate) fn rule(name: &str) -> Option<Rule> {
+    Some(match name {
+        "sum" => |cx| plain(cx, ReduceOp::Sum),
+        "prod" => |cx| plain(cx, ReduceOp::Prod),
+        "amax" => |cx| plain(cx, ReduceOp::Max),
+        "amin" => |cx| plain(cx, ReduceOp::Min),
+        "any" => |cx| truth(cx, ReduceOp::Any),
+        "all" => |cx| truth(cx, ReduceOp::All),
+        "max" => |cx| extreme(cx, ReduceOp::Max),
+        "min" => |cx| extreme(cx, ReduceOp::Min),
+        "mean" => mean,
+        "var" => |cx| variance(cx, false),
+        "std" => |cx| variance(cx, true),
+        "softmax" => |cx| softmax(cx, false),
+        "log_softmax" => |cx| softmax(cx, true),
+        "logsumexp" => logsumexp,
+        "argmax" => |cx| position(cx, "aten::argmax"),
+        "argmin" => |cx| position(cx, "aten::argmin"),
+        "cumsum" => cumsum,
+        _ => return None,
+    })
+}
+
+/// The dimensions that a parameter names; all if it names none.
+fn dims(cx: &Decompose, name: &str, rank: usize) -> Result<Vec<usize>, Reason> {
+    let given = if cx.bound.value(name).is_some() { cx.ints(name)? } else { None };
+    match given.filter(|d| !d.is_empty()) {
+        None => Ok((0..rank).collect()),
+        Some(list) => list
+            .iter()
+            .map(|d| cx.axis(*d, rank))
+            .collect::<Result<Vec<_>, _>>()
+            .map(|d| if rank == 0 { vec![] } else { d }),
+    }
+}
+
+/// The reduced value under the result's sizes (with or without the reduced dimensions).
+fn shaped(cx: &mut Decompose, id: CoreId) -> Done {
+    let sizes = cx.result()?.sizes;
+    let id = cx.reshape(id, sizes);
+    Ok(Outcome::Fresh(id))
+}
+
+/// The number of elements reduced over, as a value.
+fn count(cx: &mut Decompose, sizes: &[Dim], over: &[usize], less: i64, dtype: DType) -> CoreId {
+    let n = over.iter().fold(Dim::Const(1), |n, d| n.mul(&sizes[*d]));
+    let n = n.sub(&Dim::Const(less));
+    cx.scalar(&n, dtype)
+}
+
+fn plain(cx: &mut Decompose, op: ReduceOp) -> Done {
+    let dtype = compute_type(cx.result()?.dtype);
+    let x = cx.operand("input", dtype)?;
+    let over = dims(cx, "dim", cx.sizes(x).len())?;
+    if dtype == DType::Bool {
+        return refuse("an extreme of bools");
+    }
+    let total = cx.reduce(op, x, &over);
+    let total = if total == x { cx.core_copy_of(x) } else { total };
+    shaped(cx, total)
+}
+
+fn truth(cx: &mut Decompose, op: ReduceOp) -> Done {
+    let x = cx.operand("input", DType::Bool)?;
+    let over = dims(cx, "dim", cx.sizes(x).len())?;
+    let total = cx.reduce(op, x, &over);
+    let total = if total == x { cx.core_copy_of(x) } else { total };
+    shaped(cx, total)
+}
+
+/// Over everything, or elementwise with a second tensor; values with positions stay torch's.
+fn extreme(cx: &mut Decompose, op: ReduceOp) -> Done {
+    if cx.bound.arg("other").is_some() {
+        let dtype = compute_type(cx.result()?.dtype);
+        let (a, b) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
+        let op = if op == ReduceOp::Max { Binary::Max } else { Binary::Min };
+        return Ok(Outcome::Fresh(cx.binary(op, a, b)));
+    }
+    if cx.meta.as_tensor().is_some() {
+        return plain(cx, op);
+    }
+    let x = cx.tensor("input")?;
+    let name = if op == ReduceOp::Max { "aten::max" } else { "aten::min" };
+    let args = vec![
+        ExternArg::Value(x),
+        ExternArg::Const(Const::Int(cx.int("dim")?.unwrap_or(0))),
+        ExternArg::Const(Const::Bool(cx.flag("keepdim")?)),
+    ];
+    let metas = cx.results()?;
+    let ids = cx.call((name, "dim"), None, args, &metas);
+    Ok(Outcome::Tuple(ids.into_iter().map(Outcome::Fresh).collect()))
+}
+
+fn mean(cx: &mut Decompose) -> Done {
+    let dtype = compute_type(cx.result()?.dtype);
+    let x = cx.operand("input", dtype)?;
+    let sizes = cx.sizes(x);
+    let over = dims(cx, "dim", sizes.len())?;
+    let mean = averaged(cx, x, &over);
+    let mean = if mean == x { cx.core_copy_of(x) } else { mean };
+    shaped(cx, mean)
+}
+
+/// The mean over dimensions, which stay with size 1.
+pub(crate) fn averaged(cx: &mut Decompose, x: CoreId, over: &[usize]) -> CoreId {
+    let (sizes, dtype) = (cx.sizes(x), cx.dtype(x));
+    let total = cx.reduce(ReduceOp::Sum, x, over);
+    if total == x {
+        return x;
+    }
+    let n = count(cx, &sizes, over, 0, dtype);
+    cx.div(total, n)
+}
+
+/// Mean, and mean square distance from it, over dimensions that stay with size 1.
+pub(crate) fn moments(cx: &mut Decompose, x: CoreId, over: &[usize], correction: i64) -> (CoreId, CoreId) {
+    let (sizes, dtype) = (cx.sizes(x), cx.dtype(x));
+    let mean = averaged(cx, x, over);
+    let centred = cx.sub(x, mean);
+    let square = cx.mul(centred, centred);
+    let total = cx.reduce(ReduceOp::Sum, square, over);
+    let n = count(cx, &sizes, over, correction, dtype);
+    (mean, cx.div(total, n))
+}
+
+fn variance(cx: &mut Decompose, root: bool) -> Done {
+    let dtype = compute_type(cx.result()?.dtype);
+    let x = cx.operand("input", dtype)?;
+    let over = dims(cx, "dim", cx.sizes(x).len())?;
+    let correction = if matches!(cx.bound.constant("unbiased"), Some(Const::Bool(false))) {
+        0
+    } else {
+        match cx.bound.constant("correction") {
+            None | Some(Const::None) => 1,
+            Some(Const::Int(i)) => *i,
+            _ => return refuse("a correction that is no int"),
+        }
+    };
+    let (_, var) = moments(cx, x, &over, correction);
+    let var = if root { cx.unary(Unary::Sqrt, var) } else { var };
+    shaped(cx, var)
+}
+
+/// `exp(x - max) / sum(exp(x - max))`, or its logarithm
+fn softmax(cx: &mut Decompose, log: bool) -> Done {
+    let meta = cx.result()?;
+    let dtype = compute_type(meta.dtype);
+    let x = cx.operand("input", dtype)?;
+    let rank = cx.sizes(x).len();
+    let Some(dim) = cx.int("dim")? else { return refuse("softmax without a dimension") };
+    if rank == 0 {
+        return refuse("softmax of a scalar");
+    }
+    let dim = cx.axis(dim, rank)?;
+    Ok(Outcome::Fresh(softmaxed(cx, x, dim, log)))
+}
+
+/// Softmax of a value.
+pub(crate) fn softmaxed(cx: &mut Decompose, x: CoreId, dim: usize, log: bool) -> CoreId {
+    let top = cx.reduce(ReduceOp::Max, x, &[dim]);
+    let below = cx.sub(x, top);
+    let grown = cx.unary(Unary::Exp, below);
+    let total = cx.reduce(ReduceOp::Sum, grown, &[dim]);
+    if log {
+        let total = cx.unary(Unary::Log, total);
+        cx.sub(below, total)
+    } else {
+        cx.div(grown, total)
+    }
+}
+
+/// `max + log(sum(exp(x - max)))`, where an infinite maximum counts as 0
+fn logsumexp(cx: &mut Decompose) -> Done {
+    let dtype = compute_type(cx.result()?.dtype);
+    let x = cx.operand("input", dtype)?;
+    let over = dims(cx, "dim", cx.sizes(x).len())?;
+    let top = cx.reduce(ReduceOp::Max, x, &over);
+    let (zero, inf) = (cx.real(0.0, dtype), cx.real(f64::INFINITY, dtype));
+    let size = cx.unary(Unary::Abs, top);
+    let infinite = cx.binary(Binary::Eq, size, inf);
+    let top = cx.select(infinite, zero, top);
+    let below = cx.sub(x, top);
+    let grown = cx.unary(Unary::Exp, below);
+    let total = cx.reduce(ReduceOp::Sum, grown, &over);
+    let log = cx.unary(Unary::Log, total);
+    let sum = cx.add(log, top);
+    shaped(cx, sum)
+}
+
+fn position(cx: &mut Decompose, op: &str) -> Done {
+    let x = cx.tensor("input")?;
+    let dim = cx.int("dim")?.map_or(Const::None, Const::Int);
+    let args = vec![ExternArg::Value(x), ExternArg::Const(dim), ExternArg::Const(Const::Bool(cx.flag("keepdim")?))];
+    let meta = cx.result()?;
+    Ok(Outcome::Fresh(cx.call((op, "default"), Some("out"), args, &[meta])[0]))
+}
+
+fn cumsum(cx: &mut Decompose) -> Done {
+    let meta = cx.result()?;
+    let x = cx.operand("input", meta.dtype)?;
+    let args = vec![
+        ExternArg::Value(x),
+        ExternArg::Const(Const::Int(cx.int("dim")?.unwrap_or(0))),
+        ExternArg::Const(Const::None),
+    ];
+    Ok(Outcome::Fresh(cx.call(("aten::cumsum", "default"), Some("out"), args, &[meta])[0]))
+}
+
+impl Decompose<'_> {
+    /// A copy with row-major strides.
+    pub(crate) fn core_copy_of(&mut self, id: CoreId) -> CoreId {
+        let node = self.core.node(id).clone();
+        self.core.push(flambeau_ir::core::CoreOp::Copy(id), node.dtype, node.sizes)
+    }
+}

@@ -1,0 +1,140 @@
+//! Copies and conversions that keep the shape: clone, contiguous, to, float and the like; and in-place copies.
+
+use super::has_format;
+use crate::call::{Answer, Call, differentiable, invalid};
+use crate::layout::{Format, converted, preserved, strides_in, suggest_format};
+use crate::registry::{OpDef, place::*};
+use crate::{InferError, Inferred, OpArg};
+use flambeau_ir::code::Const;
+use flambeau_ir::kernel::DType;
+use flambeau_ir::tensor::TensorMeta;
+
+const CAST: &str = "input:T, memory_format=None";
+
+const fn cast(name: &'static str, rule: crate::call::Rule) -> OpDef {
+    OpDef::new(name, CAST, rule, METHOD)
+}
+
+macro_rules! casts {
+    ($($rule:ident => $dtype:ident,)*) => { $(fn $rule(call: &mut Call) -> Answer { to_type(call, DType::$dtype) })* };
+}
+
+casts! {
+    to_f32 => F32,
+    to_f64 => F64,
+    to_f16 => F16,
+    to_bf16 => Bf16,
+    to_i64 => I64,
+    to_i32 => I32,
+    to_i16 => I16,
+    to_i8 => I8,
+    to_u8 => U8,
+    to_bool => Bool,
+}
+
+pub(crate) static OPS: &[OpDef] = &[
+    OpDef::new("clone", "input:T, *, memory_format=None", clone, BOTH).any_device(),
+    OpDef::new("contiguous", "input:T, memory_format=None", contiguous, METHOD).any_device(),
+    OpDef::new(
+        "to",
+        "input:T, dtype:D, non_blocking:B=False, copy:B=False, *, memory_format=None | \
+         input:T, other:T, non_blocking:B=False, copy:B=False, *, memory_format=None | \
+         input:T, device=None, dtype:D=None, non_blocking:B=False, copy:B=False, *, memory_format=None",
+        to,
+        METHOD,
+    ),
+    cast("float", to_f32),
+    cast("double", to_f64),
+    cast("half", to_f16),
+    cast("bfloat16", to_bf16),
+    cast("long", to_i64),
+    cast("int", to_i32),
+    cast("short", to_i16),
+    cast("char", to_i8),
+    cast("byte", to_u8),
+    cast("bool", to_bool),
+    OpDef::new("cpu", CAST, cpu, METHOD),
+    OpDef::new("type", "input:T, dtype:D, non_blocking:B=False", type_, METHOD),
+    OpDef::new("type_as", "input:T, other:T", type_as, METHOD),
+    OpDef::new("copy_", "input:T, src:T, non_blocking:B=False", copy_, METHOD),
+];
+
+fn clone(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    let format = call.format()?.unwrap_or(Format::Preserve);
+    let strides = match format {
+        Format::Preserve => preserved(&mut call.env, input),
+        format => strides_in(&input.sizes, format).ok_or(InferError::NoRule)?,
+    };
+    Ok(Inferred::tensor(call.view_meta(input, input.sizes.clone(), strides)))
+}
+
+fn contiguous(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    let format = call.format()?.unwrap_or(Format::Contiguous);
+    if has_format(&mut call.env, input, format) {
+        return call.same_object("input");
+    }
+    if format == Format::Preserve {
+        return invalid("preserve memory format is unsupported by the contiguous operator");
+    }
+    let strides = strides_in(&input.sizes, format).ok_or(InferError::NoRule)?;
+    Ok(Inferred::tensor(call.view_meta(input, input.sizes.clone(), strides)))
+}
+
+fn to(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    let dtype = match call.maybe_tensor("other")? {
+        Some(other) => Some(other.dtype),
+        None => call.dtype("dtype")?,
+    };
+    call.device()?;
+    converted_to(call, dtype.unwrap_or(input.dtype), call.bound.bool("copy")?)
+}
+
+fn to_type(call: &mut Call, dtype: DType) -> Answer {
+    converted_to(call, dtype, false)
+}
+
+/// On the CPU, where all the tensors of these rules live, only the type and format can change.
+fn converted_to(call: &mut Call, dtype: DType, copy: bool) -> Answer {
+    let input = call.tensor("input")?;
+    let format = call.format()?.unwrap_or(Format::Preserve);
+    let keeps = dtype == input.dtype
+        && !copy
+        && (format == Format::Preserve || suggest_format(&mut call.env, &input.sizes, &input.strides) == format);
+    if keeps {
+        return call.same_object("input");
+    }
+    let strides = match format {
+        Format::Preserve => converted(&mut call.env, input),
+        format => strides_in(&input.sizes, format).ok_or(InferError::NoRule)?,
+    };
+    let mut meta = TensorMeta { dtype, strides, ..input.clone() };
+    meta.requires_grad = call.grad_of(dtype, [input]) && differentiable(input.dtype);
+    Ok(Inferred::tensor(meta))
+}
+
+fn cpu(call: &mut Call) -> Answer {
+    let dtype = call.tensor("input")?.dtype;
+    to_type(call, dtype)
+}
+
+fn type_(call: &mut Call) -> Answer {
+    let dtype = call.dtype("dtype")?.ok_or(InferError::NoRule)?;
+    to_type(call, dtype)
+}
+
+fn type_as(call: &mut Call) -> Answer {
+    let dtype = call.tensor("other")?.dtype;
+    to_type(call, dtype)
+}
+
+fn copy_(call: &mut Call) -> Answer {
+    let (input, src) = (call.tensor("input")?, call.tensor("src")?);
+    super::expanded(&mut call.env, src, &input.sizes)?;
+    if matches!(call.bound.arg("non_blocking"), Some(OpArg::Const(Const::Bool(true)))) {
+        return Err(InferError::NoRule);
+    }
+    call.written("input")
+}

@@ -1,0 +1,213 @@
+//! Decompositions of views, copies and conversions.
+
+use crate::decompose::{Decompose, Outcome, Rule, View, refuse};
+use flambeau_ir::code::Const;
+use flambeau_ir::core::CoreOp;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::graph::{NodeId, ValueMeta};
+use flambeau_ir::reason::Reason;
+
+type Done = Result<Outcome, Reason>;
+
+/// The decomposition of an op of this family.
+pub(crate) fn rule(name: &str) -> Option<Rule> {
+    Some(match name {
+        "view" | "view_as" | "unflatten" | "squeeze" | "unsqueeze" => |cx| shaped(cx, true),
+        "reshape" | "reshape_as" | "flatten" | "ravel" => |cx| shaped(cx, false),
+        "permute" => permute,
+        "transpose" => transpose,
+        "t" | "adjoint" => matrix_transpose,
+        "movedim" => movedim,
+        "expand" | "broadcast_to" | "expand_as" => expand,
+        "detach" | "alias" => |cx| Ok(Outcome::View(cx.node_of("input")?, vec![])),
+        "select" => select,
+        "narrow" => narrow,
+        "split" | "split_with_sizes" | "chunk" => split,
+        "unbind" => unbind,
+        "clone" => clone,
+        "contiguous" | "to" | "float" | "double" | "half" | "bfloat16" | "long" | "int" | "short" | "char" | "byte"
+        | "bool" | "cpu" | "type" | "type_as" => convert,
+        "copy_" => copy,
+        _ => return None,
+    })
+}
+
+/// The tensor an op of this family is about.
+fn subject(cx: &Decompose) -> Result<NodeId, Reason> {
+    cx.node_of("input").or_else(|_| cx.node_of("tensor"))
+}
+
+fn sizes_of(cx: &Decompose, id: NodeId) -> Result<Vec<Dim>, Reason> {
+    cx.metas.get(&id).map(|m| m.sizes.clone()).map_or_else(|| refuse("a view of no tensor"), Ok)
+}
+
+fn shaped(cx: &mut Decompose, always: bool) -> Done {
+    let of = subject(cx)?;
+    let meta = cx.result()?;
+    if cx.metas.get(&of).is_some_and(|m| m.dtype != meta.dtype) {
+        return refuse("a view as another type");
+    }
+    let views = vec![View::Reshape(meta.sizes)];
+    Ok(if always { Outcome::View(of, views) } else { Outcome::ViewOrCopy(of, views) })
+}
+
+fn ordered(of: NodeId, order: &[usize]) -> Outcome {
+    Outcome::View(of, vec![View::Permute(order.iter().map(|d| *d as u32).collect())])
+}
+
+fn permute(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let rank = sizes_of(cx, of)?.len();
+    let dims = cx.ints("dims")?.unwrap_or_default();
+    let order = dims.iter().map(|d| cx.axis(*d, rank)).collect::<Result<Vec<_>, _>>()?;
+    Ok(ordered(of, &order))
+}
+
+fn swapped(of: NodeId, rank: usize, a: usize, b: usize) -> Outcome {
+    let mut order: Vec<usize> = (0..rank).collect();
+    if a < rank && b < rank {
+        order.swap(a, b);
+    }
+    ordered(of, &order)
+}
+
+fn transpose(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let rank = sizes_of(cx, of)?.len();
+    let (Some(a), Some(b)) = (cx.int("dim0")?, cx.int("dim1")?) else { return refuse("transpose without dimensions") };
+    Ok(swapped(of, rank, cx.axis(a, rank)?, cx.axis(b, rank)?))
+}
+
+fn matrix_transpose(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let rank = sizes_of(cx, of)?.len();
+    if rank < 2 {
+        return Ok(Outcome::View(of, vec![]));
+    }
+    Ok(swapped(of, rank, rank - 2, rank - 1))
+}
+
+fn movedim(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let rank = sizes_of(cx, of)?.len();
+    let places = |cx: &Decompose, name: &str| -> Result<Vec<usize>, Reason> {
+        cx.ints(name)?.unwrap_or_default().iter().map(|d| cx.axis(*d, rank)).collect()
+    };
+    let (from, to) = (places(cx, "source")?, places(cx, "destination")?);
+    let mut order = vec![usize::MAX; rank];
+    from.iter().zip(&to).for_each(|(s, d)| order[*d] = *s);
+    let mut rest = (0..rank).filter(|d| !from.contains(d));
+    order.iter_mut().filter(|o| **o == usize::MAX).for_each(|o| *o = rest.next().unwrap_or(0));
+    Ok(ordered(of, &order))
+}
+
+fn expand(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let sizes = cx.result()?.sizes;
+    let old = sizes_of(cx, of)?;
+    let mut padded = vec![Dim::Const(1); sizes.len().saturating_sub(old.len())];
+    padded.extend(old);
+    Ok(Outcome::View(of, vec![View::Reshape(padded), View::Expand(sizes)]))
+}
+
+/// An index counted from the front.
+pub(crate) fn from_front(index: Dim, size: &Dim) -> Result<Dim, Reason> {
+    match index.as_const() {
+        Some(i) if i < 0 => Ok(size.add(&index)),
+        Some(_) => Ok(index),
+        None => refuse("a symbolic index"),
+    }
+}
+
+fn dim_of(cx: &Decompose, name: &str) -> Result<Dim, Reason> {
+    cx.bound.dim(name).ok().flatten().map_or_else(|| refuse(format!("{}: {name} is no int", cx.name)), Ok)
+}
+
+fn select(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let sizes = sizes_of(cx, of)?;
+    let dim = cx.axis(cx.int("dim")?.unwrap_or(0), sizes.len())?;
+    let start = from_front(dim_of(cx, "index")?, &sizes[dim])?;
+    let part = View::Slice { dim: dim as u32, start, step: 1, length: Dim::Const(1) };
+    Ok(Outcome::View(of, vec![part, View::Reshape(cx.result()?.sizes)]))
+}
+
+fn narrow(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let sizes = sizes_of(cx, of)?;
+    let dim = cx.axis(cx.int("dim")?.unwrap_or(0), sizes.len())?;
+    let start = from_front(dim_of(cx, "start")?, &sizes[dim])?;
+    let length = cx.result()?.sizes[dim].clone();
+    Ok(Outcome::View(of, vec![View::Slice { dim: dim as u32, start, step: 1, length }]))
+}
+
+/// Parts one after the other; how long they are the metadata says.
+fn split(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let sizes = sizes_of(cx, of)?;
+    let dim = cx.axis(cx.int("dim")?.unwrap_or(0), sizes.len())?;
+    let mut start = Dim::Const(0);
+    let mut parts = Vec::new();
+    for meta in cx.results()? {
+        let length = meta.sizes[dim].clone();
+        let next = start.add(&length);
+        parts.push(Outcome::View(of, vec![View::Slice { dim: dim as u32, start, step: 1, length }]));
+        start = next;
+    }
+    Ok(Outcome::Tuple(parts))
+}
+
+fn unbind(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let sizes = sizes_of(cx, of)?;
+    let dim = cx.axis(cx.int("dim")?.unwrap_or(0), sizes.len())?;
+    let ValueMeta::Tuple(items) = cx.meta else { return refuse("unbind yields no tuple") };
+    let mut parts = Vec::new();
+    for (i, meta) in items.iter().enumerate() {
+        let Some(meta) = meta.as_tensor() else { return refuse("unbind yields no tensors") };
+        let part = View::Slice { dim: dim as u32, start: Dim::Const(i as i64), step: 1, length: Dim::Const(1) };
+        parts.push(Outcome::View(of, vec![part, View::Reshape(meta.sizes.clone())]));
+    }
+    Ok(Outcome::Tuple(parts))
+}
+
+fn clone(cx: &mut Decompose) -> Done {
+    let a = cx.tensor("input")?;
+    Ok(Outcome::Fresh(cx.core_copy(a)))
+}
+
+/// The tensor itself where neither type nor layout change, unless a copy is asked for.
+fn convert(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let (have, want) = (cx.meta_of("input")?, cx.result()?);
+    let copy = matches!(cx.bound.constant("copy"), Some(Const::Bool(true)));
+    if have.dtype == want.dtype && have.strides == want.strides && !copy {
+        return Ok(Outcome::Same(of));
+    }
+    let a = cx.value_of(of)?;
+    if have.dtype == want.dtype {
+        return Ok(Outcome::Fresh(cx.core_copy(a)));
+    }
+    Ok(Outcome::Fresh(cx.cast(a, want.dtype)))
+}
+
+fn copy(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let dtype = cx.meta_of("input")?.dtype;
+    let sizes = sizes_of(cx, of)?;
+    let source = cx.operand("src", dtype)?;
+    let value = cx.expand(source, &sizes);
+    Ok(Outcome::Write(of, value))
+}
+
+impl Decompose<'_> {
+    /// The value in memory of its own with the result's strides.
+    pub(crate) fn core_copy(&mut self, id: flambeau_ir::core::CoreId) -> flambeau_ir::core::CoreId {
+        let node = self.core.node(id).clone();
+        let strides = self.meta.as_tensor().map_or_else(|| node.strides.clone(), |m| m.strides.clone());
+        let copy =
+            self.core.add(flambeau_ir::core::CoreNode { op: CoreOp::Copy(id), strides: strides.clone(), ..node });
+        self.core.pin(copy, &strides);
+        copy
+    }
+}

@@ -1,0 +1,52 @@
+//! Lower: chooses the body of a compiled frame, and lowers graphs for native back ends.
+
+use super::{Station, station};
+use crate::actors::codegen::CodegenMessage;
+use crate::actors::guard::GuardMessage;
+use crate::hub::Hub;
+use crate::job::{Job, Outcome, Stage};
+use crate::pool::{Pool, PoolOptions};
+use crate::stages::{self, Bodied, Traced};
+use std::sync::Arc;
+
+/// Lowers graphs.
+pub struct Lower {
+    hub: Arc<Hub>,
+    pool: Pool,
+}
+
+/// What it is told.
+pub enum LowerMessage {
+    /// Give this traced frame a body; native ones go on to Codegen, others are finished.
+    Lower(Arc<Job>, Box<Traced>),
+}
+
+station!(Lower, LowerMessage);
+
+impl Station for Lower {
+    fn new(hub: Arc<Hub>) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let pool = Pool::new(&hub, PoolOptions { name: "lower", threads, waiting: 256, stack: 64 << 20 });
+        Lower { hub, pool }
+    }
+}
+
+impl Lower {
+    fn on(&mut self, message: LowerMessage) {
+        let LowerMessage::Lower(job, traced) = message;
+        let (hub, work) = (self.hub.clone(), job.clone());
+        let accepted = self.pool.offer(move || {
+            let result = work.run(&hub, Stage::Lower, || Ok(stages::body(*traced)));
+            match result {
+                Ok(Bodied::Kernels(pending)) => hub.codegen.tell(CodegenMessage::Compile(work, pending)),
+                Ok(Bodied::Done(frame)) => {
+                    hub.guard.tell(GuardMessage::Finished(work, Outcome::Compiled(Arc::new(*frame), vec![])));
+                }
+                Err(reason) => hub.guard.tell(GuardMessage::Finished(work, Outcome::Failed(reason))),
+            }
+        });
+        if !accepted {
+            self.hub.guard.tell(GuardMessage::Finished(job, Outcome::Later));
+        }
+    }
+}

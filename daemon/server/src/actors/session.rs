@@ -1,0 +1,299 @@
+//! Session: one per client. It greets, admits requests by credits, and passes messages on.
+
+use super::capture::CaptureMessage;
+use super::codegen::CodegenMessage;
+use super::guard::{GuardMessage, Request};
+use crate::hub::{ClientId, Hub, count, fence, lock};
+use crate::oracle::Asker;
+use crate::report;
+use crate::wire_out::{Outbox, outbox};
+use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message};
+use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_wire::PROTOCOL;
+use flambeau_wire::endpoint::BUILD;
+use flambeau_wire::frame::{body_length, decode};
+use flambeau_wire::from_client::{FrameKey, FromClient, Hello, RequestId, Settings};
+use flambeau_wire::from_daemon::FromDaemon;
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+
+/// Compile requests a client may have in flight.
+pub const CREDITS: u32 = 8;
+/// Look-ups a client may have in flight.
+const LOOKUPS: usize = 1024;
+/// Time to say hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest first message.
+const HELLO_BYTES: usize = 1 << 20;
+/// Messages up to this size are decoded on the I/O thread.
+const SMALL: usize = 16 << 10;
+/// Bytes read at a time into a buffer that grows: an announced length alone reserves no memory.
+const CHUNK: u64 = 1 << 20;
+
+/// One client.
+pub struct Session {
+    hub: Arc<Hub>,
+    id: ClientId,
+    outbox: Outbox,
+    settings: Option<Arc<Settings>>,
+    compiles: HashSet<RequestId>,
+    others: HashSet<RequestId>,
+}
+
+/// What a session is told.
+pub enum SessionMessage {
+    /// A message came; with the hash of what follows its request id.
+    Received(Box<FromClient>, [u8; 32]),
+    /// The client is gone, or talks nonsense.
+    Closed(String),
+    /// The last message about a request, encoded.
+    Reply(RequestId, Vec<u8>),
+    /// The daemon lost its memory of what is in flight.
+    FailAll,
+    /// The daemon is going away.
+    Goodbye,
+}
+
+impl Message for SessionMessage {
+    type Result = ();
+}
+
+impl Actor for Session {
+    type Context = Context<Self>;
+}
+
+impl Handler<SessionMessage> for Session {
+    type Result = ();
+
+    fn handle(&mut self, message: SessionMessage, context: &mut Self::Context) {
+        let hub = self.hub.clone();
+        if fence(&hub, "session", || self.on(message)) != Ok(true) {
+            self.close();
+            context.stop();
+        }
+    }
+}
+
+/// Serves a client on an accepted connection.
+pub fn open(hub: &Arc<Hub>, id: ClientId, stream: UnixStream) {
+    count(&hub.counters.clients);
+    let (read, write) = stream.into_split();
+    let (outbox, queue) = outbox();
+    let session =
+        Session { hub: hub.clone(), id, outbox, settings: None, compiles: HashSet::new(), others: HashSet::new() };
+    let addr = Session::create(|context: &mut Context<Session>| {
+        context.set_mailbox_capacity(64);
+        lock(&hub.sessions).insert(id, context.address());
+        session
+    });
+    actix_rt::spawn(write_all(write, queue));
+    actix_rt::spawn(read_all(hub.clone(), read, addr));
+}
+
+async fn write_all(mut write: OwnedWriteHalf, mut queue: crate::wire_out::Queue) {
+    while let Some(bytes) = queue.next().await {
+        if write.write_all(&bytes).await.is_err() {
+            break;
+        }
+    }
+    let _ = write.shutdown().await;
+}
+
+async fn read_all(hub: Arc<Hub>, mut read: OwnedReadHalf, addr: Addr<Session>) {
+    let mut first = true;
+    let why = loop {
+        let limit = if first { HELLO_BYTES } else { usize::MAX };
+        let next = read_message(&mut read, limit);
+        let body = if first {
+            tokio::time::timeout(HELLO_TIMEOUT, next).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        } else {
+            next.await
+        };
+        first = false;
+        let body = match body {
+            Ok(body) => body,
+            Err(error) => break error.to_string(),
+        };
+        let (message, hash) = match decode_body(&hub, body).await {
+            Ok(decoded) => decoded,
+            Err(error) => break error,
+        };
+        if addr.send(SessionMessage::Received(Box::new(message), hash)).await.is_err() {
+            return;
+        }
+    };
+    let _ = addr.send(SessionMessage::Closed(why)).await;
+}
+
+async fn read_message(read: &mut OwnedReadHalf, limit: usize) -> io::Result<Vec<u8>> {
+    let mut prefix = [0; 4];
+    read.read_exact(&mut prefix).await?;
+    let length = body_length(prefix).map_err(io::Error::other)?;
+    if length > limit {
+        return Err(io::Error::other(format!("a first message of {length} bytes")));
+    }
+    let mut body = Vec::with_capacity(length.min(CHUNK as usize));
+    while body.len() < length {
+        let rest = (length - body.len()) as u64;
+        if read.take(rest.min(CHUNK)).read_to_end(&mut body).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(body)
+}
+
+/// The message and the hash of what a compile asks for. Large messages are decoded on a worker thread.
+async fn decode_body(hub: &Arc<Hub>, body: Vec<u8>) -> Result<(FromClient, [u8; 32]), String> {
+    if body.len() <= SMALL {
+        return decode_here(&body);
+    }
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let work = move || {
+        let _ = sender.send(decode_here(&body));
+    };
+    hub.capture.tell(CaptureMessage::Decode(Box::new(work)));
+    receiver.await.unwrap_or_else(|_| Err("too much to decode".to_owned()))
+}
+
+fn decode_here(body: &[u8]) -> Result<(FromClient, [u8; 32]), String> {
+    let message: FromClient = decode(body).map_err(|e| e.to_string())?;
+    let hash = match &message {
+        FromClient::Compile { request, .. } | FromClient::Lower { request, .. } => {
+            // Everything but the request's name, which is the varint after the tag.
+            let name = postcard::to_stdvec(request).map_or(0, |b| b.len());
+            *blake3::hash(&body[1 + name..]).as_bytes()
+        }
+        _ => [0; 32],
+    };
+    Ok((message, hash))
+}
+
+impl Session {
+    /// Handles a message; false ends the session.
+    fn on(&mut self, message: SessionMessage) -> bool {
+        match message {
+            SessionMessage::Received(message, hash) => match (*message, self.settings.clone()) {
+                (FromClient::Hello(hello), None) => self.greet(hello),
+                (FromClient::Hello(_), Some(_)) => false,
+                (message, Some(settings)) => {
+                    self.received(message, hash, &settings);
+                    true
+                }
+                (_, None) => self.refuse("the first message must be Hello"),
+            },
+            SessionMessage::Closed(why) => {
+                tracing::debug!(client = self.id, why, "disconnected");
+                false
+            }
+            SessionMessage::Reply(request, bytes) => {
+                let known = self.compiles.remove(&request) | self.others.remove(&request);
+                !known || self.outbox.send_bytes(bytes)
+            }
+            SessionMessage::Goodbye => self.outbox.send(&FromDaemon::Goodbye),
+            SessionMessage::FailAll => {
+                let reason = Box::new(Reason::new(ReasonCode::Internal, "an actor of the daemon was restarted"));
+                for request in self.compiles.drain() {
+                    self.outbox.send(&FromDaemon::Failed { request, reason: reason.clone() });
+                }
+                for request in self.others.drain() {
+                    let miss = Some(reason.detail.clone());
+                    self.outbox.send(&FromDaemon::Candidates { request, frames: vec![], miss });
+                }
+                true
+            }
+        }
+    }
+
+    fn refuse(&self, why: &str) -> bool {
+        count(&self.hub.counters.refused);
+        tracing::info!(client = self.id, why, "refused");
+        self.outbox.send(&FromDaemon::Refused(why.to_owned()));
+        false
+    }
+
+    fn greet(&mut self, hello: Hello) -> bool {
+        if hello.protocol != PROTOCOL {
+            return self.refuse(&format!("protocol {} here, {} there", PROTOCOL, hello.protocol));
+        }
+        if hello.build != BUILD {
+            return self.refuse(&format!("build {BUILD} here, {} there", hello.build));
+        }
+        if hello.settings.cache_dir != self.hub.config.cache_dir {
+            return self.refuse(&format!("this daemon serves {}", self.hub.config.cache_dir.display()));
+        }
+        if self.hub.closing.load(Ordering::Relaxed) {
+            return self.refuse("going away");
+        }
+        tracing::info!(client = self.id, pid = hello.pid, "connected");
+        self.hub.codegen.tell(CodegenMessage::Prewarm(hello.settings.plugin_path.clone()));
+        self.settings = Some(Arc::new(hello.settings));
+        self.outbox.send(&FromDaemon::Welcome { pid: std::process::id(), credits: CREDITS })
+    }
+
+    fn request(&self, request: RequestId, key: FrameKey, settings: &Arc<Settings>) -> Request {
+        let asker = Asker { client: self.id, request, outbox: self.outbox.clone() };
+        Request { asker, settings: settings.clone(), key }
+    }
+
+    /// Admits a compile if the client has credits and the front desk takes it; else "later".
+    fn admit(&mut self, request: RequestId, message: GuardMessage) {
+        let free = self.compiles.len() < CREDITS as usize && !self.hub.closing.load(Ordering::Relaxed);
+        if free && self.hub.guard.offer(message) {
+            self.compiles.insert(request);
+        } else {
+            count(&self.hub.counters.later);
+            self.outbox.send(&FromDaemon::Later { request });
+        }
+    }
+
+    fn received(&mut self, message: FromClient, hash: [u8; 32], settings: &Arc<Settings>) {
+        match message {
+            FromClient::Hello(_) => {}
+            FromClient::Lookup { request, key } => {
+                count(&self.hub.counters.lookups);
+                let asked = self.request(request, key, settings);
+                if self.others.len() < LOOKUPS && self.hub.guard.offer(GuardMessage::Lookup(asked)) {
+                    self.others.insert(request);
+                } else {
+                    let miss = Some("the daemon is busy".to_owned());
+                    self.outbox.send(&FromDaemon::Candidates { request, frames: vec![], miss });
+                }
+            }
+            FromClient::Compile { request, key, snapshot } => {
+                let asked = self.request(request, key, settings);
+                self.admit(request, GuardMessage::Compile(asked, snapshot, hash));
+            }
+            FromClient::Lower { request, key, graph, options } => {
+                let asked = self.request(request, key, settings);
+                self.admit(request, GuardMessage::LowerGraph(asked, graph, options, hash));
+            }
+            FromClient::Answers { request, answers } => self.hub.questions.answer(self.id, request, answers),
+            FromClient::Cancel(request) => {
+                self.compiles.remove(&request);
+                self.others.remove(&request);
+                self.hub.questions.abandon(self.id, request);
+                self.hub.guard.tell(GuardMessage::Cancel(self.id, request));
+            }
+            FromClient::GuardFailures { key, failures } => {
+                let asked = self.request(RequestId(0), key, settings);
+                let _ = self.hub.guard.offer(GuardMessage::Failures(asked, failures));
+            }
+            FromClient::Admin { request, command } => {
+                report::answer(self.hub.clone(), request, command, self.outbox.clone());
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        lock(&self.hub.sessions).remove(&self.id);
+        *lock(&self.hub.last_client) = Instant::now();
+        self.hub.questions.abandon_client(self.id);
+        self.hub.guard.tell(GuardMessage::Gone(self.id));
+    }
+}

@@ -1,0 +1,64 @@
+//! Trace: runs the symbolic interpreter on its threads. A thread waits while the client answers questions, so there are
+//! more of them than cores.
+
+use super::{Station, station};
+use crate::actors::guard::GuardMessage;
+use crate::hub::{Hub, lock};
+use crate::job::{Job, Outcome, Stage};
+use crate::oracle::{Recorder, SessionOracle};
+use crate::pool::{Pool, PoolOptions};
+use crate::stages;
+use flambeau_ir::frame::Frame;
+use std::sync::Arc;
+
+/// Traces frames.
+pub struct Trace {
+    hub: Arc<Hub>,
+    pool: Pool,
+}
+
+/// What it is told.
+pub enum TraceMessage {
+    /// Trace this frame; the trace goes on to Guard. Sent again with another asker if the first goes away.
+    Start(Arc<Job>, Arc<Frame>),
+}
+
+station!(Trace, TraceMessage);
+
+impl Station for Trace {
+    fn new(hub: Arc<Hub>) -> Self {
+        // Inlining recurses on the stack of the thread; the memory is only reserved.
+        let pool = Pool::new(&hub, PoolOptions { name: "trace", threads: 32, waiting: 256, stack: 256 << 20 });
+        Trace { hub, pool }
+    }
+}
+
+impl Trace {
+    fn on(&mut self, message: TraceMessage) {
+        let TraceMessage::Start(job, frame) = message;
+        let (hub, work) = (self.hub.clone(), job.clone());
+        if !self.pool.offer(move || run(&hub, work, &frame)) {
+            self.hub.guard.tell(GuardMessage::Finished(job, Outcome::Later));
+        }
+    }
+}
+
+fn run(hub: &Hub, job: Arc<Job>, frame: &Arc<Frame>) {
+    let mut oracle = SessionOracle::new(hub, &job);
+    let result = if let Some(recording) = &job.recording {
+        let mut recorder = Recorder::new(&mut oracle);
+        let result = job.run(hub, Stage::Trace, || stages::trace(frame, &mut recorder));
+        *lock(&recording.exchanges) = recorder.exchanges;
+        result
+    } else {
+        job.run(hub, Stage::Trace, || stages::trace(frame, &mut oracle))
+    };
+    let (lost, waited) = (oracle.lost, oracle.waited);
+    job.took("questions", waited.as_secs_f64());
+    let next = match result {
+        Ok(trace) => GuardMessage::Traced(job, frame.clone(), Box::new(trace)),
+        Err(_) if lost => GuardMessage::Lost(job, frame.clone()),
+        Err(reason) => GuardMessage::Finished(job, Outcome::Failed(reason)),
+    };
+    hub.guard.tell(next);
+}

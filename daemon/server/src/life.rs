@@ -1,0 +1,243 @@
+//! The daemon's life: one per socket, detached from its starter, until it is idle for long, asked to stop, or
+//! signalled.
+
+use crate::actors::cache::CacheMessage;
+use crate::actors::guard::GuardMessage;
+use crate::actors::session::{self, SessionMessage};
+use crate::actors::{Station, start};
+use crate::hub::{Config, Hub, Slot, count, lock};
+use crate::{log, report};
+use anyhow::Context;
+use flambeau_wire::endpoint::{self, BUSY, ERROR, READY};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::level_filters::LevelFilter;
+
+/// Between two looks of the watchdog; also the pace of progress messages.
+const TICK: Duration = Duration::from_secs(1);
+/// Time for compiles in flight once the daemon is asked to stop.
+const LAST_WORK: Duration = Duration::from_secs(5);
+/// Ticks between two rounds of idle work on the cache.
+const TIDY_EVERY: u64 = 600;
+/// Ticks until the first.
+const TIDY_FIRST: u64 = 30;
+
+/// How `flambeaud serve` was asked to run.
+#[derive(Clone, Copy, Debug)]
+pub enum Mode {
+    /// In the terminal; logs to standard error.
+    Foreground,
+    /// Start the daemon in the background and exit.
+    Detach,
+    /// Be that daemon: a session of its own, log to a file, report on standard output.
+    Background,
+}
+
+/// Runs `flambeaud serve`.
+pub fn serve(config: Config, mode: Mode, level: LevelFilter) -> anyhow::Result<()> {
+    match mode {
+        Mode::Detach => detach(),
+        Mode::Foreground => {
+            log::start(None, level)?;
+            run(config, &|_, _| {})
+        }
+        Mode::Background => {
+            let _ = rustix::process::setsid();
+            std::env::set_current_dir("/")?;
+            let result = log::start(Some(&log::path(&config.cache_dir)), level).and_then(|()| run(config, &notify));
+            if let Err(error) = &result {
+                tracing::error!("{error:#}");
+                notify(ERROR, &format!("{error:#}"));
+            }
+            result
+        }
+    }
+}
+
+/// Starts this command again as a background daemon, which keeps our standard output, and returns. The starter then has
+/// no child left to wait for.
+fn detach() -> anyhow::Result<()> {
+    let args = std::env::args_os().skip(1).map(|a| if a == "--detach" { "--background".into() } else { a });
+    let spawned = Command::new(std::env::current_exe()?).args(args).stdin(Stdio::null()).spawn();
+    if let Err(error) = &spawned {
+        notify(ERROR, &error.to_string());
+    }
+    spawned?;
+    Ok(())
+}
+
+/// Tells the starter, once; then lets go of its pipe.
+fn notify(byte: u8, text: &str) {
+    let mut out = io::stdout();
+    let _ = out.write_all(&[byte]).and_then(|()| out.write_all(text.as_bytes())).and_then(|()| out.flush());
+    if let Ok(null) = File::options().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+/// Closes what this process inherited beyond standard input, output and error. To be called before anything is opened.
+pub fn close_inherited() {
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
+    let open: Vec<i32> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| *fd > 2) {
+        // The directory listing's own descriptor is among them and is closed already.
+        let _ = nix::unistd::close(fd);
+    }
+}
+
+fn run(config: Config, notify: &dyn Fn(u8, &str)) -> anyhow::Result<()> {
+    let socket = config.socket.clone();
+    let lock_file = File::options()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(endpoint::lock_path(&socket))
+        .with_context(|| format!("lock file of {}", socket.display()))?;
+    if flock(&lock_file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        tracing::info!(socket = %socket.display(), "another daemon serves this socket");
+        notify(BUSY, "");
+        return Ok(());
+    }
+    let system = actix_rt::System::new();
+    let result = system.block_on(async {
+        let _ = fs::remove_file(&socket);
+        let listener = UnixListener::bind(&socket).with_context(|| format!("socket {}", socket.display()))?;
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
+        let hub = Hub::new(config);
+        start_all(&hub);
+        tracing::info!(socket = %socket.display(), build = endpoint::BUILD, pid = std::process::id(), "listening");
+        notify(READY, "");
+        live(&hub, listener).await?;
+        end(&hub, lock_file).await;
+        anyhow::Ok(())
+    });
+    tracing::info!("ended");
+    result
+}
+
+fn start_all(hub: &Arc<Hub>) {
+    hub.cache.put(start(hub));
+    hub.capture.put(start(hub));
+    hub.trace.put(start(hub));
+    hub.guard.put(start(hub));
+    hub.lower.put(start(hub));
+    hub.codegen.put(start(hub));
+}
+
+/// Accepts clients until the daemon is to end.
+async fn live(hub: &Arc<Hub>, listener: UnixListener) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let own = inode(&hub.config.socket);
+    let mut next_client = 1;
+    let mut ticks = 0;
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => match endpoint::check_peer(&stream) {
+                    Ok(()) => {
+                        session::open(hub, next_client, stream);
+                        next_client += 1;
+                    }
+                    Err(error) => tracing::warn!(%error, "refused a connection"),
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "accept");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            _ = terminate.recv() => break tracing::info!("SIGTERM"),
+            _ = interrupt.recv() => break tracing::info!("SIGINT"),
+            _ = hang_up.recv() => tracing::info!("SIGHUP ignored"),
+            () = hub.stop.notified() => break tracing::info!("asked to stop"),
+            _ = interval.tick() => {
+                ticks += 1;
+                if let Some(why) = tick(hub, ticks, own) {
+                    break tracing::info!(why, "nothing left to do");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino()))
+}
+
+/// The watchdog's round: dead actors, progress, idle work. Gives why the daemon should end, if it should.
+fn tick(hub: &Arc<Hub>, ticks: u64, own: Option<(u64, u64)>) -> Option<&'static str> {
+    let revived = [
+        revive(hub, &hub.cache),
+        revive(hub, &hub.capture),
+        revive(hub, &hub.trace),
+        revive(hub, &hub.guard),
+        revive(hub, &hub.lower),
+        revive(hub, &hub.codegen),
+    ];
+    if revived.contains(&true) {
+        for session in lock(&hub.sessions).values() {
+            session.do_send(SessionMessage::FailAll);
+        }
+    }
+    hub.guard.tell(GuardMessage::Tick);
+    if ticks == TIDY_FIRST || ticks.is_multiple_of(TIDY_EVERY) {
+        hub.cache.tell(CacheMessage::Tidy);
+    }
+    if !lock(&hub.sessions).is_empty() {
+        return None;
+    }
+    if inode(&hub.config.socket) != own {
+        return Some("the socket is gone");
+    }
+    let idle = lock(&hub.last_client).elapsed().as_secs();
+    (hub.config.idle_timeout > 0 && idle >= hub.config.idle_timeout).then_some("idle")
+}
+
+fn revive<A: Station>(hub: &Arc<Hub>, slot: &Slot<A>) -> bool {
+    let dead = !slot.alive();
+    if dead {
+        count(&hub.counters.revived);
+        tracing::error!(actor = std::any::type_name::<A>(), "recreating a dead actor");
+        slot.put(start(hub));
+    }
+    dead
+}
+
+/// Ends in order: no new clients, goodbye, last compiles, the cache on disk.
+async fn end(hub: &Arc<Hub>, lock_file: File) {
+    hub.closing.store(true, Ordering::Relaxed);
+    let _ = fs::remove_file(&hub.config.socket);
+    // A successor may take the socket from here on; it waits for the cache.
+    drop(lock_file);
+    let start = Instant::now();
+    while start.elapsed() < LAST_WORK {
+        hub.guard.tell(GuardMessage::Tick);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        if hub.in_flight.load(Ordering::Relaxed) == 0 {
+            break;
+        }
+    }
+    for session in lock(&hub.sessions).values() {
+        session.do_send(SessionMessage::Goodbye);
+    }
+    let flushing = hub.clone();
+    let _ = tokio::task::spawn_blocking(move || {
+        report::ask(&flushing, CacheMessage::Flush);
+        drop(lock(&flushing.store).take());
+    })
+    .await;
+}

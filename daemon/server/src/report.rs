@@ -1,0 +1,88 @@
+//! Answers to administrative requests, as JSON documents.
+
+use crate::actors::cache::CacheMessage;
+use crate::hub::{Hub, lock};
+use crate::wire_out::Outbox;
+use flambeau_wire::endpoint::BUILD;
+use flambeau_wire::from_client::{Admin, RequestId};
+use flambeau_wire::from_daemon::FromDaemon;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long the cache thread may take for a report.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Answers a command on a thread of its own: some wait for the cache.
+pub fn answer(hub: Arc<Hub>, request: RequestId, command: Admin, outbox: Outbox) {
+    let work = move || {
+        let report = match command {
+            Admin::Status => status(&hub),
+            Admin::Stop => {
+                // `notify_one` keeps the wish if nobody listens yet.
+                hub.stop.notify_one();
+                json!({ "stopping": std::process::id() })
+            }
+            Admin::CacheStats => ask(&hub, CacheMessage::Stats),
+            Admin::CacheClear => ask(&hub, CacheMessage::Clear),
+            Admin::CacheWhy => why(&hub),
+            Admin::Backends => backends(&hub.backends.set(&hub.config.plugin_path).codegen),
+        };
+        outbox.send(&FromDaemon::Report { request, json: report.to_string() });
+    };
+    if let Err(error) = std::thread::Builder::new().name("report".into()).spawn(work) {
+        tracing::error!(%error, "cannot start a thread");
+    }
+}
+
+/// Asks the cache thread; null if it does not answer.
+pub fn ask(hub: &Hub, message: fn(crossbeam_channel::Sender<Value>) -> CacheMessage) -> Value {
+    let (sender, receiver) = crossbeam_channel::bounded(1);
+    hub.cache.tell(message(sender));
+    receiver.recv_timeout(PATIENCE).unwrap_or(Value::Null)
+}
+
+fn status(hub: &Hub) -> Value {
+    json!({
+        "pid": std::process::id(),
+        "build": BUILD,
+        "version": env!("CARGO_PKG_VERSION"),
+        "socket": hub.config.socket,
+        "cache_dir": hub.config.cache_dir,
+        "uptime_s": hub.started.elapsed().as_secs(),
+        "idle_timeout_s": hub.config.idle_timeout,
+        "rss_bytes": resident(),
+        "clients": lock(&hub.sessions).len().saturating_sub(1),
+        "in_flight": hub.in_flight.load(Ordering::Relaxed),
+        "counters": hub.counters,
+    })
+}
+
+/// Resident memory of this process, in bytes; 0 where it cannot be read.
+pub fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split_whitespace().nth(1).and_then(|p| p.parse::<u64>().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+fn why(hub: &Hub) -> Value {
+    let misses = lock(&hub.misses);
+    let notes = misses.iter().rev().map(|(frame, reason)| json!({ "frame": frame, "reason": reason }));
+    json!({ "misses": notes.collect::<Vec<_>>() })
+}
+
+/// Every plug-in found, and what it says of itself.
+pub fn backends(codegen: &flambeau_codegen::Codegen) -> Value {
+    let describe = |files: flambeau_codegen::BackendFiles| match codegen.describe(&files.name) {
+        Ok(described) => json!({
+            "name": files.name, "available": files.launch.is_some(), "version": described.version,
+            "targets": described.targets, "compile": files.compile, "launch": files.launch,
+            "why": if files.launch.is_some() { "" } else { "its launch half is missing" },
+        }),
+        Err(error) => {
+            json!({ "name": files.name, "available": false, "compile": files.compile, "why": error.to_string() })
+        }
+    };
+    json!({ "backends": codegen.backends().into_iter().map(describe).collect::<Vec<_>>() })
+}

@@ -1,0 +1,131 @@
+//! Settings of a `flambeaud` command: flags, and the defaults that clients have too. Only commands a user types resolve
+//! them here; a running daemon takes what its starter resolved.
+
+use anyhow::Context;
+use clap::Args;
+use flambeau_wire::endpoint::{Place, Start};
+use flambeau_wire::from_client;
+use std::path::PathBuf;
+
+/// Flags that say which daemon is meant, and how one is started.
+#[derive(Args, Clone, Debug)]
+pub struct Settings {
+    /// Where compiles are kept [default: $FLAMBEAU_CACHE_DIR, else flambeau in $XDG_CACHE_HOME or ~/.cache]
+    #[arg(long, value_name = "DIR")]
+    pub cache_dir: Option<PathBuf>,
+    /// Upper bound of the cache in bytes, with an optional K, M or G [default: $FLAMBEAU_CACHE_SIZE, else 4G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub cache_size: Option<u64>,
+    /// The socket to use in place of the one that user, build and cache directory give
+    #[arg(long = "socket", value_name = "PATH")]
+    pub socket_path: Option<PathBuf>,
+    /// Exit after this many seconds without a client; 0 for never [default: $FLAMBEAU_IDLE_TIMEOUT, else three hours]
+    #[arg(long, value_name = "SECONDS")]
+    pub idle_timeout: Option<u64>,
+    /// Look for plug-ins here first; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub plugin_path: Vec<PathBuf>,
+}
+
+/// Three hours.
+const IDLE_TIMEOUT: u64 = 3 * 3600;
+/// Four GiB.
+const CACHE_SIZE: u64 = 4 << 30;
+
+/// Bytes in `512M`: a whole number with an optional K, M or G.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.chars().last().map(|c| c.to_ascii_uppercase()) {
+        Some('K') => (&text[..text.len() - 1], 1 << 10),
+        Some('M') => (&text[..text.len() - 1], 1 << 20),
+        Some('G') => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1_u64),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no size; write 512M or a number of bytes"))?;
+    number.checked_mul(unit).ok_or_else(|| format!("{text:?} is too large"))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|v| !v.is_empty())
+}
+
+impl Settings {
+    /// The cache directory, absolute.
+    pub fn cache_dir(&self) -> anyhow::Result<PathBuf> {
+        let home = || variable("HOME").map(PathBuf::from).context("HOME is not set; give --cache-dir");
+        let dir = match (&self.cache_dir, variable("FLAMBEAU_CACHE_DIR")) {
+            (Some(dir), _) => dir.clone(),
+            (None, Some(text)) => match text.strip_prefix("~/") {
+                Some(rest) => home()?.join(rest),
+                None => text.into(),
+            },
+            (None, None) => match variable("XDG_CACHE_HOME") {
+                Some(base) => PathBuf::from(base).join("flambeau"),
+                None => home()?.join(".cache/flambeau"),
+            },
+        };
+        Ok(std::path::absolute(dir)?)
+    }
+
+    /// The size limit of the cache, in bytes.
+    pub fn cache_size(&self) -> u64 {
+        let from_env = || variable("FLAMBEAU_CACHE_SIZE").and_then(|t| parse_size(&t).ok());
+        self.cache_size.or_else(from_env).unwrap_or(CACHE_SIZE)
+    }
+
+    /// The socket. Makes its directory.
+    pub fn socket(&self) -> anyhow::Result<PathBuf> {
+        match &self.socket_path {
+            Some(path) => Ok(std::path::absolute(path)?),
+            None => Ok(Place::from_env(self.cache_dir()?).socket()?),
+        }
+    }
+
+    /// Seconds without a client until the daemon ends.
+    pub fn idle_timeout(&self) -> u64 {
+        let from_env =
+            || variable("FLAMBEAU_IDLE_TIMEOUT").and_then(|t| t.parse::<f64>().ok()).map(|s| s.ceil() as u64);
+        self.idle_timeout.or_else(from_env).unwrap_or(IDLE_TIMEOUT)
+    }
+
+    /// Plug-in directories, absolute.
+    pub fn plugin_path(&self) -> Vec<PathBuf> {
+        let from_env = || std::env::split_paths(&variable("FLAMBEAU_PLUGIN_PATH").unwrap_or_default()).collect();
+        let dirs: Vec<PathBuf> = if self.plugin_path.is_empty() { from_env() } else { self.plugin_path.clone() };
+        let named = dirs.into_iter().filter(|d| !d.as_os_str().is_empty());
+        named.map(|d| std::path::absolute(&d).unwrap_or(d)).collect()
+    }
+
+    /// How a daemon of these settings is started.
+    pub fn start(&self) -> anyhow::Result<Start> {
+        Ok(Start {
+            socket: self.socket()?,
+            cache_dir: self.cache_dir()?,
+            cache_size: self.cache_size(),
+            idle_timeout: self.idle_timeout(),
+            plugin_path: self.plugin_path(),
+        })
+    }
+
+    /// What the handshake carries.
+    pub fn wire(&self) -> from_client::Settings {
+        from_client::Settings {
+            cache_dir: self.cache_dir().unwrap_or_default(),
+            cache_size: self.cache_size(),
+            plugin_path: self.plugin_path(),
+            record_dir: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_size;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("12"), Ok(12));
+        assert_eq!(parse_size("3k"), Ok(3 << 10));
+        assert_eq!(parse_size("2G"), Ok(2 << 30));
+        assert!(parse_size("x").is_err() && parse_size("").is_err() && parse_size("99999999999G").is_err());
+    }
+}

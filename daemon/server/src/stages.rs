@@ -1,0 +1,142 @@
+//! The stages as the actors run them, and as `flambeaud replay` runs them: pure functions, no actor, no socket.
+
+use flambeau_ir::exit::{Build, BuildId, Exit};
+use flambeau_ir::frame::{BackendKind, Frame, FrameId, TraceOptions};
+use flambeau_ir::graph::{Graph, NodeOp};
+use flambeau_ir::guard::GuardProgram;
+use flambeau_ir::kernel::Kernel;
+use flambeau_ir::oracle::{Oracle, Prefetched};
+use flambeau_ir::plan::{Body, CompiledFrame};
+use flambeau_ir::reason::Reason;
+use flambeau_ir::source::Step;
+use flambeau_ir::trace::Trace;
+use flambeau_lower::{LowerOptions, Lowered};
+use flambeau_wire::from_daemon::Artifact;
+
+/// A traced frame with its guards in order.
+pub struct Traced {
+    /// Which frame.
+    pub frame: FrameId,
+    /// Options.
+    pub options: TraceOptions,
+    /// Its trace.
+    pub trace: Trace,
+    /// Its guards.
+    pub program: GuardProgram,
+}
+
+/// A frame that waits for its kernels.
+pub struct Pending {
+    /// The frame; the plan's artifacts are not filled in.
+    pub frame: CompiledFrame,
+    /// The graph, for running it op by op if code generation fails.
+    pub graph: Graph,
+    /// Who compiles.
+    pub backend: String,
+    /// What is compiled, in the order of the plan's kernels.
+    pub kernels: Vec<Kernel>,
+}
+
+/// What choosing a body gives.
+pub enum Bodied {
+    /// A finished frame.
+    Done(Box<CompiledFrame>),
+    /// One that needs code generation.
+    Kernels(Box<Pending>),
+}
+
+/// Traces a frame; answers that came with the snapshot are served before the oracle is asked.
+pub fn trace(frame: &Frame, oracle: &mut dyn Oracle) -> Result<Trace, Reason> {
+    let mut oracle = Prefetched::new(&frame.heap, oracle);
+    flambeau_trace::trace(frame, &mut oracle)
+}
+
+/// Orders the guards of a trace.
+pub fn guard(frame: &Frame, trace: Trace) -> Traced {
+    let program = flambeau_guard::program(&trace);
+    Traced { frame: frame.id.clone(), options: frame.options.clone(), trace, program }
+}
+
+/// The trace that a graph from elsewhere stands for: argument `i` is source `i`, and all outputs are returned as a
+/// tuple. There are no guards; who sent the graph checks when it may run.
+pub fn trace_of_graph(graph: Graph) -> Trace {
+    let mut trace = Trace::default();
+    let placeholders = graph.nodes.iter().filter_map(|n| match n.op {
+        NodeOp::Placeholder(source) => Some((source.0, n)),
+        NodeOp::Call { .. } => None,
+    });
+    let mut last = 0;
+    for (source, node) in placeholders {
+        last = last.max(source + 1);
+        trace.needs_autograd |= node.meta.as_tensor().is_some_and(|t| t.requires_grad);
+    }
+    for i in 0..last {
+        trace.sources.intern(None, Step::Arg(i));
+    }
+    let outputs = graph.outputs.len() as u32;
+    let mut builds: Vec<Build> = (0..outputs).map(Build::Output).collect();
+    builds.push(Build::Tuple((0..outputs).map(BuildId).collect(), None));
+    trace.exit = Exit { builds, effects: vec![], result: Some(BuildId(outputs)) };
+    trace.graph = graph;
+    trace
+}
+
+/// Chooses what runs. A graph that autograd must see runs op by op; so does one that lowering refuses, with the reason.
+pub fn body(traced: Traced) -> Bodied {
+    let Traced { frame, options, trace, program } = traced;
+    let Trace { graph, symbols, exit, needs_autograd, .. } = trace;
+    let graph_text = graph.to_string();
+    let compiled = move |symbols, body, fallback| CompiledFrame {
+        frame,
+        guards: program,
+        symbols,
+        body,
+        exit,
+        graph_text,
+        fallback,
+    };
+    let backend = match options.backend {
+        BackendKind::Native(backend) if !needs_autograd => backend,
+        BackendKind::Fx => return Bodied::Done(Box::new(compiled(symbols, Body::Fx(graph), None))),
+        BackendKind::Eager | BackendKind::Native(_) => {
+            return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), None)));
+        }
+    };
+    match flambeau_lower::lower(&graph, &symbols, &LowerOptions { backend: backend.clone(), threads: threads() }) {
+        Err(reason) => Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason)))),
+        Ok(Lowered { plan, kernels }) if kernels.is_empty() => {
+            Bodied::Done(Box::new(compiled(symbols, Body::Native(plan), None)))
+        }
+        Ok(Lowered { plan, kernels }) => {
+            let frame = compiled(symbols, Body::Native(plan), None);
+            Bodied::Kernels(Box::new(Pending { frame, graph, backend, kernels }))
+        }
+    }
+}
+
+impl Pending {
+    fn fallback(self, reason: Reason) -> CompiledFrame {
+        CompiledFrame { body: Body::Eager(self.graph), fallback: Some(reason), ..self.frame }
+    }
+}
+
+/// Fills the artifacts in; without them the frame runs op by op, with the reason.
+pub fn finish(mut pending: Pending, artifacts: Result<Vec<Artifact>, Reason>) -> (CompiledFrame, Vec<Artifact>) {
+    let mut artifacts = match artifacts {
+        Ok(artifacts) => artifacts,
+        Err(reason) => return (pending.fallback(reason), vec![]),
+    };
+    if let Body::Native(plan) = &mut pending.frame.body {
+        for (kernel, artifact) in plan.kernels.iter_mut().zip(&artifacts) {
+            kernel.artifact = artifact.hash;
+        }
+    }
+    artifacts.sort_by_key(|a| a.hash);
+    artifacts.dedup_by_key(|a| a.hash);
+    (pending.frame, artifacts)
+}
+
+/// Threads a kernel may count on.
+fn threads() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+}

@@ -1,0 +1,62 @@
+//! The way to a client: encoded messages queued for the task that writes its socket.
+
+use flambeau_wire::frame::encode;
+use flambeau_wire::from_daemon::FromDaemon;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// A client that lets this many bytes pile up does not read; it is disconnected.
+const MAX_QUEUED: usize = 512 << 20;
+
+/// Sends to one client from any thread. Cloning shares it.
+#[derive(Clone)]
+pub struct Outbox {
+    sender: UnboundedSender<Vec<u8>>,
+    queued: Arc<AtomicUsize>,
+}
+
+/// The writing end's view of an [`Outbox`].
+pub struct Queue {
+    receiver: UnboundedReceiver<Vec<u8>>,
+    queued: Arc<AtomicUsize>,
+}
+
+/// A new outbox and its queue.
+pub fn outbox() -> (Outbox, Queue) {
+    let (sender, receiver) = unbounded_channel();
+    let queued = Arc::new(AtomicUsize::new(0));
+    (Outbox { sender, queued: queued.clone() }, Queue { receiver, queued })
+}
+
+impl Outbox {
+    /// Queues a message; false if the client is gone or does not read.
+    pub fn send(&self, message: &FromDaemon) -> bool {
+        match encode(message) {
+            Ok(bytes) => self.send_bytes(bytes),
+            Err(error) => {
+                tracing::error!(%error, "a message cannot be encoded");
+                false
+            }
+        }
+    }
+
+    /// Queues an encoded message.
+    pub fn send_bytes(&self, bytes: Vec<u8>) -> bool {
+        let length = bytes.len();
+        if self.queued.fetch_add(length, Ordering::Relaxed) > MAX_QUEUED {
+            self.queued.fetch_sub(length, Ordering::Relaxed);
+            return false;
+        }
+        self.sender.send(bytes).is_ok()
+    }
+}
+
+impl Queue {
+    /// The next message to write; `None` once nobody can send any more.
+    pub async fn next(&mut self) -> Option<Vec<u8>> {
+        let bytes = self.receiver.recv().await?;
+        self.queued.fetch_sub(bytes.len(), Ordering::Relaxed);
+        Some(bytes)
+    }
+}

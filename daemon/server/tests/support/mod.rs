@@ -1,0 +1,224 @@
+//! A daemon process and a minimal client, for tests. Each test binary uses a part of it.
+#![allow(dead_code, reason = "shared by test binaries that each need a part")]
+
+use flambeau_ir::code::{Code, CodeHash, Const};
+use flambeau_ir::frame::{BackendKind, FrameId, TraceOptions};
+use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
+use flambeau_ir::kernel::DType;
+use flambeau_ir::source::SourceId;
+use flambeau_ir::tensor::{Device, TensorMeta};
+use flambeau_wire::from_client::{Admin, FrameKey, FromClient, Hello, RequestId, Settings};
+use flambeau_wire::from_daemon::FromDaemon;
+use flambeau_wire::{PROTOCOL, endpoint, frame};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A daemon in the foreground, with a directory of its own.
+pub struct Daemon {
+    pub dir: PathBuf,
+    pub child: Child,
+}
+
+impl Daemon {
+    /// Starts one on `dir`, which may hold what another left.
+    pub fn start(dir: &Path) -> Daemon {
+        Daemon::start_with(dir, &[])
+    }
+
+    pub fn start_with(dir: &Path, args: &[&str]) -> Daemon {
+        let child = Command::new(env!("CARGO_BIN_EXE_flambeaud"))
+            .args(["serve", "--log-level", "debug"])
+            .arg("--socket")
+            .arg(socket(dir))
+            .arg("--cache-dir")
+            .arg(dir.join("cache"))
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::options().create(true).append(true).open(dir.join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let daemon = Daemon { dir: dir.to_path_buf(), child };
+        for _ in 0..1000 {
+            if UnixStream::connect(socket(dir)).is_ok() {
+                return daemon;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the daemon does not listen: {}", daemon.log());
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    /// SIGKILL.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop and waits for its end.
+    pub fn stop(mut self) {
+        let mut client = Client::connect(&self.dir);
+        client.admin(Admin::Stop);
+        assert!(self.child.wait().unwrap().success());
+    }
+
+    pub fn status(&self) -> serde_json::Value {
+        Client::connect(&self.dir).admin(Admin::Status)
+    }
+
+    pub fn counter(&self, name: &str) -> u64 {
+        self.status()["counters"][name].as_u64().unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn socket(dir: &Path) -> PathBuf {
+    dir.join("socket")
+}
+
+/// One connection.
+pub struct Client {
+    pub stream: UnixStream,
+    next: u64,
+}
+
+pub fn hello(dir: &Path) -> Hello {
+    Hello {
+        protocol: PROTOCOL,
+        build: endpoint::BUILD.to_owned(),
+        pid: std::process::id(),
+        settings: Settings { cache_dir: dir.join("cache"), cache_size: 1 << 30, ..Settings::default() },
+    }
+}
+
+impl Client {
+    /// Connects without a greeting.
+    pub fn raw(dir: &Path) -> Client {
+        let stream = UnixStream::connect(socket(dir)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client { stream, next: 1 }
+    }
+
+    pub fn connect(dir: &Path) -> Client {
+        Client::greet(dir, hello(dir))
+    }
+
+    pub fn greet(dir: &Path, hello: Hello) -> Client {
+        let mut client = Client::raw(dir);
+        client.send(&FromClient::Hello(hello));
+        let reply = client.receive().unwrap();
+        assert!(matches!(reply, FromDaemon::Welcome { .. }), "{reply:?}");
+        client
+    }
+
+    pub fn request(&mut self) -> RequestId {
+        self.next += 1;
+        RequestId(self.next)
+    }
+
+    pub fn send(&mut self, message: &FromClient) {
+        self.stream.write_all(&frame::encode(message).unwrap()).unwrap();
+    }
+
+    pub fn receive(&mut self) -> std::io::Result<FromDaemon> {
+        loop {
+            let mut prefix = [0; 4];
+            self.stream.read_exact(&mut prefix)?;
+            let mut body = vec![0; frame::body_length(prefix).unwrap()];
+            self.stream.read_exact(&mut body)?;
+            match frame::decode(&body).unwrap() {
+                FromDaemon::Progress { .. } => {}
+                message => return Ok(message),
+            }
+        }
+    }
+
+    pub fn admin(&mut self, command: Admin) -> serde_json::Value {
+        let request = self.request();
+        self.send(&FromClient::Admin { request, command });
+        match self.receive().unwrap() {
+            FromDaemon::Report { json, .. } => serde_json::from_str(&json).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Number of stored frames, and why there are none.
+    pub fn look_up(&mut self, key: &FrameKey) -> (usize, Option<String>) {
+        let request = self.request();
+        self.send(&FromClient::Lookup { request, key: key.clone() });
+        match self.receive().unwrap() {
+            FromDaemon::Candidates { request: of, frames, miss } if of == request => (frames.len(), miss),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Lowers the test graph under `key`.
+    pub fn lower(&mut self, key: &FrameKey) -> FromDaemon {
+        let request = self.request();
+        let options = TraceOptions { backend: BackendKind::Eager, ..TraceOptions::default() };
+        self.send(&FromClient::Lower { request, key: key.clone(), graph: Box::new(graph()), options });
+        self.receive().unwrap()
+    }
+}
+
+pub fn key(code: u8) -> FrameKey {
+    FrameKey {
+        frame: FrameId { code: CodeHash([code; 32]), path: vec![] },
+        options: [1; 32],
+        python: "3.11.7".into(),
+        torch: "2.15.0".into(),
+        target: "cpu".into(),
+    }
+}
+
+/// `x + 1`.
+pub fn graph() -> Graph {
+    let meta = ValueMeta::Tensor(TensorMeta::contiguous(DType::F32, Device::CPU, vec![8.into()]));
+    let node = |name: &str, op| Node { name: name.into(), op, meta: meta.clone(), location: None };
+    let call = NodeOp::Call {
+        target: Target::Function("_operator.add".into()),
+        args: vec![Arg::Node(NodeId(0)), Arg::Const(Const::Int(1))],
+        kwargs: vec![],
+    };
+    Graph {
+        nodes: vec![node("x", NodeOp::Placeholder(SourceId(0))), node("add", call)],
+        outputs: vec![NodeId(1)],
+        locations: vec![],
+    }
+}
+
+/// A code object with this bytecode and one argument `x`.
+pub fn code(hash: u8, bytecode: &[u8], names: &[&str]) -> Code {
+    Code {
+        hash: CodeHash([hash; 32]),
+        python: (3, 11),
+        name: "f".into(),
+        qualname: "f".into(),
+        filename: "f.py".into(),
+        firstlineno: 1,
+        argcount: 1,
+        posonlyargcount: 0,
+        kwonlyargcount: 0,
+        stacksize: 4,
+        flags: 3,
+        bytecode: bytecode.to_vec(),
+        consts: vec![Const::None],
+        names: names.iter().map(ToString::to_string).collect(),
+        localsplusnames: vec!["x".into()],
+        localspluskinds: vec![0x20],
+        linetable: vec![],
+        exceptiontable: vec![],
+    }
+}

@@ -1,0 +1,658 @@
+//! Attribute access: Python's look-up order, with a guard for each step that decided.
+
+use crate::builtins;
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::tracer::Tracer;
+use crate::value::{
+    Builtin, Class, Descriptor, DictId, DictValue, Function, InstanceId, Method, Payload, Super, Value,
+};
+use flambeau_ir::code::Const;
+use flambeau_ir::guard::GuardKind;
+use flambeau_ir::oracle::{AnswerValue, Question};
+use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::Step;
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Tracer<'_> {
+    /// `value.name`; raises `AttributeError` in the trace.
+    pub fn get_attr(&mut self, value: &Value, name: &str) -> Flow<Value> {
+        match self.lookup_attr(value, name)? {
+            Some(found) => Ok(found),
+            None => {
+                let message = match value {
+                    Value::Module(m) => format!("module '{}' has no attribute '{name}'", m.name),
+                    Value::Class(c) => format!("type object '{}' has no attribute '{name}'", c.name.qualname),
+                    _ => format!("'{}' object has no attribute '{name}'", self.type_name(value)),
+                };
+                self.raise_named("AttributeError", &message)
+            }
+        }
+    }
+
+    /// `value.name`, or `None` where Python would raise `AttributeError`.
+    pub fn find_attr(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
+        let result = self.lookup_attr(value, name);
+        Ok(self.catch(result, "AttributeError")?.flatten())
+    }
+
+    fn lookup_attr(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
+        if name == "__class__" {
+            return self.class_of(value).map(|c| Some(Value::Class(c)));
+        }
+        match value {
+            Value::Instance(id) => self.instance_attr(*id, name),
+            Value::Tensor(id) => self.tensor_attr(*id, name),
+            Value::Module(m) => self.python_module_attr(&m.clone(), name),
+            Value::Class(c) => self.class_attr(&c.clone(), name),
+            Value::Super(s) => self.super_attr(&s.clone(), name),
+            Value::Function(f) => self.function_attr(&f.clone(), name),
+            Value::Method(m) => match name {
+                "__self__" => Ok(Some(m.receiver.clone())),
+                "__func__" => Ok(Some(m.func.clone())),
+                _ => self.lookup_attr(&m.func, name),
+            },
+            Value::Partial(p) => match name {
+                "func" => Ok(Some(p.func.clone())),
+                "args" => Ok(Some(Value::tuple(p.args.clone()))),
+                "keywords" => {
+                    let items = p.kwargs.iter().map(|(n, v)| (Value::str(n), v.clone())).collect();
+                    self.new_dict(items).map(Some)
+                }
+                _ => Ok(None),
+            },
+            Value::List(id) => {
+                let (class, attrs) = (self.arenas.lists[*id].class.clone(), self.arenas.lists[*id].attrs);
+                self.subclass_attr(value, class, attrs, name)
+            }
+            Value::Dict(id) => {
+                let (class, attrs) = (self.arenas.dicts[*id].class.clone(), self.arenas.dicts[*id].attrs);
+                self.subclass_attr(value, class, attrs, name)
+            }
+            Value::Tuple(tuple) => {
+                if let Some(class) = &tuple.class
+                    && let Some(item) = self.named_field(class, &tuple.items, name)?
+                {
+                    return Ok(Some(item));
+                }
+                self.subclass_attr(value, tuple.class.clone(), None, name)
+            }
+            Value::Descriptor(d) => self.descriptor_attr(d, name),
+            Value::Builtin(b) => match name {
+                "__name__" => Ok(Some(Value::str(b.path.rsplit('.').next().unwrap_or(&b.path)))),
+                "__self__" => Ok(b.receiver.clone()),
+                _ => builtins::attribute(self, value, name),
+            },
+            Value::Opaque(o) => match self.type_lookup(&o.class.clone(), name)? {
+                // `torch._C._VariableFunctions` and its like: static methods of a type, found on an instance.
+                Some((_, Value::Descriptor(d))) if o.class.generic_getattr => match &*d {
+                    Descriptor::Static(inner) => Ok(Some(inner.clone())),
+                    _ => stop(ReasonCode::UnsupportedObject, format!("{}.{name}", o.class.name.qualname)),
+                },
+                Some(_) => stop(ReasonCode::UnsupportedObject, format!("{}.{name}", o.class.name.qualname)),
+                None => stop(ReasonCode::UnsupportedObject, format!("attribute {name} of a {}", o.class.name.qualname)),
+            },
+            _ => builtins::attribute(self, value, name),
+        }
+    }
+
+    /// A field of a named tuple or of one of torch's result tuples.
+    fn named_field(&mut self, class: &Rc<Class>, items: &[Value], name: &str) -> Flow<Option<Value>> {
+        if let Some(path) = &class.path
+            && let Some(fields) = crate::torch::result_fields(path)
+        {
+            return Ok(fields.iter().position(|f| *f == name).and_then(|i| items.get(i).cloned()));
+        }
+        if name.starts_with('_') || !class.is_python {
+            return Ok(None);
+        }
+        match self.type_lookup(class, "_fields")? {
+            Some((_, Value::Tuple(fields))) => {
+                let at = fields.items.iter().position(|f| f.as_str().is_some_and(|s| &**s == name));
+                Ok(at.and_then(|i| items.get(i).cloned()))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Attribute of a list, dict or tuple, whose subclass may define it.
+    fn subclass_attr(
+        &mut self,
+        value: &Value,
+        class: Option<Rc<Class>>,
+        attrs: Option<DictId>,
+        name: &str,
+    ) -> Flow<Option<Value>> {
+        let Some(class) = class.filter(|c| c.is_python) else { return builtins::attribute(self, value, name) };
+        let found = self.type_lookup(&class, name)?;
+        if let Some((_, raw)) = &found
+            && self.is_data_descriptor(raw)?
+        {
+            return self.bind_attr(raw, value, &class, name).map(Some);
+        }
+        if let Some(attrs) = attrs {
+            if name == "__dict__" {
+                return Ok(Some(Value::Dict(attrs)));
+            }
+            if let Some(item) = self.dict_get_str(attrs, name)? {
+                return Ok(Some(item));
+            }
+        }
+        match found {
+            Some((_, Value::Builtin(b))) if b.unbound => builtins::attribute(self, value, name),
+            Some((_, raw)) => self.bind_attr(&raw, value, &class, name).map(Some),
+            None => self.getattr_hook(value, &class, name),
+        }
+    }
+
+    fn instance_attr(&mut self, id: InstanceId, name: &str) -> Flow<Option<Value>> {
+        let value = Value::Instance(id);
+        let (class, attrs) = (self.arenas.instances[id].class.clone(), self.arenas.instances[id].attrs);
+        if class.is_python && !class.generic_getattr {
+            return stop(ReasonCode::UnsupportedObject, format!("{} defines __getattribute__", class.name.qualname));
+        }
+        if name == "__dict__"
+            && let Some(attrs) = attrs
+        {
+            return Ok(Some(Value::Dict(attrs)));
+        }
+        if let Some(found) = self.payload_attr(id, name)? {
+            return Ok(Some(found));
+        }
+        let found = self.type_lookup(&class, name)?;
+        if let Some((_, raw)) = &found
+            && self.is_data_descriptor(raw)?
+        {
+            return match self.bind_attr(raw, &value, &class, name) {
+                // A property that raises AttributeError falls back to `__getattr__`.
+                Err(stopped) => match self.catch::<Value>(Err(stopped.clone()), "AttributeError")? {
+                    None if self.type_lookup(&class, "__getattr__")?.is_some() => {
+                        self.getattr_hook(&value, &class, name)
+                    }
+                    _ => Err(stopped),
+                },
+                Ok(v) => Ok(Some(v)),
+            };
+        }
+        if let Some(attrs) = attrs
+            && let Some(item) = self.dict_get_str(attrs, name)?
+        {
+            return Ok(Some(item));
+        }
+        match found {
+            Some((_, raw)) => self.bind_attr(&raw, &value, &class, name).map(Some),
+            None => self.getattr_hook(&value, &class, name),
+        }
+    }
+
+    /// State that C code keeps for an instance.
+    fn payload_attr(&mut self, id: InstanceId, name: &str) -> Flow<Option<Value>> {
+        if let Payload::Native(_) = &self.arenas.instances[id].payload {
+            return builtins::attribute(self, &Value::Instance(id), name);
+        }
+        Ok(match (&self.arenas.instances[id].payload, name) {
+            (Payload::Exception(args, _), "args") => Some(Value::tuple(args.clone())),
+            (Payload::Exception(args, _), "value") if self.arenas.instances[id].class.is("builtins.StopIteration") => {
+                Some(args.first().cloned().unwrap_or(Value::NONE))
+            }
+            (Payload::Exception(_, cause), "__cause__") => Some(cause.clone().unwrap_or(Value::NONE)),
+            (Payload::Exception(..), "__traceback__" | "__context__") => Some(Value::NONE),
+            (Payload::Exception(..), "with_traceback") => {
+                Some(Value::bound_builtin("builtins.BaseException.with_traceback", Value::Instance(id)))
+            }
+            _ => None,
+        })
+    }
+
+    /// The last resort: the class's `__getattr__`.
+    pub(crate) fn getattr_hook(&mut self, value: &Value, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
+        let Some((_, hook)) = self.type_lookup(class, "__getattr__")? else { return Ok(None) };
+        if let (Value::Function(f), Value::Instance(id)) = (&hook, value)
+            && is_module_getattr(f)
+        {
+            return self.module_getattr(*id, name);
+        }
+        self.call(&hook, Args::new(vec![value.clone(), Value::str(name)])).map(Some)
+    }
+
+    /// What `torch.nn.Module.__getattr__` does: parameters, buffers, then sub-modules, by the instance's own dicts.
+    fn module_getattr(&mut self, id: InstanceId, name: &str) -> Flow<Option<Value>> {
+        let Some(attrs) = self.arenas.instances[id].attrs else { return Ok(None) };
+        for table in ["_parameters", "_buffers", "_modules"] {
+            if let Some(Value::Dict(dict)) = self.dict_get_str(attrs, table)?
+                && let Some(found) = self.dict_get_str(dict, name)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn class_attr(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
+        match name {
+            "__name__" => {
+                let qualname = &class.name.qualname;
+                return Ok(Some(Value::str(qualname.rsplit('.').next().unwrap_or(qualname))));
+            }
+            "__qualname__" => return Ok(Some(Value::Const(Const::Str(class.name.qualname.clone())))),
+            "__module__" => return Ok(Some(Value::Const(Const::Str(class.name.module.clone())))),
+            "__mro__" => {
+                let mut mro = Vec::with_capacity(class.mro.len());
+                for i in 0..class.mro.len() {
+                    mro.push(Value::Class(self.mro_class(class, i)?));
+                }
+                return Ok(Some(Value::tuple(mro)));
+            }
+            _ => {}
+        }
+        if let Some((_, raw)) = self.type_lookup(class, name)? {
+            return match &raw {
+                Value::Descriptor(d) => Ok(Some(match &**d {
+                    Descriptor::Static(inner) => inner.clone(),
+                    Descriptor::Class(inner) => bound(inner.clone(), Value::Class(class.clone())),
+                    _ => raw.clone(),
+                })),
+                _ => Ok(Some(raw)),
+            };
+        }
+        if let Some(found) = self.metaclass_attr(class, name)? {
+            return Ok(Some(found));
+        }
+        match (&class.path, class.is_python) {
+            (Some(_), false) => {
+                let value = Value::Class(class.clone());
+                builtins::attribute(self, &value, name)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// An attribute that a class finds on its metaclass.
+    fn metaclass_attr(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
+        let Some(origin) = class.origin else { return Ok(None) };
+        let described = self.describe(origin.object)?;
+        if self.describe(described.class)?.path.as_deref() == Some("builtins.type") {
+            return Ok(None);
+        }
+        let s = self.step(origin.source, Step::Class);
+        let Value::Class(metaclass) = self.wrap(described.class, s)? else { return Ok(None) };
+        match self.type_lookup(&metaclass, name)? {
+            Some((_, raw)) => self.bind_attr(&raw, &Value::Class(class.clone()), &metaclass, name).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn super_attr(&mut self, s: &Super, name: &str) -> Flow<Option<Value>> {
+        let (class, receiver_is_class) = match &s.receiver {
+            Value::Class(c) => (c.clone(), true),
+            other => (self.class_of(other)?, false),
+        };
+        let Some(origin) = s.class.origin else {
+            return stop(ReasonCode::UnsupportedObject, "super() of a built-in type");
+        };
+        let Some(at) = class.mro.iter().position(|c| *c == origin.object) else {
+            return self.raise_named("TypeError", "super(type, obj): obj must be an instance or subtype of type");
+        };
+        for position in at + 1..class.mro.len() {
+            let base = self.mro_class(&class, position)?;
+            // `TypeAttr` looks along the base's own MRO; only what the base itself owns counts here.
+            let Some((owner, raw)) = self.type_lookup(&base, name)? else { continue };
+            if !owner.same(&base) {
+                continue;
+            }
+            if receiver_is_class {
+                return Ok(Some(match &raw {
+                    Value::Descriptor(d) => match &**d {
+                        Descriptor::Static(inner) => inner.clone(),
+                        Descriptor::Class(inner) => bound(inner.clone(), s.receiver.clone()),
+                        _ => raw.clone(),
+                    },
+                    _ => raw,
+                }));
+            }
+            return self.bind_attr(&raw, &s.receiver, &class, name).map(Some);
+        }
+        Ok(None)
+    }
+
+    fn function_attr(&mut self, f: &Rc<Function>, name: &str) -> Flow<Option<Value>> {
+        if let Some(attrs) = f.attrs.get()
+            && let Some(found) = self.dict_get_str(attrs, name)?
+        {
+            return Ok(Some(found));
+        }
+        Ok(match name {
+            "__name__" => Some(Value::str(&f.code.name)),
+            "__qualname__" => Some(Value::Const(Const::Str(f.qualname.clone()))),
+            "__module__" => f.module.clone().map(|m| Value::Const(Const::Str(m))),
+            "__code__" => Some(Value::Code(f.code.clone())),
+            "__defaults__" => Some(self.defaults_of(f)?.unwrap_or(Value::NONE)),
+            "__kwdefaults__" => Some(self.kwdefaults_of(f)?.unwrap_or(Value::NONE)),
+            "__globals__" => Some(Value::Dict(f.globals)),
+            "__dict__" => {
+                let attrs = f.attrs.get().unwrap_or_else(|| self.fresh_attrs());
+                f.attrs.set(Some(attrs));
+                Some(Value::Dict(attrs))
+            }
+            "__get__" => Some(Value::bound_builtin("types.FunctionType.__get__", Value::Function(f.clone()))),
+            "__doc__" | "__annotations__" | "__closure__" | "__type_params__" => {
+                return stop(ReasonCode::UnsupportedObject, format!("{name} of a function"));
+            }
+            _ => None,
+        })
+    }
+
+    fn descriptor_attr(&mut self, d: &Descriptor, name: &str) -> Flow<Option<Value>> {
+        Ok(match (d, name) {
+            (Descriptor::Property { get, .. }, "fget") => Some(get.clone().unwrap_or(Value::NONE)),
+            (Descriptor::Property { set, .. }, "fset") => Some(set.clone().unwrap_or(Value::NONE)),
+            (Descriptor::Static(f) | Descriptor::Class(f), "__func__" | "__wrapped__") => Some(f.clone()),
+            _ => return stop(ReasonCode::UnsupportedObject, format!("{name} of a descriptor")),
+        })
+    }
+
+    /// Whether a class attribute takes precedence over the instance dict.
+    pub(crate) fn is_data_descriptor(&mut self, raw: &Value) -> Flow<bool> {
+        Ok(match raw {
+            Value::Descriptor(d) => matches!(**d, Descriptor::Property { .. } | Descriptor::Data { .. }),
+            Value::Instance(id) => {
+                let class = self.arenas.instances[*id].class.clone();
+                self.type_lookup(&class, "__set__")?.is_some() || self.type_lookup(&class, "__delete__")?.is_some()
+            }
+            Value::Opaque(o) => {
+                let class = o.class.clone();
+                self.type_lookup(&class, "__set__")?.is_some()
+            }
+            _ => false,
+        })
+    }
+
+    /// What a class attribute gives when read through `receiver`: descriptors run, functions bind.
+    pub(crate) fn bind_attr(&mut self, raw: &Value, receiver: &Value, class: &Rc<Class>, name: &str) -> Flow<Value> {
+        match raw {
+            Value::Function(_) => Ok(bound(raw.clone(), receiver.clone())),
+            Value::Builtin(b) if b.unbound => {
+                if let Value::Super(_) = receiver {
+                    return stop(ReasonCode::UnsupportedObject, "a built-in method of super()");
+                }
+                Ok(Value::Builtin(Rc::new(Builtin {
+                    path: b.path.clone(),
+                    receiver: Some(receiver.clone()),
+                    unbound: false,
+                    origin: None,
+                })))
+            }
+            Value::Descriptor(d) => match &**d {
+                Descriptor::Property { get: Some(get), .. } => self.call(get, Args::new(vec![receiver.clone()])),
+                Descriptor::Property { get: None, .. } => self.raise_named("AttributeError", "unreadable attribute"),
+                Descriptor::Static(inner) => Ok(inner.clone()),
+                Descriptor::Class(inner) => Ok(bound(inner.clone(), Value::Class(class.clone()))),
+                Descriptor::Data { member: true, name, .. } => self.slot(receiver, name),
+                Descriptor::Data { .. } => self.getset(receiver, class, name),
+            },
+            Value::Instance(id) => {
+                let descriptor = self.arenas.instances[*id].class.clone();
+                if descriptor.is("functools.cached_property") {
+                    return self.cached_property(*id, receiver, name);
+                }
+                match self.type_lookup(&descriptor, "__get__")? {
+                    Some((_, Value::Function(get))) => {
+                        let args = vec![raw.clone(), receiver.clone(), Value::Class(class.clone())];
+                        self.call(&Value::Function(get), Args::new(args))
+                    }
+                    Some(_) => stop(ReasonCode::UnsupportedObject, format!("descriptor {}", descriptor.name.qualname)),
+                    None => Ok(raw.clone()),
+                }
+            }
+            Value::Opaque(o) => match self.type_lookup(&o.class.clone(), "__get__")? {
+                Some(_) => {
+                    stop(ReasonCode::UnsupportedObject, format!("descriptor {name} of type {}", o.class.name.qualname))
+                }
+                None => Ok(raw.clone()),
+            },
+            _ => Ok(raw.clone()),
+        }
+    }
+
+    fn cached_property(&mut self, id: InstanceId, receiver: &Value, name: &str) -> Flow<Value> {
+        let Some(attrs) = self.arenas.instances[id].attrs else {
+            return stop(ReasonCode::UnsupportedObject, "a cached_property without state");
+        };
+        let Some(func) = self.dict_get_str(attrs, "func")? else {
+            return stop(ReasonCode::UnsupportedObject, "a cached_property without a function");
+        };
+        let value = self.call(&func, Args::new(vec![receiver.clone()]))?;
+        if let Value::Instance(owner) = receiver
+            && let Some(attrs) = self.arenas.instances[*owner].attrs
+        {
+            self.dict_set(attrs, Value::str(name), value.clone())?;
+        }
+        Ok(value)
+    }
+
+    /// A raw slot of an instance.
+    fn slot(&mut self, receiver: &Value, name: &Arc<str>) -> Flow<Value> {
+        let Value::Instance(id) = receiver else {
+            return stop(ReasonCode::UnsupportedObject, format!("slot {name} of a {}", self.type_name(receiver)));
+        };
+        let instance = &self.arenas.instances[*id];
+        let known = match (instance.slots.get(name), instance.origin) {
+            (Some(known), _) => known.clone(),
+            (None, None) => None,
+            (None, Some(origin)) => {
+                let found = match self.ask_one(Question::Slot { object: origin.object, name: name.to_string() })? {
+                    AnswerValue::Object(Some(object)) => {
+                        let source = self.step(origin.source, Step::Slot(name.clone()));
+                        Some(self.wrap(object, source)?)
+                    }
+                    AnswerValue::Object(None) | AnswerValue::Missing => {
+                        self.guard(origin.source, GuardKind::NoSlot(name.clone()));
+                        None
+                    }
+                    other => return stop(ReasonCode::Internal, format!("unexpected answer {other:?}")),
+                };
+                self.arenas.instances[*id].slots.insert(name.clone(), found.clone());
+                found
+            }
+        };
+        match known {
+            Some(value) => Ok(value),
+            None => self.raise_named("AttributeError", name),
+        }
+    }
+
+    /// A getset descriptor of a C type.
+    fn getset(&mut self, receiver: &Value, class: &Rc<Class>, name: &str) -> Flow<Value> {
+        let attrs = match receiver {
+            Value::Instance(id) => self.arenas.instances[*id].attrs,
+            Value::Function(f) => return self.get_attr(&Value::Function(f.clone()), name),
+            _ => None,
+        };
+        match (name, attrs) {
+            ("__dict__", Some(attrs)) => Ok(Value::Dict(attrs)),
+            _ => stop(ReasonCode::UnsupportedObject, format!("{}.{name}", class.name.qualname)),
+        }
+    }
+
+    /// A special method, looked up on the type and bound; `None` if there is none.
+    pub fn special(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
+        let class = match value {
+            Value::Instance(id) => self.arenas.instances[*id].class.clone(),
+            Value::List(id) => match self.arenas.lists[*id].class.clone() {
+                Some(class) => class,
+                None => return Ok(None),
+            },
+            Value::Dict(id) => match self.arenas.dicts[*id].class.clone() {
+                Some(class) => class,
+                None => return Ok(None),
+            },
+            Value::Tuple(t) => match t.class.clone() {
+                Some(class) => class,
+                None => return Ok(None),
+            },
+            Value::Opaque(o) => o.class.clone(),
+            _ => return Ok(None),
+        };
+        match self.type_lookup(&class, name)? {
+            Some((_, raw)) => self.bind_attr(&raw, value, &class, name).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Tracer::special`], but only if Python code defines it.
+    pub(crate) fn python_special(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
+        let found = self.special(value, name)?;
+        Ok(found.filter(|f| !matches!(f, Value::Builtin(_))))
+    }
+
+    /// `target.name = value`.
+    pub fn set_attr(&mut self, target: &Value, name: &str, value: Value) -> Flow<()> {
+        match target {
+            Value::Instance(id) => {
+                let class = self.arenas.instances[*id].class.clone();
+                if let Some((owner, Value::Function(hook))) = self.type_lookup(&class, "__setattr__")?
+                    && !owner.is("builtins.object")
+                {
+                    let args = vec![target.clone(), Value::str(name), value];
+                    self.call(&Value::Function(hook), Args::new(args))?;
+                    return Ok(());
+                }
+                self.generic_set_attr(target, name, Some(value))
+            }
+            Value::Module(m) => self.dict_set(m.dict, Value::str(name), value),
+            Value::Function(f) => {
+                let attrs = match f.attrs.get() {
+                    Some(attrs) => attrs,
+                    None if f.origin.is_none() => {
+                        let attrs = self.fresh_attrs();
+                        f.attrs.set(Some(attrs));
+                        attrs
+                    }
+                    None => return stop(ReasonCode::SideEffect, format!("setting {name} of a function")),
+                };
+                if name.starts_with("__") && name != "__wrapped__" {
+                    return stop(ReasonCode::SideEffect, format!("setting {name} of a function"));
+                }
+                self.dict_set(attrs, Value::str(name), value)
+            }
+            Value::Dict(_) | Value::List(_) => self.generic_set_attr(target, name, Some(value)),
+            Value::Tensor(id) => self.set_tensor_attr(*id, name, value),
+            _ => stop(ReasonCode::SideEffect, format!("setting {name} of a {}", self.type_name(target))),
+        }
+    }
+
+    /// `object.__setattr__(target, name, value)`; `None` deletes.
+    pub(crate) fn generic_set_attr(&mut self, target: &Value, name: &str, value: Option<Value>) -> Flow<()> {
+        let class = self.class_of(target)?;
+        if name == "__class__" || name == "__dict__" {
+            return stop(ReasonCode::SideEffect, format!("setting {name}"));
+        }
+        let attrs = match target {
+            Value::Instance(id) => self.arenas.instances[*id].attrs,
+            Value::Dict(id) => self.arenas.dicts[*id].attrs,
+            Value::List(id) => self.arenas.lists[*id].attrs,
+            _ => None,
+        };
+        if let Some((_, raw)) = self.type_lookup(&class, name)?
+            && self.is_data_descriptor(&raw)?
+        {
+            return self.set_through(&raw, target, name, value);
+        }
+        let Some(attrs) = attrs else {
+            return match &value {
+                Some(_) => self.raise_named(
+                    "AttributeError",
+                    &format!("'{}' object has no attribute '{name}'", class.name.qualname),
+                ),
+                None => self.raise_named("AttributeError", name),
+            };
+        };
+        match value {
+            Some(value) => self.dict_set(attrs, Value::str(name), value),
+            None => match self.dict_remove(attrs, &Value::str(name))? {
+                Some(_) => Ok(()),
+                None => self.raise_named("AttributeError", name),
+            },
+        }
+    }
+
+    /// Stores through a data descriptor.
+    fn set_through(&mut self, raw: &Value, target: &Value, name: &str, value: Option<Value>) -> Flow<()> {
+        match (raw, value, target) {
+            (Value::Descriptor(d), Some(value), _) if matches!(**d, Descriptor::Property { set: Some(_), .. }) => {
+                let Descriptor::Property { set: Some(set), .. } = &**d else { return Ok(()) };
+                self.call(set, Args::new(vec![target.clone(), value]))?;
+                Ok(())
+            }
+            (Value::Descriptor(d), _, _) if matches!(**d, Descriptor::Property { .. }) => {
+                self.raise_named("AttributeError", &format!("can't set attribute '{name}'"))
+            }
+            (Value::Descriptor(d), value, Value::Instance(id))
+                if matches!(**d, Descriptor::Data { member: true, .. }) =>
+            {
+                let instance = &mut self.arenas.instances[*id];
+                instance.slots.insert(name.into(), value.clone());
+                instance.slot_writes.insert(name.into(), value);
+                Ok(())
+            }
+            (Value::Instance(id), Some(value), _) => {
+                let class = self.arenas.instances[*id].class.clone();
+                match self.type_lookup(&class, "__set__")? {
+                    Some((_, Value::Function(set))) => {
+                        self.call(&Value::Function(set), Args::new(vec![raw.clone(), target.clone(), value]))?;
+                        Ok(())
+                    }
+                    _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
+                }
+            }
+            _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
+        }
+    }
+
+    /// `del target.name`.
+    pub fn del_attr(&mut self, target: &Value, name: &str) -> Flow<()> {
+        match target {
+            Value::Instance(id) => {
+                let class = self.arenas.instances[*id].class.clone();
+                if let Some((owner, Value::Function(hook))) = self.type_lookup(&class, "__delattr__")?
+                    && !owner.is("builtins.object")
+                {
+                    self.call(&Value::Function(hook), Args::new(vec![target.clone(), Value::str(name)]))?;
+                    return Ok(());
+                }
+                self.generic_set_attr(target, name, None)
+            }
+            Value::Module(m) => match self.dict_remove(m.dict, &Value::str(name))? {
+                Some(_) => Ok(()),
+                None => self.raise_named("AttributeError", name),
+            },
+            _ => stop(ReasonCode::SideEffect, format!("deleting {name} of a {}", self.type_name(target))),
+        }
+    }
+
+    /// An empty instance dict.
+    pub(crate) fn fresh_attrs(&mut self) -> DictId {
+        self.arenas.dicts.push(DictValue { loaded: true, ..DictValue::default() })
+    }
+}
+
+/// `func` bound to `receiver`.
+pub(crate) fn bound(func: Value, receiver: Value) -> Value {
+    match func {
+        Value::Builtin(b) => Value::Builtin(Rc::new(Builtin {
+            path: b.path.clone(),
+            receiver: Some(receiver),
+            unbound: false,
+            origin: None,
+        })),
+        func => Value::Method(Rc::new(Method { func, receiver, origin: None })),
+    }
+}
+
+/// Whether this is torch's own `Module.__getattr__` (its code is guarded where it was read).
+fn is_module_getattr(f: &Function) -> bool {
+    f.module.as_deref() == Some("torch.nn.modules.module")
+        && &*f.qualname == "Module.__getattr__"
+        && f.code.filename.ends_with("torch/nn/modules/module.py")
+}

@@ -1,0 +1,41 @@
+//! Constructors of `collections`.
+
+use super::args::receiver;
+use super::{Table, dicts, unsupported};
+use crate::call::Args;
+use crate::flow::Flow;
+use crate::tracer::Tracer;
+use crate::value::{Class, Value};
+
+pub const TABLE: Table = &[
+    ("collections.OrderedDict", ordered),
+    ("collections.defaultdict", defaultdict),
+    ("collections.deque", deque),
+    ("collections.Counter", deque),
+];
+
+fn ordered(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let made = tracer.new_dict(vec![])?;
+    let Value::Dict(id) = made else { return unsupported(path) };
+    tracer.arenas.dicts[id].class = Some(Class::builtin("collections.OrderedDict", &["builtins.dict"]));
+    dicts::merge(tracer, path, id, args)?;
+    Ok(made)
+}
+
+fn defaultdict(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (factory, rest) = match args.pos.is_empty() {
+        true => (Value::NONE, args),
+        false => receiver(path, args)?,
+    };
+    let made = tracer.new_dict(vec![])?;
+    let Value::Dict(id) = made else { return unsupported(path) };
+    tracer.arenas.dicts[id].class = Some(Class::builtin("collections.defaultdict", &["builtins.dict"]));
+    tracer.arenas.dicts[id].factory = Some(factory);
+    dicts::merge(tracer, path, id, rest)?;
+    Ok(made)
+}
+
+/// Types whose state is not modelled.
+fn deque(_: &mut Tracer<'_>, path: &str, _: Args) -> Flow<Value> {
+    unsupported(path)
+}

@@ -1,0 +1,287 @@
+//! Functions that work on any object: attributes, iteration, truth over iterables, output.
+
+use super::args::{bind, bind_or_none, exactly};
+use super::{Table, slots, types, unsupported};
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::tracer::Tracer;
+use crate::value::{Iter, Super, Value};
+use flambeau_bytecode::Compare;
+use flambeau_ir::reason::ReasonCode;
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub const TABLE: Table = &[
+    ("builtins.len", len),
+    ("builtins.getattr", getattr),
+    ("builtins.hasattr", hasattr),
+    ("builtins.setattr", setattr),
+    ("builtins.delattr", delattr),
+    ("builtins.callable", callable),
+    ("builtins.vars", vars),
+    ("builtins.super", super_),
+    ("builtins.iter", iter),
+    ("builtins.next", next),
+    ("builtins.all", all),
+    ("builtins.any", any),
+    ("builtins.zip", zip),
+    ("builtins.enumerate", enumerate),
+    ("builtins.map", map),
+    ("builtins.filter", filter),
+    ("builtins.reversed", reversed),
+    ("builtins.sorted", sorted),
+    ("builtins.print", visible),
+    ("builtins.input", visible),
+    ("builtins.id", visible),
+    ("builtins.hash", visible),
+    ("builtins.open", visible),
+    ("builtins.exec", visible),
+    ("builtins.eval", visible),
+    ("builtins.breakpoint", visible),
+    ("builtins.locals", visible),
+    ("builtins.globals", visible),
+    ("builtins.dir", visible),
+    ("_warnings.warn", visible),
+    ("warnings.warn", visible),
+    ("warnings.warn_explicit", visible),
+    ("time.time", visible),
+    ("time.perf_counter", visible),
+    ("copy.copy", copy),
+    ("builtins.BaseException.with_traceback", with_traceback),
+];
+
+/// What the user can see beyond the values of the trace, or what differs from call to call.
+fn visible(_: &mut Tracer<'_>, path: &str, _: Args) -> Flow<Value> {
+    stop(ReasonCode::UnsupportedCall, path.trim_start_matches("builtins."))
+}
+
+/// Tracebacks are not modelled: the exception itself.
+fn with_traceback(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [exception, _] = exactly(path, args)?;
+    Ok(exception)
+}
+
+fn len(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = exactly(path, args)?;
+    tracer.length(&value)
+}
+
+fn attribute_name(path: &str, name: &Value) -> Flow<Arc<str>> {
+    name.as_str().cloned().map_or_else(|| unsupported(path), Ok)
+}
+
+fn getattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [object, name, default] = bind(path, args, ["", "", ""], 2)?;
+    let (Some(object), Some(name)) = (object, name) else { return unsupported(path) };
+    let name = attribute_name(path, &name)?;
+    match default {
+        None => tracer.get_attr(&object, &name),
+        Some(default) => Ok(tracer.find_attr(&object, &name)?.unwrap_or(default)),
+    }
+}
+
+fn hasattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [object, name] = exactly(path, args)?;
+    let name = attribute_name(path, &name)?;
+    Ok(Value::bool(tracer.find_attr(&object, &name)?.is_some()))
+}
+
+fn setattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [object, name, value] = exactly(path, args)?;
+    let name = attribute_name(path, &name)?;
+    tracer.set_attr(&object, &name, value)?;
+    Ok(Value::NONE)
+}
+
+fn delattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [object, name] = exactly(path, args)?;
+    let name = attribute_name(path, &name)?;
+    tracer.del_attr(&object, &name)?;
+    Ok(Value::NONE)
+}
+
+fn callable(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = exactly(path, args)?;
+    types::is_callable(tracer, &value).map(Value::bool)
+}
+
+fn vars(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = exactly(path, args)?;
+    tracer.get_attr(&value, "__dict__")
+}
+
+/// `super(class, receiver)`; without arguments the interpreter fills them in.
+fn super_(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    match exactly(path, args)? {
+        [Value::Class(class), receiver] => Ok(Value::Super(Rc::new(Super { class, receiver }))),
+        _ => unsupported(path),
+    }
+}
+
+fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    match bind(path, args, ["", ""], 1)? {
+        [Some(value), None] => tracer.iter(&value),
+        [Some(func), Some(sentinel)] => Ok(tracer.new_iter(Iter::CallUntil { func, sentinel })),
+        _ => unsupported(path),
+    }
+}
+
+fn next(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [iterator, default] = bind(path, args, ["", ""], 1)?;
+    let Some(iterator) = iterator else { return unsupported(path) };
+    match (tracer.next(&iterator)?, default) {
+        (Some(value), _) | (None, Some(value)) => Ok(value),
+        (None, None) => tracer.raise_with("StopIteration", vec![]),
+    }
+}
+
+fn all(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    until(tracer, path, args, false)
+}
+
+fn any(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    until(tracer, path, args, true)
+}
+
+/// Consumes the iterable up to the first item with this truth.
+fn until(tracer: &mut Tracer<'_>, path: &str, args: Args, wanted: bool) -> Flow<Value> {
+    let [iterable] = exactly(path, args)?;
+    let iterator = tracer.iter(&iterable)?;
+    while let Some(item) = tracer.next(&iterator)? {
+        if tracer.truth(&item)? == wanted {
+            return Ok(Value::bool(wanted));
+        }
+    }
+    Ok(Value::bool(!wanted))
+}
+
+fn iterators(tracer: &mut Tracer<'_>, values: &[Value]) -> Flow<Vec<Value>> {
+    values.iter().map(|v| tracer.iter(v)).collect()
+}
+
+fn zip(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
+    let strict = match args.take_kw("strict") {
+        Some(strict) => tracer.truth(&strict)?,
+        None => false,
+    };
+    if !args.kw.is_empty() {
+        return unsupported(path);
+    }
+    let iters = iterators(tracer, &args.pos)?;
+    Ok(tracer.new_iter(Iter::Zip { iters, strict }))
+}
+
+fn enumerate(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [iterable, start] = bind(path, args, ["iterable", "start"], 1)?;
+    let Some(iterable) = iterable else { return unsupported(path) };
+    let count = start.unwrap_or(Value::int(0));
+    if count.as_dim().is_none() {
+        return unsupported(path);
+    }
+    let iter = tracer.iter(&iterable)?;
+    Ok(tracer.new_iter(Iter::Enumerate { iter, count }))
+}
+
+fn map(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
+    if args.pos.len() < 2 || !args.kw.is_empty() {
+        return unsupported(path);
+    }
+    let func = args.pos.remove(0);
+    let iters = iterators(tracer, &args.pos)?;
+    Ok(tracer.new_iter(Iter::Map { func, iters }))
+}
+
+fn filter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [func, iterable] = exactly(path, args)?;
+    let iter = tracer.iter(&iterable)?;
+    Ok(tracer.new_iter(Iter::Filter { func, iter, keep: true }))
+}
+
+fn reversed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = exactly(path, args)?;
+    if let Value::Instance(id) = &value {
+        let class = tracer.arenas.instances[*id].class.clone();
+        if let Some((_, method)) = tracer.type_lookup(&class, "__reversed__")? {
+            return tracer.call(&method, Args::new(vec![value]));
+        }
+        let length = tracer.length(&value)?;
+        let length = super::fixed_int(tracer, &length, path)?;
+        let mut items = Vec::new();
+        for i in (0..length).rev() {
+            items.push(tracer.subscript(&value, &Value::int(i))?);
+        }
+        return Ok(tracer.new_iter(Iter::Items { items, at: 0 }));
+    }
+    if !matches!(
+        value,
+        Value::Tuple(_) | Value::List(_) | Value::Dict(_) | Value::DictView(..) | Value::Range(_) | Value::Const(_)
+    ) {
+        return unsupported(path);
+    }
+    let mut items = tracer.collect(&value)?;
+    items.reverse();
+    Ok(tracer.new_iter(Iter::Items { items, at: 0 }))
+}
+
+fn sorted(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
+    let key = args.take_kw("key").unwrap_or(Value::NONE);
+    let reverse = args.take_kw("reverse").unwrap_or(Value::bool(false));
+    let [iterable] = exactly(path, args)?;
+    let items = tracer.collect(&iterable)?;
+    let items = sort(tracer, items, &key, &reverse)?;
+    Ok(tracer.new_list(items))
+}
+
+/// A stable sort by `<`, as `list.sort`: keys first, then comparisons.
+pub fn sort(tracer: &mut Tracer<'_>, items: Vec<Value>, key: &Value, reverse: &Value) -> Flow<Vec<Value>> {
+    let reverse = tracer.truth(reverse)?;
+    let mut keyed = Vec::with_capacity(items.len());
+    for item in items {
+        let by = if key.is_none() { item.clone() } else { tracer.call(key, Args::new(vec![item.clone()]))? };
+        keyed.push((by, item));
+    }
+    if reverse {
+        keyed.reverse();
+    }
+    let mut sorted: Vec<(Value, Value)> = Vec::with_capacity(keyed.len());
+    for entry in keyed {
+        // Behind all that are not greater.
+        let (mut low, mut high) = (0, sorted.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let less = tracer.compare(Compare::Lt, &entry.0, &sorted[middle].0)?;
+            if tracer.truth(&less)? {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        sorted.insert(low, entry);
+    }
+    if reverse {
+        sorted.reverse();
+    }
+    Ok(sorted.into_iter().map(|(_, item)| item).collect())
+}
+
+fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = bind_or_none(path, args, ["x"], 1)?;
+    match &value {
+        Value::Const(_) | Value::Int(_) | Value::Function(_) | Value::Class(_) => Ok(value),
+        Value::Tuple(t) if t.class.is_none() => Ok(value),
+        Value::List(id) if tracer.arenas.lists[*id].class.is_none() => {
+            let items = tracer.list_items(*id)?.clone();
+            Ok(tracer.new_list(items))
+        }
+        Value::Dict(id) if tracer.arenas.dicts[*id].class.as_ref().is_none_or(|c| !c.is_python) => {
+            slots::copy_dict(tracer, &value)
+        }
+        Value::Set(id) => {
+            let mut set = tracer.arenas.sets[*id].clone();
+            set.dirty = false;
+            set.origin = None;
+            Ok(Value::Set(tracer.arenas.sets.push(set)))
+        }
+        _ => unsupported(path),
+    }
+}

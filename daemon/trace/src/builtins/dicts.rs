@@ -1,0 +1,276 @@
+//! Dicts and their subclasses. Every read is guarded and every change logged by the `Tracer::dict_*` functions.
+
+use super::args::{bind, exactly, receiver};
+use super::{Table, unsupported};
+use crate::call::Args;
+use crate::flow::Flow;
+use crate::tracer::Tracer;
+use crate::value::{DictId, Value, ViewKind};
+
+pub const TABLE: Table = &[
+    ("builtins.dict", dict),
+    ("builtins.dict.__init__", init),
+    ("builtins.dict.fromkeys", fromkeys),
+    ("builtins.dict.get", get),
+    ("builtins.dict.keys", keys),
+    ("builtins.dict.values", values),
+    ("builtins.dict.items", items),
+    ("builtins.dict.setdefault", setdefault),
+    ("builtins.dict.update", update),
+    ("builtins.dict.pop", pop),
+    ("builtins.dict.popitem", popitem),
+    ("builtins.dict.clear", clear),
+    ("builtins.dict.copy", copy),
+    ("builtins.dict.__len__", length),
+    ("builtins.dict.__iter__", iter),
+    ("builtins.dict.__contains__", contains),
+    ("builtins.dict.__getitem__", getitem),
+    ("builtins.dict.__setitem__", setitem),
+    ("builtins.dict.__delitem__", delitem),
+    ("builtins.mappingproxy.get", get),
+    ("builtins.mappingproxy.items", items),
+    ("collections.OrderedDict.__init__", init),
+    ("collections.OrderedDict.__setitem__", setitem),
+    ("collections.OrderedDict.__delitem__", delitem),
+    ("collections.OrderedDict.__iter__", iter),
+    ("collections.OrderedDict.keys", keys),
+    ("collections.OrderedDict.values", values),
+    ("collections.OrderedDict.items", items),
+    ("collections.OrderedDict.pop", pop),
+    ("collections.OrderedDict.popitem", popitem),
+    ("collections.OrderedDict.setdefault", setdefault),
+    ("collections.OrderedDict.update", update),
+    ("collections.OrderedDict.clear", clear),
+    ("collections.OrderedDict.copy", copy),
+    ("collections.OrderedDict.move_to_end", move_to_end),
+];
+
+fn dict(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let made = tracer.new_dict(vec![])?;
+    let Value::Dict(id) = made else { return unsupported(path) };
+    merge(tracer, path, id, args)?;
+    Ok(made)
+}
+
+/// `dict.update` and the constructors: a mapping or an iterable of pairs, then keywords.
+pub fn merge(tracer: &mut Tracer<'_>, path: &str, id: DictId, args: Args) -> Flow<()> {
+    match args.pos.as_slice() {
+        [] => {}
+        [source] => update_from(tracer, path, id, source)?,
+        _ => return unsupported(path),
+    }
+    for (name, value) in args.kw {
+        tracer.dict_set(id, Value::str(&name), value)?;
+    }
+    Ok(())
+}
+
+fn update_from(tracer: &mut Tracer<'_>, path: &str, id: DictId, source: &Value) -> Flow<()> {
+    let pairs = match source {
+        Value::Dict(other) => tracer.dict_items(*other)?,
+        Value::Instance(_) => match tracer.find_attr(source, "keys")? {
+            Some(keys) => {
+                let keys = tracer.call(&keys, Args::default())?;
+                let mut pairs = Vec::new();
+                for key in tracer.collect(&keys)? {
+                    let value = tracer.subscript(source, &key)?;
+                    pairs.push((key, value));
+                }
+                pairs
+            }
+            None => items_of_pairs(tracer, path, source)?,
+        },
+        _ => items_of_pairs(tracer, path, source)?,
+    };
+    for (key, value) in pairs {
+        tracer.dict_set(id, key, value)?;
+    }
+    Ok(())
+}
+
+fn items_of_pairs(tracer: &mut Tracer<'_>, path: &str, source: &Value) -> Flow<Vec<(Value, Value)>> {
+    let mut pairs = Vec::new();
+    for item in tracer.collect(source)? {
+        let [key, value] = match tracer.collect(&item)?.try_into() {
+            Ok(pair) => pair,
+            Err(_) => return unsupported(path),
+        };
+        pairs.push((key, value));
+    }
+    Ok(pairs)
+}
+
+fn receiver_dict(path: &str, args: Args) -> Flow<(DictId, Args)> {
+    match receiver(path, args)? {
+        (Value::Dict(id), rest) => Ok((id, rest)),
+        _ => unsupported(path),
+    }
+}
+
+fn init(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, rest) = receiver_dict(path, args)?;
+    merge(tracer, path, id, rest)?;
+    Ok(Value::NONE)
+}
+
+fn fromkeys(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
+    if let Some(Value::Class(class)) = args.pos.first() {
+        if !class.is("builtins.dict") {
+            return unsupported(path);
+        }
+        args.pos.remove(0);
+    }
+    let [keys, value] = bind(path, args, ["", ""], 1)?;
+    let Some(keys) = keys else { return unsupported(path) };
+    let value = value.unwrap_or(Value::NONE);
+    let pairs = tracer.collect(&keys)?.into_iter().map(|k| (k, value.clone())).collect();
+    tracer.new_dict(pairs)
+}
+
+fn get(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, rest) = receiver_dict(path, args)?;
+    let [key, default] = bind(path, rest, ["", ""], 1)?;
+    let Some(key) = key else { return unsupported(path) };
+    Ok(tracer.dict_get(id, &key)?.or(default).unwrap_or(Value::NONE))
+}
+
+fn keys(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    view(path, args, ViewKind::Keys)
+}
+
+fn values(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    view(path, args, ViewKind::Values)
+}
+
+fn items(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    view(path, args, ViewKind::Items)
+}
+
+fn view(path: &str, args: Args, kind: ViewKind) -> Flow<Value> {
+    let (id, rest) = receiver_dict(path, args)?;
+    let [] = exactly(path, rest)?;
+    Ok(Value::DictView(id, kind))
+}
+
+fn setdefault(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, rest) = receiver_dict(path, args)?;
+    let [key, default] = bind(path, rest, ["key", "default"], 1)?;
+    let Some(key) = key else { return unsupported(path) };
+    if let Some(value) = tracer.dict_get(id, &key)? {
+        return Ok(value);
+    }
+    let value = default.unwrap_or(Value::NONE);
+    tracer.dict_set(id, key, value.clone())?;
+    Ok(value)
+}
+
+fn update(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, rest) = receiver_dict(path, args)?;
+    merge(tracer, path, id, rest)?;
+    Ok(Value::NONE)
+}
+
+fn pop(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, rest) = receiver_dict(path, args)?;
+    let [key, default] = bind(path, rest, ["key", "default"], 1)?;
+    let Some(key) = key else { return unsupported(path) };
+    match (tracer.dict_remove(id, &key)?, default) {
+        (Some(value), _) | (None, Some(value)) => Ok(value),
+        (None, None) => tracer.raise_with("KeyError", vec![key]),
+    }
+}
+
+fn popitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, mut rest) = receiver_dict(path, args)?;
+    let last = match rest.take_kw("last").or(rest.pos.pop()) {
+        Some(last) => tracer.truth(&last)?,
+        None => true,
+    };
+    let items = tracer.dict_items(id)?;
+    let item = if last { items.last() } else { items.first() };
+    let Some((key, value)) = item.cloned() else {
+        return tracer.raise_named("KeyError", "popitem(): dictionary is empty");
+    };
+    tracer.dict_remove(id, &key)?;
+    Ok(Value::tuple(vec![key, value]))
+}
+
+fn clear(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, rest) = receiver_dict(path, args)?;
+    let [] = exactly(path, rest)?;
+    tracer.dict_replace(id, vec![])?;
+    Ok(Value::NONE)
+}
+
+fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [dict] = exactly(path, args)?;
+    let ordered = path.starts_with("collections.OrderedDict.");
+    let Value::Dict(id) = &dict else { return unsupported(path) };
+    match &tracer.arenas.dicts[*id].class {
+        Some(class) if ordered && !class.is("collections.OrderedDict") => unsupported(path),
+        Some(_) if ordered => super::slots::copy_dict(tracer, &dict),
+        // `dict.copy` of a subclass gives a dict; `defaultdict` has a `copy` of its own.
+        _ => {
+            let items = tracer.dict_items(*id)?;
+            tracer.new_dict(items)
+        }
+    }
+}
+
+fn length(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, _) = receiver_dict(path, args)?;
+    Ok(Value::int(tracer.dict_len(id)? as i64))
+}
+
+fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, _) = receiver_dict(path, args)?;
+    tracer.iter(&Value::DictView(id, ViewKind::Keys))
+}
+
+fn contains(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, rest) = receiver_dict(path, args)?;
+    let [key] = exactly(path, rest)?;
+    Ok(Value::bool(tracer.dict_get(id, &key)?.is_some()))
+}
+
+/// `dict.__getitem__` without a subclass's own look-up.
+fn getitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [dict, key] = exactly(path, args)?;
+    super::subscript(tracer, &dict, &key)?.map_or_else(|| unsupported(path), Ok)
+}
+
+fn setitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, rest) = receiver_dict(path, args)?;
+    let [key, value] = exactly(path, rest)?;
+    tracer.dict_set(id, key, value)?;
+    Ok(Value::NONE)
+}
+
+fn delitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, rest) = receiver_dict(path, args)?;
+    let [key] = exactly(path, rest)?;
+    match tracer.dict_remove(id, &key)? {
+        Some(_) => Ok(Value::NONE),
+        None => tracer.raise_with("KeyError", vec![key]),
+    }
+}
+
+fn move_to_end(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, rest) = receiver_dict(path, args)?;
+    let [key, last] = bind(path, rest, ["key", "last"], 1)?;
+    let Some(key) = key else { return unsupported(path) };
+    let last = match last {
+        Some(last) => tracer.truth(&last)?,
+        None => true,
+    };
+    let Some(value) = tracer.dict_get(id, &key)? else { return tracer.raise_with("KeyError", vec![key]) };
+    let mut items = Vec::new();
+    for (k, v) in tracer.dict_items(id)? {
+        if !tracer.equal(&k, &key)? {
+            items.push((k, v));
+        }
+    }
+    items.insert(if last { items.len() } else { 0 }, (key, value));
+    tracer.dict_replace(id, items)?;
+    Ok(Value::NONE)
+}

@@ -1,0 +1,195 @@
+//! `itertools`. What CPython consumes at once is consumed at once; the rest stays lazy, or is drained now where that
+//! cannot be seen (containers, not iterators).
+
+use super::args::{bind, exactly, name};
+use super::{Table, fixed_int, unsupported};
+use crate::call::Args;
+use crate::flow::Flow;
+use crate::tracer::Tracer;
+use crate::value::{Iter, Value};
+use flambeau_bytecode::Binary;
+
+pub const TABLE: Table = &[
+    ("itertools.chain", chain),
+    ("itertools.chain.from_iterable", chain_from),
+    ("itertools.count", count),
+    ("itertools.repeat", repeat),
+    ("itertools.islice", islice),
+    ("itertools.product", product),
+    ("itertools.zip_longest", zip_longest),
+    ("itertools.accumulate", accumulate),
+    ("itertools.pairwise", pairwise),
+    ("itertools.combinations", combinations),
+    ("itertools.permutations", permutations),
+    ("itertools.filterfalse", filterfalse),
+];
+
+fn items(tracer: &mut Tracer<'_>, items: Vec<Value>) -> Value {
+    tracer.new_iter(Iter::Items { items, at: 0 })
+}
+
+/// Items of something that can be drained early unseen.
+fn drained(tracer: &mut Tracer<'_>, value: &Value, path: &str) -> Flow<Vec<Value>> {
+    match value {
+        Value::Tuple(_) | Value::List(_) | Value::Dict(_) | Value::DictView(..) | Value::Range(_) | Value::Const(_) => {
+            tracer.collect(value)
+        }
+        _ => unsupported(path),
+    }
+}
+
+fn chain(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    if !args.kw.is_empty() {
+        return unsupported(path);
+    }
+    let outer = items(tracer, args.pos);
+    Ok(tracer.new_iter(Iter::Chain { outer, inner: None }))
+}
+
+fn chain_from(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
+    if let Some(Value::Class(_)) = args.pos.first() {
+        args.pos.remove(0);
+    }
+    let [iterable] = exactly(path, args)?;
+    let outer = tracer.iter(&iterable)?;
+    Ok(tracer.new_iter(Iter::Chain { outer, inner: None }))
+}
+
+fn count(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [start, step] = bind(path, args, ["start", "step"], 0)?;
+    let (next, step) = (start.unwrap_or(Value::int(0)), step.unwrap_or(Value::int(1)));
+    Ok(tracer.new_iter(Iter::Count { next, step }))
+}
+
+fn repeat(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value, times] = bind(path, args, ["object", "times"], 1)?;
+    let Some(value) = value else { return unsupported(path) };
+    let left = match times {
+        Some(times) => Some(fixed_int(tracer, &times, path)?.max(0) as u64),
+        None => None,
+    };
+    Ok(tracer.new_iter(Iter::Repeat { value, left }))
+}
+
+fn islice(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (iterable, bounds) = match args.pos.as_slice() {
+        [iterable, stop] => (iterable, [Value::NONE, stop.clone(), Value::NONE]),
+        [iterable, start, stop] => (iterable, [start.clone(), stop.clone(), Value::NONE]),
+        [iterable, start, stop, step] => (iterable, [start.clone(), stop.clone(), step.clone()]),
+        _ => return unsupported(path),
+    };
+    let mut ints = [None; 3];
+    for (int, bound) in ints.iter_mut().zip(&bounds) {
+        if !bound.is_none() {
+            *int = Some(u64::try_from(fixed_int(tracer, bound, path)?).or_else(|_| unsupported(path))?);
+        }
+    }
+    let iter = tracer.iter(iterable)?;
+    let skip = ints[0].unwrap_or(0);
+    Ok(tracer.new_iter(Iter::Islice { iter, skip, step: ints[2].unwrap_or(1).max(1), left: ints[1] }))
+}
+
+fn product(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
+    let repeat = match args.take_kw("repeat") {
+        Some(repeat) => fixed_int(tracer, &repeat, path)?.max(0) as usize,
+        None => 1,
+    };
+    if !args.kw.is_empty() {
+        return unsupported(path);
+    }
+    let mut pools = Vec::new();
+    for pool in &args.pos {
+        pools.push(tracer.collect(pool)?);
+    }
+    let pools: Vec<_> = std::iter::repeat_n(&pools, repeat).flatten().collect();
+    let total = pools.iter().try_fold(1_usize, |n, p| n.checked_mul(p.len())).filter(|n| *n <= 1 << 14);
+    if total.is_none() {
+        return unsupported(path);
+    }
+    let mut rows: Vec<Vec<Value>> = vec![vec![]];
+    for pool in pools {
+        rows = rows.iter().flat_map(|row| pool.iter().map(|v| [row.as_slice(), &[v.clone()]].concat())).collect();
+    }
+    Ok(items(tracer, rows.into_iter().map(Value::tuple).collect()))
+}
+
+fn zip_longest(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
+    let fill = args.take_kw("fillvalue").unwrap_or(Value::NONE);
+    if !args.kw.is_empty() {
+        return unsupported(path);
+    }
+    let mut columns = Vec::new();
+    for column in &args.pos {
+        columns.push(drained(tracer, column, path)?);
+    }
+    let length = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let row = |i: usize| Value::tuple(columns.iter().map(|c| c.get(i).unwrap_or(&fill).clone()).collect());
+    Ok(items(tracer, (0..length).map(row).collect()))
+}
+
+fn accumulate(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [iterable, func, initial] = bind(path, args, ["iterable", "func", "initial"], 1)?;
+    let Some(iterable) = iterable else { return unsupported(path) };
+    let func = func.filter(|f| !f.is_none());
+    if !matches!(func, None | Some(Value::Builtin(_))) {
+        return unsupported(path);
+    }
+    let mut out: Vec<Value> = initial.filter(|i| !i.is_none()).into_iter().collect();
+    for item in drained(tracer, &iterable, path)? {
+        let total = match (out.last().cloned(), &func) {
+            (None, _) => item,
+            (Some(total), None) => tracer.binary(Binary::Add, false, &total, &item)?,
+            (Some(total), Some(func)) => tracer.call(func, Args::new(vec![total, item]))?,
+        };
+        out.push(total);
+    }
+    Ok(items(tracer, out))
+}
+
+fn pairwise(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [iterable] = exactly(path, args)?;
+    let all = drained(tracer, &iterable, path)?;
+    let pairs = all.windows(2).map(|pair| Value::tuple(pair.to_vec())).collect();
+    Ok(items(tracer, pairs))
+}
+
+fn combinations(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    chosen(tracer, path, args)
+}
+
+fn permutations(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    chosen(tracer, path, args)
+}
+
+fn chosen(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [iterable, count] = bind(path, args, ["iterable", "r"], 1)?;
+    let Some(iterable) = iterable else { return unsupported(path) };
+    let pool = tracer.collect(&iterable)?;
+    let count = match count {
+        Some(count) => fixed_int(tracer, &count, path)?,
+        None if name(path) == "permutations" => pool.len() as i64,
+        None => return unsupported(path),
+    };
+    if count < 0 || pool.len() > 12 {
+        return unsupported(path);
+    }
+    let increasing = name(path) == "combinations";
+    let mut rows: Vec<Vec<usize>> = vec![vec![]];
+    for _ in 0..count {
+        let extend = |row: &Vec<usize>| {
+            let row = row.clone();
+            let free = move |i: &usize| if increasing { row.last().is_none_or(|l| l < i) } else { !row.contains(i) };
+            (0..pool.len()).filter(free).collect::<Vec<_>>()
+        };
+        rows = rows.iter().flat_map(|row| extend(row).into_iter().map(|i| [row.as_slice(), &[i]].concat())).collect();
+    }
+    let row = |row: Vec<usize>| Value::tuple(row.into_iter().map(|i| pool[i].clone()).collect());
+    let rows = rows.into_iter().map(row).collect();
+    Ok(items(tracer, rows))
+}
+
+fn filterfalse(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [func, iterable] = exactly(path, args)?;
+    let iter = tracer.iter(&iterable)?;
+    Ok(tracer.new_iter(Iter::Filter { func, iter, keep: false }))
+}

@@ -1,0 +1,143 @@
+//! Built-in functions and types: one file a family, each with its lines of one table, import path to handler. Torch's own
+//! callables that become graph nodes are [`crate::torch`]'s; those that fold to a constant are in `facts`.
+//!
+//! Nothing here knows of opcodes. An operation that is not exactly Python's ends in a named break.
+
+mod args;
+mod collections;
+mod core;
+mod dicts;
+mod dims;
+mod facts;
+mod functools;
+mod itertools;
+mod lists;
+mod numbers;
+mod operators;
+mod sets;
+mod slots;
+mod strings;
+mod tuples;
+mod types;
+
+pub use operators::{binary, compare, contains, delete_subscript, store_subscript, subscript, unary};
+pub use strings::{format_value, join};
+
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::fold::{Fold, NotFolded};
+use crate::tracer::Tracer;
+use crate::value::Value;
+use flambeau_ir::code::Const;
+use flambeau_ir::reason::ReasonCode;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// Does a call. The path is the one it is in the table under; a method's receiver is the first argument.
+type Handler = fn(&mut Tracer<'_>, &str, Args) -> Flow<Value>;
+
+/// Lines of the table.
+type Table = &'static [(&'static str, Handler)];
+
+const FAMILIES: &[Table] = &[
+    core::TABLE,
+    types::TABLE,
+    numbers::TABLE,
+    strings::TABLE,
+    lists::TABLE,
+    tuples::TABLE,
+    dicts::TABLE,
+    sets::TABLE,
+    slots::TABLE,
+    operators::TABLE,
+    itertools::TABLE,
+    functools::TABLE,
+    collections::TABLE,
+    facts::TABLE,
+];
+
+static TABLE: LazyLock<HashMap<&'static str, Handler>> =
+    LazyLock::new(|| FAMILIES.iter().flat_map(|family| family.iter().copied()).collect());
+
+/// Modules of C that a public module re-exports.
+const ALIASES: &[(&str, &str)] =
+    &[("_operator.", "operator."), ("_functools.", "functools."), ("_collections.", "collections."), ("_abc.", "abc.")];
+
+/// The table's name for what is at `path`, if it is there.
+fn canonical(path: &str) -> Option<(&'static str, Handler)> {
+    let found = |path: &str| TABLE.get_key_value(path).map(|(p, h)| (*p, *h));
+    found(path).or_else(|| {
+        ALIASES.iter().find_map(|(from, to)| path.strip_prefix(from).and_then(|rest| found(&format!("{to}{rest}"))))
+    })
+}
+
+/// Whether [`call`] knows the callable at `path`.
+pub fn knows(path: &str) -> bool {
+    canonical(path).is_some()
+}
+
+/// Calls the built-in function, type or method at `path`; `None`: not known here.
+pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Value>> {
+    match canonical(path) {
+        Some((path, handler)) => handler(tracer, path, args).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// `value.name` for a value of a built-in type (or of a subclass that does not define it): a data attribute, or a method
+/// bound to the value. `None`: there is no such attribute, or it is not known here.
+pub fn attribute(tracer: &mut Tracer<'_>, value: &Value, name: &str) -> Flow<Option<Value>> {
+    if let Some(found) = slots::attribute(tracer, value, name)? {
+        return Ok(Some(found));
+    }
+    let class = tracer.class_of(value)?;
+    for base in &class.mro_paths {
+        if let Some((path, _)) = canonical(&format!("{base}.{name}")) {
+            return Ok(Some(Value::bound_builtin(path, value.clone())));
+        }
+    }
+    Ok(None)
+}
+
+/// A folded result as a value: what Python raises is raised, what is not folded is asked of the client.
+fn folded(tracer: &mut Tracer<'_>, fold: Fold, path: &str, args: &[Const]) -> Flow<Value> {
+    match fold {
+        Ok(constant) => Ok(tracer.constant(constant)),
+        Err(NotFolded::Raises(exc)) => tracer.raise_named(exc.class.trim_start_matches("builtins."), &exc.message),
+        Err(NotFolded::Unhandled) => tracer.eval(path, args.to_vec()),
+    }
+}
+
+/// As [`folded`] for a result that is no constant itself.
+fn decided<T>(tracer: &mut Tracer<'_>, fold: Fold<T>, what: &str) -> Flow<T> {
+    match fold {
+        Ok(value) => Ok(value),
+        Err(NotFolded::Raises(exc)) => tracer.raise_named(exc.class.trim_start_matches("builtins."), &exc.message),
+        Err(NotFolded::Unhandled) => stop(ReasonCode::UnsupportedObject, what),
+    }
+}
+
+/// A break at a call that is known but not with these arguments.
+fn unsupported<T>(path: &str) -> Flow<T> {
+    stop(ReasonCode::UnsupportedCall, format!("{path} with these arguments"))
+}
+
+/// `int` arguments: symbolic ones are fixed to the value seen.
+fn fixed_int(tracer: &mut Tracer<'_>, value: &Value, path: &str) -> Flow<i64> {
+    match value {
+        Value::Int(dim) => Ok(tracer.fix(dim)),
+        _ => match slots::base(tracer, value).as_int() {
+            Some(i) => Ok(i),
+            None => unsupported(path),
+        },
+    }
+}
+
+/// The value as a constant; symbolic ints in it are fixed to the values seen.
+fn fixed_const(tracer: &mut Tracer<'_>, value: &Value) -> Option<Const> {
+    match value {
+        Value::Int(dim) => Some(Const::Int(tracer.fix(dim))),
+        Value::Instance(_) => tracer.as_const(&slots::base(tracer, value)),
+        _ => tracer.as_const(value),
+    }
+}

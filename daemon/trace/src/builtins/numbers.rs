@@ -1,0 +1,319 @@
+//! `int`, `float`, `bool`, `abs`, `round`, `sum`, `min`, `max`, ... and the `math` module.
+
+use super::args::{bind, bind_or_none, exactly, name};
+use super::{Table, fixed_const, folded, slots, unsupported};
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::fold;
+use crate::tracer::Tracer;
+use crate::value::Value;
+use flambeau_bytecode::{Binary, Compare};
+use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::graph::Target;
+use flambeau_ir::guard::Relation;
+use flambeau_ir::reason::ReasonCode;
+
+pub const TABLE: Table = &[
+    ("builtins.bool", bool_),
+    ("builtins.int", int),
+    ("builtins.float", float),
+    ("builtins.complex", evaluated),
+    ("builtins.abs", abs),
+    ("builtins.round", round),
+    ("builtins.pow", pow),
+    ("builtins.divmod", divmod),
+    ("builtins.sum", sum),
+    ("builtins.min", extreme),
+    ("builtins.max", extreme),
+    ("builtins.chr", evaluated),
+    ("builtins.ord", evaluated),
+    ("builtins.bin", evaluated),
+    ("builtins.hex", evaluated),
+    ("builtins.oct", evaluated),
+    ("builtins.int.bit_length", evaluated),
+    ("builtins.int.__index__", index),
+    ("builtins.int.__int__", index),
+    ("builtins.float.is_integer", evaluated),
+    ("builtins.int.__new__", new_number),
+    ("math.sqrt", math),
+    ("math.floor", math),
+    ("math.ceil", math),
+    ("math.trunc", math),
+    ("math.prod", prod),
+    ("math.gcd", math),
+    ("math.lcm", math),
+    ("math.isqrt", math),
+    ("math.copysign", math),
+    ("math.fabs", math),
+    ("math.isnan", math),
+    ("math.isinf", math),
+    ("math.isfinite", math),
+    ("math.exp", math),
+    ("math.exp2", math),
+    ("math.expm1", math),
+    ("math.log", math),
+    ("math.log2", math),
+    ("math.log10", math),
+    ("math.log1p", math),
+    ("math.sin", math),
+    ("math.cos", math),
+    ("math.tan", math),
+    ("math.asin", math),
+    ("math.acos", math),
+    ("math.atan", math),
+    ("math.atan2", math),
+    ("math.sinh", math),
+    ("math.cosh", math),
+    ("math.tanh", math),
+    ("math.erf", math),
+    ("math.gamma", math),
+    ("math.lgamma", math),
+    ("math.pow", math),
+    ("math.fmod", math),
+    ("math.hypot", math),
+    ("math.radians", math),
+    ("math.degrees", math),
+    ("math.factorial", math),
+    ("math.comb", math),
+    ("math.isclose", math),
+];
+
+fn from_data<T>(path: &str) -> Flow<T> {
+    stop(ReasonCode::DataDependentValue, format!("{} of a tensor", name(path)))
+}
+
+/// Asks the client, with all arguments constant.
+fn evaluated(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let consts = constants(tracer, path, args)?;
+    tracer.eval(path, consts)
+}
+
+fn constants(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Vec<Const>> {
+    if !args.kw.is_empty() {
+        return unsupported(path);
+    }
+    if args.pos.iter().any(|v| matches!(v, Value::Tensor(_))) {
+        return from_data(path);
+    }
+    let consts: Option<Vec<Const>> = args.pos.iter().map(|v| fixed_const(tracer, v)).collect();
+    consts.map_or_else(|| unsupported(path), Ok)
+}
+
+fn bool_(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = bind(path, args, [""], 0)?;
+    match value {
+        Some(value) => tracer.truth(&value).map(Value::bool),
+        None => Ok(Value::bool(false)),
+    }
+}
+
+/// The result of the value's own conversion method, if its class has one in Python.
+fn own_conversion(tracer: &mut Tracer<'_>, value: &Value, method: &str) -> Flow<Option<Value>> {
+    let Value::Instance(id) = value else { return Ok(None) };
+    let class = tracer.arenas.instances[*id].class.clone();
+    match tracer.type_lookup(&class, method)? {
+        Some((_, found @ Value::Function(_))) => tracer.call(&found, Args::new(vec![value.clone()])).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn int(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value, base] = bind(path, args, ["", "base"], 0)?;
+    let value = match (value, base) {
+        (None, None) => return Ok(Value::int(0)),
+        (Some(value), None) => value,
+        (Some(value), Some(base)) => return evaluated(tracer, path, Args::new(vec![value, base])),
+        (None, Some(_)) => return unsupported(path),
+    };
+    if let Value::Tensor(_) = value {
+        return from_data(path);
+    }
+    if let Value::Int(_) = value {
+        return Ok(value);
+    }
+    for method in ["__int__", "__index__"] {
+        if let Some(result) = own_conversion(tracer, &value, method)? {
+            return Ok(result);
+        }
+    }
+    match slots::base(tracer, &value) {
+        Value::Const(c) => folded(tracer, fold::to_int(&c), path, &[c.clone()]),
+        _ => unsupported(path),
+    }
+}
+
+fn float(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = bind(path, args, [""], 0)?;
+    let Some(value) = value else { return Ok(Value::Const(Const::Float(0.0))) };
+    if let Value::Tensor(_) = value {
+        return from_data(path);
+    }
+    if let Some(result) = own_conversion(tracer, &value, "__float__")? {
+        return Ok(result);
+    }
+    match fixed_const(tracer, &value) {
+        Some(c) => folded(tracer, fold::to_float(&c), path, &[c.clone()]),
+        None => unsupported(path),
+    }
+}
+
+/// `int.__new__(cls, ...)` is left to enum machinery, which is not traced.
+fn new_number(_: &mut Tracer<'_>, path: &str, _: Args) -> Flow<Value> {
+    unsupported(path)
+}
+
+fn index(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = exactly(path, args)?;
+    match slots::base(tracer, &value) {
+        Value::Const(Const::Bool(b)) => Ok(Value::int(i64::from(b))),
+        value @ (Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_))) => Ok(value),
+        _ => unsupported(path),
+    }
+}
+
+fn abs(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = exactly(path, args)?;
+    if let Some(result) = own_conversion(tracer, &value, "__abs__")? {
+        return Ok(result);
+    }
+    match slots::base(tracer, &value) {
+        Value::Tensor(_) => tracer.torch_call(Target::Function("torch.abs".into()), Args::new(vec![value])),
+        Value::Int(dim) => {
+            let positive = tracer.decide(Relation::Ge, &dim, &Dim::Const(0));
+            Ok(if positive { value } else { Value::dim(dim.mul(&Dim::Const(-1))) })
+        }
+        Value::Const(c) => folded(tracer, fold::absolute(&c), path, &[c.clone()]),
+        _ => unsupported(path),
+    }
+}
+
+fn round(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value, digits] = bind_or_none(path, args, ["number", "ndigits"], 1)?;
+    if let Value::Tensor(_) = value {
+        return unsupported(path);
+    }
+    match (slots::base(tracer, &value), digits.as_int()) {
+        (Value::Int(dim), None) => Ok(Value::dim(dim)),
+        (Value::Const(c), digits) => {
+            let mut asked = vec![c.clone()];
+            asked.extend(digits.map(Const::Int));
+            folded(tracer, fold::round(&c, digits), path, &asked)
+        }
+        _ => unsupported(path),
+    }
+}
+
+fn pow(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    match bind(path, args, ["base", "exp", "mod"], 2)? {
+        [Some(base), Some(exp), None] => tracer.binary(Binary::Power, false, &base, &exp),
+        [Some(base), Some(exp), Some(modulus)] => evaluated(tracer, path, Args::new(vec![base, exp, modulus])),
+        _ => unsupported(path),
+    }
+}
+
+fn divmod(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [a, b] = exactly(path, args)?;
+    if let (Some(x), Some(y)) = (tracer.as_const(&a), tracer.as_const(&b)) {
+        return folded(tracer, fold::divmod(&x, &y), path, &[x.clone(), y.clone()]);
+    }
+    if a.as_dim().is_none() || b.as_dim().is_none() {
+        return unsupported(path);
+    }
+    let quotient = tracer.binary(Binary::FloorDivide, false, &a, &b)?;
+    let remainder = tracer.binary(Binary::Remainder, false, &a, &b)?;
+    Ok(Value::tuple(vec![quotient, remainder]))
+}
+
+fn sum(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [iterable, start] = bind(path, args, ["iterable", "start"], 1)?;
+    let Some(iterable) = iterable else { return unsupported(path) };
+    let mut total = start.unwrap_or(Value::int(0));
+    if total.as_str().is_some() {
+        return tracer.raise_named("TypeError", "sum() can't sum strings [use ''.join(seq) instead]");
+    }
+    let iterator = tracer.iter(&iterable)?;
+    while let Some(item) = tracer.next(&iterator)? {
+        total = tracer.binary(Binary::Add, false, &total, &item)?;
+    }
+    Ok(total)
+}
+
+/// `min` and `max`.
+fn extreme(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
+    let key = args.take_kw("key").filter(|k| !k.is_none());
+    let default = args.take_kw("default");
+    if !args.kw.is_empty() || (args.pos.len() > 1 && default.is_some()) {
+        return unsupported(path);
+    }
+    let largest = name(path) == "max";
+    let items = match args.pos.as_slice() {
+        [iterable] => tracer.collect(iterable)?,
+        _ => args.pos,
+    };
+    if key.is_none() && items.iter().any(|v| matches!(v, Value::Int(_))) {
+        let dims: Option<Vec<Dim>> = items.iter().map(Value::as_dim).collect();
+        let best = |a: Dim, b: Dim| if largest { Dim::max(&a, &b) } else { Dim::min(&a, &b) };
+        if let Some(best) = dims.and_then(|d| d.into_iter().reduce(best)) {
+            return Ok(Value::dim(best));
+        }
+    }
+    let op = if largest { Compare::Gt } else { Compare::Lt };
+    let mut best: Option<(Value, Value)> = None;
+    for item in items {
+        let by = match &key {
+            Some(key) => tracer.call(key, Args::new(vec![item.clone()]))?,
+            None => item.clone(),
+        };
+        let better = match &best {
+            Some((bound, _)) => {
+                let better = tracer.compare(op, &by, bound)?;
+                tracer.truth(&better)?
+            }
+            None => true,
+        };
+        if better {
+            best = Some((by, item));
+        }
+    }
+    match (best, default) {
+        (Some((_, item)), _) => Ok(item),
+        (None, Some(default)) => Ok(default),
+        (None, None) => tracer.raise_named("ValueError", &format!("{}() arg is an empty sequence", name(path))),
+    }
+}
+
+fn math(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
+    let function = name(path);
+    if let [Value::Int(dim)] = args.pos.as_slice()
+        && matches!(function, "floor" | "ceil" | "trunc")
+    {
+        return Ok(Value::dim(dim.clone()));
+    }
+    if function == "isclose" && !args.kw.is_empty() {
+        return unsupported(path);
+    }
+    for value in &mut args.pos {
+        let converted = match function {
+            "floor" | "ceil" | "trunc" => own_conversion(tracer, value, &format!("__{function}__"))?,
+            _ => own_conversion(tracer, value, "__float__")?,
+        };
+        match converted {
+            Some(result) if matches!(function, "floor" | "ceil" | "trunc") => return Ok(result),
+            Some(result) => *value = result,
+            None => {}
+        }
+    }
+    let consts = constants(tracer, path, args)?;
+    folded(tracer, fold::math(function, &consts), path, &consts)
+}
+
+fn prod(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [iterable, start] = bind(path, args, ["", "start"], 1)?;
+    let Some(iterable) = iterable else { return unsupported(path) };
+    let mut product = start.unwrap_or(Value::int(1));
+    for item in tracer.collect(&iterable)? {
+        product = tracer.binary(Binary::Multiply, false, &product, &item)?;
+    }
+    Ok(product)
+}

@@ -1,0 +1,636 @@
+//! Operators between values of built-in types, and the `operator` module.
+
+use super::args::{exactly, name};
+use super::sets::{Elements, combine, elements, make};
+use super::{Table, decided, dims, fixed_int, folded, slots, unsupported};
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::fold;
+use crate::tracer::Tracer;
+use crate::value::{Tuple, Value, ViewKind};
+use flambeau_bytecode::{Binary, Compare, Unary};
+use flambeau_ir::code::Const;
+use flambeau_ir::reason::ReasonCode;
+use std::rc::Rc;
+
+pub const TABLE: Table = &[
+    ("operator.add", binary_function),
+    ("operator.sub", binary_function),
+    ("operator.mul", binary_function),
+    ("operator.truediv", binary_function),
+    ("operator.floordiv", binary_function),
+    ("operator.mod", binary_function),
+    ("operator.pow", binary_function),
+    ("operator.matmul", binary_function),
+    ("operator.and_", binary_function),
+    ("operator.or_", binary_function),
+    ("operator.xor", binary_function),
+    ("operator.lshift", binary_function),
+    ("operator.rshift", binary_function),
+    ("operator.iadd", inplace_function),
+    ("operator.isub", inplace_function),
+    ("operator.imul", inplace_function),
+    ("operator.itruediv", inplace_function),
+    ("operator.eq", compare_function),
+    ("operator.ne", compare_function),
+    ("operator.lt", compare_function),
+    ("operator.le", compare_function),
+    ("operator.gt", compare_function),
+    ("operator.ge", compare_function),
+    ("operator.neg", unary_function),
+    ("operator.pos", unary_function),
+    ("operator.invert", unary_function),
+    ("operator.not_", not_function),
+    ("operator.truth", truth_function),
+    ("operator.index", index_function),
+    ("operator.getitem", getitem_function),
+    ("operator.setitem", setitem_function),
+    ("operator.contains", contains_function),
+    ("operator.is_", is_function),
+    ("operator.is_not", is_function),
+];
+
+fn binary_kind(name: &str) -> Option<Binary> {
+    let name = name.trim_end_matches('_');
+    Binary::ALL.into_iter().find(|b| b.method() == name)
+}
+
+fn binary_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [a, b] = exactly(path, args)?;
+    match binary_kind(name(path)) {
+        Some(op) => tracer.binary(op, false, &a, &b),
+        None => unsupported(path),
+    }
+}
+
+fn inplace_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [a, b] = exactly(path, args)?;
+    match binary_kind(name(path).trim_start_matches('i')) {
+        Some(op) => tracer.binary(op, true, &a, &b),
+        None => unsupported(path),
+    }
+}
+
+fn compare_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [a, b] = exactly(path, args)?;
+    match Compare::ALL.into_iter().find(|c| c.method() == name(path)) {
+        Some(op) => tracer.compare(op, &a, &b),
+        None => unsupported(path),
+    }
+}
+
+fn unary_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [a] = exactly(path, args)?;
+    let op = match name(path) {
+        "neg" => Unary::Negative,
+        "pos" => Unary::Positive,
+        _ => Unary::Invert,
+    };
+    tracer.unary(op, &a)
+}
+
+fn not_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [a] = exactly(path, args)?;
+    Ok(Value::bool(!tracer.truth(&a)?))
+}
+
+fn truth_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [a] = exactly(path, args)?;
+    Ok(Value::bool(tracer.truth(&a)?))
+}
+
+fn index_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [a] = exactly(path, args)?;
+    match slots::base(tracer, &a) {
+        Value::Tensor(_) => stop(ReasonCode::DataDependentValue, "the index of a tensor"),
+        Value::Const(Const::Bool(b)) => Ok(Value::int(i64::from(b))),
+        value @ (Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_))) => Ok(value),
+        _ => unsupported(path),
+    }
+}
+
+fn getitem_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [container, key] = exactly(path, args)?;
+    tracer.subscript(&container, &key)
+}
+
+fn setitem_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [container, key, value] = exactly(path, args)?;
+    tracer.store_subscript(&container, &key, value)?;
+    Ok(Value::NONE)
+}
+
+fn contains_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [container, item] = exactly(path, args)?;
+    Ok(Value::bool(tracer.contains(&container, &item)?))
+}
+
+fn is_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [a, b] = exactly(path, args)?;
+    Ok(Value::bool(tracer.identical(&a, &b)? == (name(path) == "is_")))
+}
+
+/// `a <op> b` or `a <op>= b`; `None`: these types do not support it.
+pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Option<Value>> {
+    let (a, b) = (&slots::base(tracer, a), &slots::base(tracer, b));
+    if let (Value::Const(x), Value::Const(y)) = (a, b) {
+        return constants(tracer, op, x, y).map(Some);
+    }
+    if let (Some(x), Some(y)) = (a.as_dim(), b.as_dim()) {
+        if let Some(result) = dims::binary(tracer, op, &x, &y)? {
+            return Ok(Some(result));
+        }
+        let (x, y) = (Const::Int(tracer.fix(&x)), Const::Int(tracer.fix(&y)));
+        return constants(tracer, op, &x, &y).map(Some);
+    }
+    match (a, b) {
+        (Value::Int(dim), Value::Const(Const::Float(_))) => {
+            let x = Value::int(tracer.fix(dim));
+            return binary(tracer, op, false, &x, b);
+        }
+        (Value::Const(Const::Float(_)), Value::Int(dim)) => {
+            let y = Value::int(tracer.fix(dim));
+            return binary(tracer, op, false, a, &y);
+        }
+        _ => {}
+    }
+    match (op, a, b) {
+        (Binary::Add | Binary::Multiply, Value::List(_), _) | (Binary::Multiply, _, Value::List(_)) => {
+            lists(tracer, op, inplace, a, b)
+        }
+        (Binary::Add | Binary::Multiply, Value::Tuple(_), _) | (Binary::Multiply | Binary::Add, _, Value::Tuple(_)) => {
+            tuples(tracer, op, a, b)
+        }
+        (Binary::Multiply, Value::Const(Const::Str(_)), Value::Int(dim)) => {
+            let count = Value::int(tracer.fix(dim));
+            binary(tracer, op, false, a, &count)
+        }
+        (Binary::Remainder, Value::Const(Const::Str(_)), _) => percent(tracer, a, b).map(Some),
+        (Binary::Or, Value::Dict(x), Value::Dict(y)) => {
+            let items = tracer.dict_items(*y)?;
+            let target = if inplace { a.clone() } else { slots::copy_dict(tracer, &Value::Dict(*x))? };
+            if let Value::Dict(id) = target {
+                for (key, value) in items {
+                    tracer.dict_set(id, key, value)?;
+                }
+            }
+            Ok(Some(target))
+        }
+        (Binary::Or | Binary::And | Binary::Subtract | Binary::Xor, _, _) => sets(tracer, op, inplace, a, b),
+        _ => Ok(None),
+    }
+}
+
+fn constants(tracer: &mut Tracer<'_>, op: Binary, a: &Const, b: &Const) -> Flow<Value> {
+    let suffix = if matches!(op, Binary::And | Binary::Or) { "_" } else { "" };
+    let path = format!("_operator.{}{suffix}", op.method());
+    folded(tracer, fold::binary(op, a, b), &path, &[a.clone(), b.clone()])
+}
+
+/// `text % values`
+fn percent(tracer: &mut Tracer<'_>, text: &Value, values: &Value) -> Flow<Value> {
+    match (tracer.as_const(text), super::fixed_const(tracer, values)) {
+        (Some(text), Some(values)) => tracer.eval("_operator.mod", vec![text, values]),
+        _ => unsupported("str % values"),
+    }
+}
+
+fn lists(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Option<Value>> {
+    match (op, a, b) {
+        (Binary::Add, Value::List(id), _) if inplace => {
+            let items = tracer.collect(b)?;
+            tracer.list_mut(*id)?.extend(items);
+            Ok(Some(a.clone()))
+        }
+        (Binary::Add, Value::List(x), Value::List(y)) => {
+            let mut items = tracer.list_items(*x)?.clone();
+            items.extend(tracer.list_items(*y)?.iter().cloned());
+            Ok(Some(tracer.new_list(items)))
+        }
+        (Binary::Multiply, Value::List(id), count) | (Binary::Multiply, count, Value::List(id))
+            if count.as_dim().is_some() =>
+        {
+            let count = fixed_int(tracer, count, "list * int")?.max(0) as usize;
+            let items = tracer.list_items(*id)?.clone();
+            let items = repeated(&items, count)?;
+            if inplace && matches!(a, Value::List(_)) {
+                *tracer.list_mut(*id)? = items;
+                return Ok(Some(a.clone()));
+            }
+            Ok(Some(tracer.new_list(items)))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn repeated(items: &[Value], count: usize) -> Flow<Vec<Value>> {
+    if items.len().saturating_mul(count) > 1 << 16 {
+        return stop(ReasonCode::TooLarge, "a sequence repeated many times");
+    }
+    Ok(items.iter().cloned().cycle().take(items.len() * count).collect())
+}
+
+fn tuples(tracer: &mut Tracer<'_>, op: Binary, a: &Value, b: &Value) -> Flow<Option<Value>> {
+    let size = |t: &Tuple| t.class.clone().filter(|c| c.is("torch.Size"));
+    match (op, a, b) {
+        (Binary::Add, Value::Tuple(x), Value::Tuple(y)) => {
+            let items = x.items.iter().chain(&y.items).cloned().collect();
+            Ok(Some(Value::Tuple(Rc::new(Tuple { items, class: size(x).or(size(y)), origin: None }))))
+        }
+        (Binary::Multiply, Value::Tuple(t), count) | (Binary::Multiply, count, Value::Tuple(t))
+            if count.as_dim().is_some() =>
+        {
+            let count = fixed_int(tracer, count, "tuple * int")?.max(0) as usize;
+            let items = repeated(&t.items, count)?;
+            Ok(Some(slots::like(t, items)))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn set_like(value: &Value) -> bool {
+    matches!(value, Value::Set(_) | Value::DictView(_, ViewKind::Keys | ViewKind::Items))
+}
+
+fn sets(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Option<Value>> {
+    if !set_like(a) || !set_like(b) {
+        return Ok(None);
+    }
+    let how = match op {
+        Binary::Or => "union",
+        Binary::And => "intersection",
+        Binary::Subtract => "difference",
+        _ => "symmetric_difference",
+    };
+    let (left, right) = (elements(tracer, a)?, elements(tracer, b)?);
+    let items = combine(how, left, right);
+    match a {
+        Value::Set(id) if inplace && !tracer.arenas.sets[*id].frozen => {
+            *super::sets::change(tracer, *id) = items;
+            Ok(Some(a.clone()))
+        }
+        Value::Set(id) => {
+            let frozen = tracer.arenas.sets[*id].frozen;
+            Ok(Some(make(tracer, items, frozen)))
+        }
+        _ => Ok(Some(make(tracer, items, false))),
+    }
+}
+
+/// `<op> a`
+pub fn unary(tracer: &mut Tracer<'_>, op: Unary, a: &Value) -> Flow<Option<Value>> {
+    let path = match op {
+        Unary::Positive => "_operator.pos",
+        Unary::Negative => "_operator.neg",
+        Unary::Invert => "_operator.invert",
+        Unary::Not => return tracer.truth(a).map(|t| Some(Value::bool(!t))),
+    };
+    match slots::base(tracer, a) {
+        Value::Const(c) => folded(tracer, fold::unary(op, &c), path, &[c.clone()]).map(Some),
+        Value::Int(dim) => Ok(Some(dims::unary(op, &dim))),
+        _ => Ok(None),
+    }
+}
+
+/// `a <op> b`; `None`: these types have no such order.
+pub fn compare(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Flow<Option<Value>> {
+    let (x, y) = (&slots::base(tracer, a), &slots::base(tracer, b));
+    if let (Value::Const(x), Value::Const(y)) = (x, y) {
+        let path = format!("_operator.{}", op.method());
+        return folded(tracer, fold::compare(op, x, y), &path, &[x.clone(), y.clone()]).map(Some);
+    }
+    if let (Some(x), Some(y)) = (x.as_dim(), y.as_dim()) {
+        return Ok(Some(Value::bool(dims::compare(tracer, op, &x, &y))));
+    }
+    if let (Value::Int(_), Value::Const(Const::Float(_))) | (Value::Const(Const::Float(_)), Value::Int(_)) = (x, y) {
+        let fixed = [x, y].map(|v| v.clone());
+        let [x, y] = fixed.map(|v| if let Value::Int(d) = &v { Value::int(tracer.fix(d)) } else { v });
+        return compare(tracer, op, &x, &y);
+    }
+    let ordered = match (x, y) {
+        (Value::Tuple(a), Value::Tuple(b)) => Some(sequences(tracer, op, &a.items, &b.items)?),
+        (Value::List(a), Value::List(b)) => {
+            let (a, b) = (tracer.list_items(*a)?.clone(), tracer.list_items(*b)?.clone());
+            Some(sequences(tracer, op, &a, &b)?)
+        }
+        _ if set_like(x) && set_like(y) => {
+            let (a, b) = (elements(tracer, x)?, elements(tracer, y)?);
+            Some(Value::bool(subsets(op, &a, &b)))
+        }
+        _ => None,
+    };
+    if ordered.is_some() {
+        return Ok(ordered);
+    }
+    let equal = match (op, x, y) {
+        (Compare::Eq | Compare::Ne, Value::Dict(p), Value::Dict(q)) => dicts_equal(tracer, *p, *q)?,
+        (Compare::Eq | Compare::Ne, Value::Range(p), Value::Range(q)) => {
+            let (p, q) = (slots::range_bounds(tracer, p)?, slots::range_bounds(tracer, q)?);
+            let length = slots::range_len(p);
+            length == slots::range_len(q) && (length == 0 || p.0 == q.0 && (length == 1 || p.2 == q.2))
+        }
+        (Compare::Eq | Compare::Ne, Value::Slice(p), Value::Slice(q)) => {
+            let same = sequences(tracer, Compare::Eq, p.as_slice(), q.as_slice())?;
+            tracer.truth(&same)?
+        }
+        (Compare::Eq | Compare::Ne, Value::Method(p), Value::Method(q)) => {
+            tracer.identical(&p.func, &q.func)? && tracer.identical(&p.receiver, &q.receiver)?
+        }
+        (Compare::Eq | Compare::Ne, Value::Builtin(p), Value::Builtin(q)) => match (&p.receiver, &q.receiver) {
+            (Some(r), Some(s)) => p.path == q.path && tracer.identical(r, s)?,
+            _ => tracer.identical(a, b)?,
+        },
+        (Compare::Eq | Compare::Ne, _, _) => {
+            let same = tracer.identical(a, b)?;
+            if !same && (hides_equality(tracer, a)? || hides_equality(tracer, b)?) {
+                return stop(ReasonCode::UnsupportedObject, "equality of objects that C code compares");
+            }
+            same
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(Value::bool(equal == (op == Compare::Eq))))
+}
+
+/// Whether equality of the value may be more than identity, by code that is not Python.
+fn hides_equality(tracer: &mut Tracer<'_>, value: &Value) -> Flow<bool> {
+    match value {
+        Value::Opaque(opaque) => {
+            let class = opaque.class.clone();
+            Ok(tracer.type_lookup(&class, "__eq__")?.is_some_and(|(owner, _)| !owner.is("builtins.object")))
+        }
+        Value::Instance(id) => {
+            let class = tracer.arenas.instances[*id].class.clone();
+            Ok(tracer.type_lookup(&class, "__eq__")?.is_some_and(|(owner, _)| !owner.is("builtins.object")))
+        }
+        _ => Ok(false),
+    }
+}
+
+fn sequences(tracer: &mut Tracer<'_>, op: Compare, a: &[Value], b: &[Value]) -> Flow<Value> {
+    if matches!(op, Compare::Eq | Compare::Ne) && a.len() != b.len() {
+        return Ok(Value::bool(op == Compare::Ne));
+    }
+    for (x, y) in a.iter().zip(b) {
+        if !tracer.equal(x, y)? {
+            return match op {
+                Compare::Eq | Compare::Ne => Ok(Value::bool(op == Compare::Ne)),
+                _ => tracer.compare(op, x, y),
+            };
+        }
+    }
+    Ok(Value::bool(match op {
+        Compare::Eq => true,
+        Compare::Ne => false,
+        Compare::Lt => a.len() < b.len(),
+        Compare::Le => a.len() <= b.len(),
+        Compare::Gt => a.len() > b.len(),
+        Compare::Ge => a.len() >= b.len(),
+    }))
+}
+
+fn subsets(op: Compare, a: &Elements, b: &Elements) -> bool {
+    let within = |a: &Elements, b: &Elements| a.keys().all(|k| b.contains_key(k));
+    match op {
+        Compare::Eq => a.len() == b.len() && within(a, b),
+        Compare::Ne => a.len() != b.len() || !within(a, b),
+        Compare::Le => within(a, b),
+        Compare::Lt => a.len() < b.len() && within(a, b),
+        Compare::Ge => within(b, a),
+        Compare::Gt => b.len() < a.len() && within(b, a),
+    }
+}
+
+fn dicts_equal(tracer: &mut Tracer<'_>, a: crate::value::DictId, b: crate::value::DictId) -> Flow<bool> {
+    if a == b {
+        return Ok(true);
+    }
+    let (items, others) = (tracer.dict_items(a)?, tracer.dict_items(b)?);
+    if items.len() != others.len() {
+        return Ok(false);
+    }
+    let ordered = |id| tracer.arenas.dicts[id].class.as_ref().is_some_and(|c| c.derives("collections.OrderedDict"));
+    if ordered(a) && ordered(b) {
+        for ((x, _), (y, _)) in items.iter().zip(&others) {
+            if !tracer.equal(x, y)? {
+                return Ok(false);
+            }
+        }
+    }
+    for (key, value) in items {
+        match tracer.dict_get(b, &key)? {
+            Some(other) if tracer.equal(&value, &other)? => {}
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// `item in container`; `None`: no container.
+pub fn contains(tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flow<Option<bool>> {
+    match container {
+        Value::Const(c @ (Const::Str(_) | Const::Bytes(_))) => match tracer.as_const(&slots::base(tracer, item)) {
+            Some(item) => decided(tracer, fold::contains(c, &item), "in").map(Some),
+            None => unsupported("in"),
+        },
+        Value::Tuple(_) | Value::List(_) | Value::DictView(_, ViewKind::Values) => {
+            for candidate in tracer.collect(container)? {
+                if tracer.equal(&candidate, item)? {
+                    return Ok(Some(true));
+                }
+            }
+            Ok(Some(false))
+        }
+        Value::Dict(id) | Value::DictView(id, ViewKind::Keys) => Ok(Some(tracer.dict_get(*id, item)?.is_some())),
+        Value::DictView(id, ViewKind::Items) => match item {
+            Value::Tuple(pair) if pair.items.len() == 2 => match tracer.dict_get(*id, &pair.items[0])? {
+                Some(value) => tracer.equal(&value, &pair.items[1]).map(Some),
+                None => Ok(Some(false)),
+            },
+            _ => Ok(Some(false)),
+        },
+        Value::Set(id) => {
+            let key = tracer.key(item)?;
+            Ok(Some(tracer.arenas.sets[*id].items.contains_key(&key)))
+        }
+        Value::Range(parts) => {
+            let bounds @ (start, _, step) = slots::range_bounds(tracer, parts)?;
+            match slots::base(tracer, item) {
+                Value::Const(Const::Int(_) | Const::Bool(_)) | Value::Int(_) => {
+                    let at = i128::from(fixed_int(tracer, item, "in")?) - i128::from(start);
+                    let step = i128::from(step);
+                    let index = at / step;
+                    Ok(Some(at % step == 0 && index >= 0 && (index as u64) < slots::range_len(bounds)))
+                }
+                _ => unsupported("in range"),
+            }
+        }
+        _ => Ok(None),
+    }
+}
+
+/// `container[key]`; `None`: not supported by this type.
+pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flow<Option<Value>> {
+    let key = &slots::base(tracer, key);
+    match container {
+        Value::Tuple(tuple) => match key {
+            Value::Slice(parts) => {
+                let positions = slots::positions(tracer, parts, tuple.items.len(), "tuple slice")?;
+                let items = positions.into_iter().map(|i| tuple.items[i].clone()).collect();
+                Ok(Some(slots::like(tuple, items)))
+            }
+            _ => {
+                let at = position(tracer, key, tuple.items.len(), "tuple")?;
+                Ok(Some(tuple.items[at].clone()))
+            }
+        },
+        Value::List(id) => {
+            let items = tracer.list_items(*id)?.clone();
+            match key {
+                Value::Slice(parts) => {
+                    let positions = slots::positions(tracer, parts, items.len(), "list slice")?;
+                    let items = positions.into_iter().map(|i| items[i].clone()).collect();
+                    Ok(Some(tracer.new_list(items)))
+                }
+                _ => {
+                    let at = position(tracer, key, items.len(), "list")?;
+                    Ok(Some(items[at].clone()))
+                }
+            }
+        }
+        Value::Dict(id) => match tracer.dict_get(*id, key)? {
+            Some(value) => Ok(Some(value)),
+            None => missing(tracer, container, *id, key).map(Some),
+        },
+        Value::Const(c @ (Const::Str(_) | Const::Bytes(_))) => match super::fixed_const(tracer, key) {
+            Some(key) => {
+                folded(tracer, fold::subscript(c, &key), "_operator.getitem", &[c.clone(), key.clone()]).map(Some)
+            }
+            None => unsupported("subscript"),
+        },
+        Value::Range(parts) => {
+            let bounds @ (start, _, step) = slots::range_bounds(tracer, parts)?;
+            let length = slots::range_len(bounds) as usize;
+            match key {
+                Value::Slice(slice) => {
+                    let (from, to, by) = slots::indices(tracer, slice, length, "range slice")?;
+                    let at = |i: i64| Value::int(start + i * step);
+                    Ok(Some(Value::Range(Rc::new([at(from), at(to), Value::int(by * step)]))))
+                }
+                _ => {
+                    let at = position(tracer, key, length, "range object")?;
+                    Ok(Some(Value::int(start + at as i64 * step)))
+                }
+            }
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A missing key: `__missing__`, a `defaultdict`'s factory, or `KeyError`.
+fn missing(tracer: &mut Tracer<'_>, dict: &Value, id: crate::value::DictId, key: &Value) -> Flow<Value> {
+    if let Some(class) = tracer.arenas.dicts[id].class.clone() {
+        if class.derives("collections.defaultdict") {
+            let factory = tracer.arenas.dicts[id].factory.clone();
+            if let Some(factory) = factory.filter(|f| !f.is_none()) {
+                let value = tracer.call(&factory, Args::default())?;
+                tracer.dict_set(id, key.clone(), value.clone())?;
+                return Ok(value);
+            }
+        } else if let Some((_, method @ Value::Function(_))) = tracer.type_lookup(&class, "__missing__")? {
+            return tracer.call(&method, Args::new(vec![dict.clone(), key.clone()]));
+        }
+    }
+    tracer.raise_with("KeyError", vec![key.clone()])
+}
+
+/// The position that an int key names; a symbolic one is fixed.
+fn position(tracer: &mut Tracer<'_>, key: &Value, length: usize, kind: &str) -> Flow<usize> {
+    let at = match key {
+        Value::Int(dim) => tracer.fix(dim),
+        Value::Const(Const::Int(_) | Const::Bool(_)) => key.as_int().unwrap_or(0),
+        Value::Tensor(_) => return stop(ReasonCode::DataDependentValue, format!("a {kind} indexed by a tensor")),
+        _ => {
+            let name = tracer.type_name(key);
+            return tracer.raise_named("TypeError", &format!("{kind} indices must be integers or slices, not {name}"));
+        }
+    };
+    let wrapped = if at < 0 { at + length as i64 } else { at };
+    if (0..length as i64).contains(&wrapped) {
+        return Ok(wrapped as usize);
+    }
+    tracer.raise_named("IndexError", &format!("{kind} index out of range"))
+}
+
+/// `container[key] = value`; false: not supported by this type.
+pub fn store_subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value, value: Value) -> Flow<bool> {
+    match container {
+        Value::Dict(id) => {
+            tracer.dict_set(*id, key.clone(), value)?;
+            Ok(true)
+        }
+        Value::List(id) => {
+            let key = slots::base(tracer, key);
+            let length = tracer.list_items(*id)?.len();
+            if let Value::Slice(parts) = &key {
+                return store_slice(tracer, *id, parts, &value);
+            }
+            let at = match position(tracer, &key, length, "list") {
+                Err(_) if key.as_int().is_some() => {
+                    return tracer.raise_named("IndexError", "list assignment index out of range");
+                }
+                other => other?,
+            };
+            tracer.list_mut(*id)?[at] = value;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+fn store_slice(tracer: &mut Tracer<'_>, id: crate::value::ListId, parts: &[Value; 3], value: &Value) -> Flow<bool> {
+    let items = tracer.collect(value)?;
+    let length = tracer.list_items(id)?.len();
+    let (start, stop, step) = slots::indices(tracer, parts, length, "list slice")?;
+    if step == 1 {
+        let start = start as usize;
+        tracer.list_mut(id)?.splice(start..(stop as usize).max(start), items);
+        return Ok(true);
+    }
+    let positions = slots::positions(tracer, parts, length, "list slice")?;
+    if positions.len() != items.len() {
+        let (given, wanted) = (items.len(), positions.len());
+        let message = format!("attempt to assign sequence of size {given} to extended slice of size {wanted}");
+        return tracer.raise_named("ValueError", &message);
+    }
+    let list = tracer.list_mut(id)?;
+    for (at, item) in positions.into_iter().zip(items) {
+        list[at] = item;
+    }
+    Ok(true)
+}
+
+/// `del container[key]`; false: not supported by this type.
+pub fn delete_subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flow<bool> {
+    match container {
+        Value::Dict(id) => match tracer.dict_remove(*id, key)? {
+            Some(_) => Ok(true),
+            None => tracer.raise_with("KeyError", vec![key.clone()]),
+        },
+        Value::List(id) => {
+            let key = slots::base(tracer, key);
+            let length = tracer.list_items(*id)?.len();
+            let mut positions = match &key {
+                Value::Slice(parts) => slots::positions(tracer, parts, length, "list slice")?,
+                _ => vec![position(tracer, &key, length, "list")?],
+            };
+            positions.sort_unstable();
+            let list = tracer.list_mut(*id)?;
+            for at in positions.into_iter().rev() {
+                list.remove(at);
+            }
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}

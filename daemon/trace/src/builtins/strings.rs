@@ -1,0 +1,340 @@
+//! `str`, `repr`, `format`, f-strings, and the methods of `str`.
+
+use super::args::{bind, exactly, name, receiver};
+use super::{Table, decided, fixed_const, folded, slots, unsupported};
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::fold;
+use crate::tracer::Tracer;
+use crate::value::Value;
+use flambeau_ir::code::Const;
+use flambeau_ir::kernel::DType;
+use flambeau_ir::reason::ReasonCode;
+
+pub const TABLE: Table = &[
+    ("builtins.str", str_),
+    ("builtins.repr", repr),
+    ("builtins.ascii", ascii),
+    ("builtins.format", format),
+    ("builtins.str.join", join_method),
+    ("builtins.str.format", str_format),
+    ("builtins.str.split", pieces),
+    ("builtins.str.rsplit", pieces),
+    ("builtins.str.splitlines", pieces),
+    ("builtins.str.startswith", method),
+    ("builtins.str.endswith", method),
+    ("builtins.str.replace", method),
+    ("builtins.str.strip", method),
+    ("builtins.str.lstrip", method),
+    ("builtins.str.rstrip", method),
+    ("builtins.str.lower", method),
+    ("builtins.str.upper", method),
+    ("builtins.str.casefold", method),
+    ("builtins.str.capitalize", method),
+    ("builtins.str.title", method),
+    ("builtins.str.find", method),
+    ("builtins.str.rfind", method),
+    ("builtins.str.index", method),
+    ("builtins.str.count", method),
+    ("builtins.str.partition", method),
+    ("builtins.str.rpartition", method),
+    ("builtins.str.removeprefix", method),
+    ("builtins.str.removesuffix", method),
+    ("builtins.str.isdigit", method),
+    ("builtins.str.isdecimal", method),
+    ("builtins.str.isnumeric", method),
+    ("builtins.str.isalpha", method),
+    ("builtins.str.isalnum", method),
+    ("builtins.str.isidentifier", method),
+    ("builtins.str.zfill", method),
+    ("builtins.str.ljust", method),
+    ("builtins.str.rjust", method),
+    ("builtins.str.center", method),
+];
+
+fn constants(tracer: &mut Tracer<'_>, path: &str, args: &Args) -> Flow<Vec<Const>> {
+    let consts: Option<Vec<Const>> = args.pos.iter().map(|v| fixed_const(tracer, v)).collect();
+    match consts {
+        Some(consts) if args.kw.is_empty() => Ok(consts),
+        _ => unsupported(path),
+    }
+}
+
+fn method(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let consts = constants(tracer, path, &args)?;
+    match consts.split_first() {
+        Some((Const::Str(text), rest)) => folded(tracer, fold::method(text, name(path), rest), path, &consts),
+        _ => unsupported(path),
+    }
+}
+
+/// Methods that give a list; the fold and the client give its items.
+fn pieces(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
+    for keyword in ["sep", "maxsplit"] {
+        if let Some(value) = args.take_kw(keyword) {
+            if keyword == "maxsplit" && args.pos.len() == 1 {
+                args.pos.push(Value::NONE);
+            }
+            args.pos.push(value);
+        }
+    }
+    let pieces = method(tracer, path, args)?;
+    let items = tracer.collect(&pieces)?;
+    Ok(tracer.new_list(items))
+}
+
+fn join_method(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [separator, items] = exactly(path, args)?;
+    let Some(separator) = separator.as_str().cloned() else { return unsupported(path) };
+    let items = tracer.collect(&items)?;
+    let parts: Option<Vec<Const>> = items.iter().map(|v| tracer.as_const(&slots::base(tracer, v))).collect();
+    match parts {
+        Some(parts) => {
+            let folded_text = fold::method(&separator, "join", &[Const::Tuple(parts.clone())]);
+            folded(tracer, folded_text, path, &[Const::Str(separator), Const::Tuple(parts)])
+        }
+        None => unsupported(path),
+    }
+}
+
+/// `"".join(parts)`, as `BUILD_STRING` does.
+pub fn join(tracer: &mut Tracer<'_>, parts: &[Value]) -> Flow<Value> {
+    let mut text = String::new();
+    for part in parts {
+        match part.as_str() {
+            Some(part) => text.push_str(part),
+            None => {
+                let kind = tracer.type_name(part);
+                return stop(ReasonCode::Internal, format!("BUILD_STRING of a {kind}"));
+            }
+        }
+    }
+    Ok(Value::str(&text))
+}
+
+fn str_(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    match bind(path, args, ["object"], 0)? {
+        [Some(value)] => display(tracer, &value).map(|s| Value::str(&s)),
+        [None] => Ok(Value::str("")),
+    }
+}
+
+fn repr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = exactly(path, args)?;
+    represent(tracer, &value).map(|s| Value::str(&s))
+}
+
+fn ascii(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = exactly(path, args)?;
+    let text = represent(tracer, &value)?;
+    if text.is_ascii() { Ok(Value::str(&text)) } else { unsupported(path) }
+}
+
+fn format(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value, spec] = bind(path, args, ["", ""], 1)?;
+    let Some(value) = value else { return unsupported(path) };
+    let spec = match &spec {
+        None => "",
+        Some(spec) => match spec.as_str() {
+            Some(spec) => spec,
+            None => return unsupported(path),
+        },
+    };
+    formatted(tracer, &value, spec)
+}
+
+/// `FORMAT_VALUE`: conversion 0 none, 1 `str`, 2 `repr`, 3 `ascii`, then `format` with the spec.
+pub fn format_value(tracer: &mut Tracer<'_>, value: &Value, conversion: u8, spec: Option<&Value>) -> Flow<Value> {
+    let value = match conversion {
+        1 => Value::str(&display(tracer, value)?),
+        2 => Value::str(&represent(tracer, value)?),
+        3 => ascii(tracer, "builtins.ascii", Args::new(vec![value.clone()]))?,
+        _ => value.clone(),
+    };
+    let spec = match spec {
+        None => "",
+        Some(spec) => match spec.as_str() {
+            Some(spec) => spec,
+            None => return unsupported("format"),
+        },
+    };
+    formatted(tracer, &value, spec)
+}
+
+fn formatted(tracer: &mut Tracer<'_>, value: &Value, spec: &str) -> Flow<Value> {
+    if let Some(text) = own_text(tracer, value, "__format__", &[Value::str(spec)])? {
+        return Ok(text);
+    }
+    if spec.is_empty() {
+        return display(tracer, value).map(|s| Value::str(&s));
+    }
+    match fixed_const(tracer, value) {
+        Some(c) => {
+            let text = fold::format(&c, spec).map(|s| Const::str(&s));
+            folded(tracer, text, "builtins.format", &[c, Const::str(spec)])
+        }
+        None => unsupported("format"),
+    }
+}
+
+/// The result of a method that the value's class defines in Python.
+fn own_text(tracer: &mut Tracer<'_>, value: &Value, method: &str, args: &[Value]) -> Flow<Option<Value>> {
+    let Value::Instance(_) = value else { return Ok(None) };
+    let class = tracer.class_of(value)?;
+    match tracer.type_lookup(&class, method)? {
+        Some((_, found @ Value::Function(_))) => {
+            let mut pos = vec![value.clone()];
+            pos.extend_from_slice(args);
+            tracer.call(&found, Args::new(pos)).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn text_of(value: Value) -> Flow<String> {
+    value.as_str().map_or_else(|| unsupported("str"), |s| Ok(s.to_string()))
+}
+
+/// `str(value)`
+pub fn display(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
+    if let Some(text) = own_text(tracer, value, "__str__", &[])? {
+        return text_of(text);
+    }
+    match value {
+        Value::Const(Const::Str(s)) => Ok(s.to_string()),
+        Value::Const(Const::Device(_)) => device(value),
+        Value::Instance(id) => match tracer.arenas.instances[*id].payload.clone() {
+            crate::value::Payload::Exception(args, _) => match args.as_slice() {
+                [] => Ok(String::new()),
+                [one] => display(tracer, one),
+                _ => represent(tracer, &Value::tuple(args)),
+            },
+            _ => represent(tracer, value),
+        },
+        _ => represent(tracer, value),
+    }
+}
+
+fn device(value: &Value) -> Flow<String> {
+    let Value::Const(Const::Device(device)) = value else { return unsupported("str") };
+    let kind = match device.kind {
+        0 => "cpu",
+        1 => "cuda",
+        14 => "meta",
+        _ => return unsupported("str of a device"),
+    };
+    Ok(if device.index < 0 { kind.into() } else { format!("{kind}:{}", device.index) })
+}
+
+/// `torch.<name>` of an element type.
+pub fn dtype_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::U8 => "uint8",
+        DType::I8 => "int8",
+        DType::I16 => "int16",
+        DType::I32 => "int32",
+        DType::I64 => "int64",
+        DType::F16 => "float16",
+        DType::F32 => "float32",
+        DType::F64 => "float64",
+        DType::C32 => "complex32",
+        DType::C64 => "complex64",
+        DType::C128 => "complex128",
+        DType::Bool => "bool",
+        DType::Bf16 => "bfloat16",
+    }
+}
+
+/// `repr(value)`
+pub fn represent(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
+    if let Some(text) = own_text(tracer, value, "__repr__", &[])? {
+        return text_of(text);
+    }
+    match value {
+        Value::Const(Const::Dtype(dtype)) => Ok(format!("torch.{}", dtype_name(*dtype))),
+        Value::Const(Const::Layout(name) | Const::MemoryFormat(name)) => Ok(format!("torch.{name}")),
+        Value::Const(c) => match fold::repr(c) {
+            Err(fold::NotFolded::Unhandled) => {
+                let text = tracer.eval("builtins.repr", vec![c.clone()])?;
+                text_of(text)
+            }
+            other => decided(tracer, other, "repr"),
+        },
+        Value::Int(dim) => Ok(tracer.fix(dim).to_string()),
+        Value::Tensor(_) => stop(ReasonCode::DataDependentValue, "the text of a tensor"),
+        Value::Tuple(t) => {
+            let items = listed(tracer, &t.items)?;
+            match t.class.as_ref().map(|c| c.is("torch.Size")) {
+                Some(true) => Ok(format!("torch.Size([{items}])")),
+                Some(false) => unsupported("repr"),
+                None if t.items.len() == 1 => Ok(format!("({items},)")),
+                None => Ok(format!("({items})")),
+            }
+        }
+        Value::List(id) if tracer.arenas.lists[*id].class.is_none() => {
+            let items = tracer.list_items(*id)?.clone();
+            Ok(format!("[{}]", listed(tracer, &items)?))
+        }
+        Value::Dict(id) if tracer.arenas.dicts[*id].class.is_none() => {
+            let mut parts = Vec::new();
+            for (k, v) in tracer.dict_items(*id)? {
+                parts.push(format!("{}: {}", represent(tracer, &k)?, represent(tracer, &v)?));
+            }
+            Ok(format!("{{{}}}", parts.join(", ")))
+        }
+        Value::Class(class) => match class.name.module.as_ref() {
+            "builtins" => Ok(format!("<class '{}'>", class.name.qualname)),
+            module => Ok(format!("<class '{module}.{}'>", class.name.qualname)),
+        },
+        _ => {
+            let kind = tracer.type_name(value);
+            stop(ReasonCode::UnsupportedObject, format!("the text of a {kind}"))
+        }
+    }
+}
+
+fn listed(tracer: &mut Tracer<'_>, items: &[Value]) -> Flow<String> {
+    let parts: Vec<String> = items.iter().map(|v| represent(tracer, v)).collect::<Flow<_>>()?;
+    Ok(parts.join(", "))
+}
+
+/// `str.format` with plain fields: position or name, conversion, and a spec without fields of its own.
+fn str_format(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (template, args) = receiver(path, args)?;
+    let Some(template) = template.as_str().cloned() else { return unsupported(path) };
+    let (mut out, mut rest, mut automatic) = (String::new(), &*template, 0);
+    while let Some(at) = rest.find(['{', '}']) {
+        out.push_str(&rest[..at]);
+        let doubled = rest[at..].starts_with("{{") || rest[at..].starts_with("}}");
+        if doubled {
+            out.push_str(&rest[at..=at]);
+            rest = &rest[at + 2..];
+            continue;
+        }
+        let Some(end) = rest[at..].find('}').filter(|_| rest[at..].starts_with('{')) else { return unsupported(path) };
+        let field = &rest[at + 1..at + end];
+        rest = &rest[at + end + 1..];
+        let (field, spec) = field.split_once(':').unwrap_or((field, ""));
+        let (field, conversion) = field.split_once('!').unwrap_or((field, ""));
+        let conversion = match conversion {
+            "" => 0,
+            "s" => 1,
+            "r" => 2,
+            "a" => 3,
+            _ => return unsupported(path),
+        };
+        let value = if field.is_empty() {
+            automatic += 1;
+            args.pos.get(automatic - 1)
+        } else if let Ok(index) = field.parse::<usize>() {
+            args.pos.get(index)
+        } else {
+            args.kw.iter().find(|(name, _)| **name == *field).map(|(_, v)| v)
+        };
+        let Some(value) = value.cloned().filter(|_| !spec.contains('{')) else { return unsupported(path) };
+        let text = format_value(tracer, &value, conversion, Some(&Value::str(spec)))?;
+        out.push_str(&text_of(text)?);
+    }
+    out.push_str(rest);
+    Ok(Value::str(&out))
+}

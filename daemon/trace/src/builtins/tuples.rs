@@ -1,0 +1,143 @@
+//! Tuples, named tuples, `torch.Size`.
+
+use super::args::{bind, exactly, receiver};
+use super::{Table, unsupported};
+use crate::call::Args;
+use crate::flow::Flow;
+use crate::tracer::Tracer;
+use crate::value::{Class, Tuple, Value};
+use flambeau_bytecode::Binary;
+use std::rc::Rc;
+
+pub const TABLE: Table = &[
+    ("builtins.tuple", tuple),
+    ("builtins.tuple.__new__", new),
+    ("builtins.tuple.index", index),
+    ("builtins.tuple.count", count),
+    ("builtins.tuple.__len__", length),
+    ("builtins.tuple.__getitem__", getitem),
+    ("builtins.tuple.__iter__", iter),
+    ("torch.Size", size),
+    ("torch.Size.numel", numel),
+];
+
+fn tuple(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    match bind(path, args, ["iterable"], 0)? {
+        [None] => Ok(Value::tuple(vec![])),
+        [Some(Value::Tuple(t))] if t.class.is_none() => Ok(Value::Tuple(t)),
+        [Some(iterable)] => Ok(Value::tuple(tracer.collect(&iterable)?)),
+    }
+}
+
+/// `tuple.__new__(cls, iterable)`, as named tuples call it.
+fn new(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [class, iterable] = bind(path, args, ["", ""], 1)?;
+    let Some(Value::Class(class)) = class else { return unsupported(path) };
+    let items = match iterable {
+        Some(iterable) => tracer.collect(&iterable)?,
+        None => vec![],
+    };
+    let class = Some(class).filter(|c| !c.is("builtins.tuple"));
+    Ok(Value::Tuple(Rc::new(Tuple { items, class, origin: None })))
+}
+
+fn size(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [iterable] = bind(path, args, [""], 0)?;
+    let items = match iterable {
+        Some(iterable) => tracer.collect(&iterable)?,
+        None => vec![],
+    };
+    if items.iter().any(|i| i.as_dim().is_none()) {
+        return unsupported(path);
+    }
+    let class = Some(Class::builtin("torch.Size", &["builtins.tuple"]));
+    Ok(Value::Tuple(Rc::new(Tuple { items, class, origin: None })))
+}
+
+fn numel(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [size] = exactly(path, args)?;
+    let mut product = Value::int(1);
+    for item in tracer.collect(&size)? {
+        product = tracer.binary(Binary::Multiply, false, &product, &item)?;
+    }
+    Ok(product)
+}
+
+fn index(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [tuple, item] = exactly(path, args)?;
+    let Value::Tuple(tuple) = tuple else { return unsupported(path) };
+    for (i, candidate) in tuple.items.iter().enumerate() {
+        if tracer.equal(candidate, &item)? {
+            return Ok(Value::int(i as i64));
+        }
+    }
+    tracer.raise_named("ValueError", "tuple.index(x): x not in tuple")
+}
+
+fn count(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [tuple, item] = exactly(path, args)?;
+    let mut count = 0;
+    for candidate in tracer.collect(&tuple)? {
+        count += i64::from(tracer.equal(&candidate, &item)?);
+    }
+    Ok(Value::int(count))
+}
+
+fn length(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    match exactly(path, args)? {
+        [Value::Tuple(t)] => Ok(Value::int(t.items.len() as i64)),
+        _ => unsupported(path),
+    }
+}
+
+fn getitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [tuple, key] = exactly(path, args)?;
+    super::subscript(tracer, &tuple, &key)?.map_or_else(|| unsupported(path), Ok)
+}
+
+fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (tuple, _) = receiver(path, args)?;
+    let items = tracer.collect(&tuple)?;
+    Ok(tracer.new_iter(crate::value::Iter::Items { items, at: 0 }))
+}
+
+/// Field names of torch's structured results, in order.
+const RETURN_TYPES: &[(&[&str], &[&str])] = &[
+    (
+        &["max", "min", "sort", "topk", "mode", "median", "nanmedian", "kthvalue", "cummax", "cummin"],
+        &["values", "indices"],
+    ),
+    (&["qr", "linalg_qr"], &["Q", "R"]),
+    (&["svd"], &["U", "S", "V"]),
+    (&["linalg_svd"], &["U", "S", "Vh"]),
+    (&["linalg_eigh", "linalg_eig"], &["eigenvalues", "eigenvectors"]),
+    (&["slogdet", "linalg_slogdet"], &["sign", "logabsdet"]),
+    (&["aminmax"], &["min", "max"]),
+    (&["frexp"], &["mantissa", "exponent"]),
+];
+
+/// A field of a named tuple or structured result, by name.
+pub fn field(tracer: &mut Tracer<'_>, tuple: &Tuple, name: &str) -> Flow<Option<Value>> {
+    let Some(class) = tuple.class.clone() else { return Ok(None) };
+    if let Some(kind) = class.path.as_deref().and_then(|p| p.strip_prefix("torch.return_types.")) {
+        let kind = kind.trim_end_matches("_out");
+        let fields = RETURN_TYPES.iter().find(|(kinds, _)| kinds.contains(&kind)).map(|(_, fields)| *fields);
+        let at = fields.and_then(|f| f.iter().position(|f| *f == name));
+        return Ok(at.and_then(|at| tuple.items.get(at).cloned()));
+    }
+    if !class.is_python {
+        return Ok(None);
+    }
+    // Only what the class itself made as a field: a property of a subclass may have the same name.
+    let Some((owner, descriptor)) = tracer.type_lookup(&class, name)? else { return Ok(None) };
+    if !matches!(&descriptor, Value::Opaque(o) if o.class.name.qualname.as_ref() == "_tuplegetter") {
+        return Ok(None);
+    }
+    let Some((_, fields)) = tracer.type_lookup(&owner, "_fields")? else { return Ok(None) };
+    for (i, field) in tracer.collect(&fields)?.iter().enumerate() {
+        if field.as_str().is_some_and(|f| **f == *name) {
+            return Ok(tuple.items.get(i).cloned());
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,351 @@
+//! Calls: argument binding, and what each kind of callable does.
+
+use crate::builtins;
+use crate::flow::{Flow, stop};
+use crate::frame::Slot;
+use crate::tracer::Tracer;
+use crate::value::{Class, DictValue, Function, Instance, ListValue, Payload, Tuple, Value};
+use flambeau_ir::object::ObjectData;
+use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::Step;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The arguments of a call.
+#[derive(Clone, Debug, Default)]
+pub struct Args {
+    /// Positional.
+    pub pos: Vec<Value>,
+    /// By keyword, in call order.
+    pub kw: Vec<(Arc<str>, Value)>,
+}
+
+impl Args {
+    /// Positional arguments only.
+    pub fn new(pos: Vec<Value>) -> Self {
+        Args { pos, kw: vec![] }
+    }
+
+    /// Takes a keyword argument out.
+    pub fn take_kw(&mut self, name: &str) -> Option<Value> {
+        let at = self.kw.iter().position(|(n, _)| &**n == name)?;
+        Some(self.kw.remove(at).1)
+    }
+}
+
+/// `CO_VARARGS` and `CO_VARKEYWORDS`.
+const VARARGS: u32 = 4;
+const VARKEYWORDS: u32 = 8;
+
+impl Tracer<'_> {
+    /// Calls `callee`.
+    pub fn call(&mut self, callee: &Value, mut args: Args) -> Flow<Value> {
+        match callee {
+            Value::Function(f) => self.call_function(f, args),
+            Value::Method(m) => {
+                args.pos.insert(0, m.receiver.clone());
+                self.call(&m.func, args)
+            }
+            Value::Builtin(b) => {
+                if let Some(receiver) = &b.receiver {
+                    args.pos.insert(0, receiver.clone());
+                }
+                self.call_path(&b.path, args)
+            }
+            Value::Class(c) => self.instantiate(c, args),
+            Value::Partial(p) => {
+                let mut pos = p.args.clone();
+                pos.extend(args.pos);
+                let mut kw = p.kwargs.clone();
+                for (name, value) in args.kw {
+                    match kw.iter_mut().find(|(n, _)| *n == name) {
+                        Some(slot) => slot.1 = value,
+                        None => kw.push((name, value)),
+                    }
+                }
+                self.call(&p.func, Args { pos, kw })
+            }
+            Value::Descriptor(d) => match &**d {
+                crate::value::Descriptor::Static(inner) => self.call(inner, args),
+                _ => self.not_callable(callee),
+            },
+            _ => match self.special(callee, "__call__")? {
+                Some(call) => self.call(&call, args),
+                None => self.not_callable(callee),
+            },
+        }
+    }
+
+    fn not_callable(&mut self, callee: &Value) -> Flow<Value> {
+        let name = self.type_name(callee);
+        if matches!(callee, Value::Opaque(_)) {
+            return stop(ReasonCode::UnsupportedCall, format!("a {name}"));
+        }
+        self.raise_named("TypeError", &format!("'{name}' object is not callable"))
+    }
+
+    /// Calls what an import path names: a folded function, a built-in, a torch function.
+    pub(crate) fn call_path(&mut self, path: &str, args: Args) -> Flow<Value> {
+        if let Some(value) = self.construct(path, &args)? {
+            return Ok(value);
+        }
+        if let Some(value) = self.fold_torch(path, &args)? {
+            return Ok(value);
+        }
+        if let Some(value) = builtins::call(self, path, args.clone())? {
+            return Ok(value);
+        }
+        self.call_torch_path(path, args)
+    }
+
+    fn call_function(&mut self, function: &Rc<Function>, args: Args) -> Flow<Value> {
+        if let Some(path) = self.special_path(function) {
+            if let Some(value) = self.fold_torch(&path, &args)? {
+                return Ok(value);
+            }
+            if let Some(value) = builtins::call(self, &path, args.clone())? {
+                return Ok(value);
+            }
+        }
+        self.prefetch_code(function, args.pos.first())?;
+        let locals = self.bind(function, args)?;
+        let frame = self.new_frame(function.clone(), locals)?;
+        self.run_call(frame)
+    }
+
+    /// The path of a Python function that may be known natively: one of torch's or the standard library's.
+    fn special_path(&self, function: &Function) -> Option<Arc<str>> {
+        if let Some(path) = &function.path {
+            return Some(path.clone());
+        }
+        let module = function.module.as_ref().filter(|_| function.origin.is_some())?;
+        let root = module.split('.').next().unwrap_or(module);
+        let trusted = ["torch", "functools", "contextlib", "collections", "typing", "warnings", "enum", "flambeau"];
+        trusted.contains(&root).then(|| format!("{module}.{}", function.qualname).into())
+    }
+
+    /// Binds arguments to the slots of a new frame, as CPython does.
+    pub(crate) fn bind(&mut self, function: &Function, args: Args) -> Flow<Vec<Slot>> {
+        let code = function.code.clone();
+        let argcount = code.argcount as usize;
+        let named = argcount + code.kwonlyargcount as usize;
+        let mut slots: Vec<Option<Value>> = vec![None; named];
+        let mut pos = args.pos.into_iter();
+        for slot in slots.iter_mut().take(argcount) {
+            *slot = pos.next();
+        }
+        let extra: Vec<Value> = pos.collect();
+        if !extra.is_empty() && code.flags & VARARGS == 0 {
+            let given = argcount + extra.len();
+            let message = format!("{}() takes {argcount} positional arguments but {given} were given", code.qualname);
+            return self.raise_named("TypeError", &message);
+        }
+        let mut rest = Vec::new();
+        for (name, value) in args.kw {
+            let posonly = code.posonlyargcount as usize;
+            let found = (posonly..named).find(|i| *code.localsplusnames[*i] == *name);
+            match found {
+                Some(i) if slots[i].is_some() => {
+                    let message = format!("{}() got multiple values for argument '{name}'", code.qualname);
+                    return self.raise_named("TypeError", &message);
+                }
+                Some(i) => slots[i] = Some(value),
+                None if code.flags & VARKEYWORDS != 0 => {
+                    rest.push((Value::Const(flambeau_ir::code::Const::Str(name)), value))
+                }
+                None => {
+                    let message = format!("{}() got an unexpected keyword argument '{name}'", code.qualname);
+                    return self.raise_named("TypeError", &message);
+                }
+            }
+        }
+        if slots.iter().any(Option::is_none) {
+            self.fill_defaults(function, &mut slots)?;
+        }
+        let mut locals: Vec<Slot> = slots.into_iter().map(|s| s.map_or(Slot::Empty, Slot::Value)).collect();
+        if code.flags & VARARGS != 0 {
+            locals.push(Slot::Value(Value::tuple(extra)));
+        }
+        if code.flags & VARKEYWORDS != 0 {
+            locals.push(Slot::Value(self.new_dict(rest)?));
+        }
+        locals.resize(code.localsplusnames.len(), Slot::Empty);
+        Ok(locals)
+    }
+
+    fn fill_defaults(&mut self, function: &Function, slots: &mut [Option<Value>]) -> Flow<()> {
+        let argcount = function.code.argcount as usize;
+        if slots[..argcount].iter().any(Option::is_none)
+            && let Some(Value::Tuple(defaults)) = self.defaults_of(function)?
+        {
+            let first = argcount.saturating_sub(defaults.items.len());
+            for (slot, default) in slots[first..argcount].iter_mut().zip(&defaults.items) {
+                slot.get_or_insert_with(|| default.clone());
+            }
+        }
+        if slots[argcount..].iter().any(Option::is_none)
+            && let Some(Value::Dict(kwdefaults)) = self.kwdefaults_of(function)?
+        {
+            for (i, slot) in slots.iter_mut().enumerate().skip(argcount).filter(|(_, s)| s.is_none()) {
+                *slot = self.dict_get_str(kwdefaults, &function.code.localsplusnames[i])?;
+            }
+        }
+        match slots.iter().position(Option::is_none) {
+            None => Ok(()),
+            Some(i) => {
+                let name = &function.code.localsplusnames[i];
+                let message = format!("{}() missing a required argument: '{name}'", function.code.qualname);
+                self.raise_named("TypeError", &message)
+            }
+        }
+    }
+
+    /// `__defaults__`, as a tuple.
+    pub(crate) fn defaults_of(&mut self, function: &Function) -> Flow<Option<Value>> {
+        let Some(origin) = function.origin else { return Ok(function.defaults.clone()) };
+        let described = self.describe(origin.object)?;
+        let ObjectData::Function(desc) = &described.data else { return Ok(None) };
+        let Some(defaults) = desc.defaults else { return Ok(None) };
+        let source = self.step(origin.source, Step::Defaults);
+        self.wrap(defaults, source).map(Some)
+    }
+
+    /// `__kwdefaults__`, as a dict.
+    pub(crate) fn kwdefaults_of(&mut self, function: &Function) -> Flow<Option<Value>> {
+        let Some(origin) = function.origin else { return Ok(function.kwdefaults.clone()) };
+        let described = self.describe(origin.object)?;
+        let ObjectData::Function(desc) = &described.data else { return Ok(None) };
+        let Some(kwdefaults) = desc.kwdefaults else { return Ok(None) };
+        let source = self.step(origin.source, Step::KwDefaults);
+        Ok(Some(Value::Dict(self.dict_at(kwdefaults, source)?)))
+    }
+
+    /// `class(*args)`.
+    pub(crate) fn instantiate(&mut self, class: &Rc<Class>, args: Args) -> Flow<Value> {
+        if !class.is_python {
+            if class.derives("builtins.BaseException") {
+                return Ok(self.new_exception(class.clone(), args.pos));
+            }
+            let Some(path) = class.path.clone() else {
+                return stop(ReasonCode::UnsupportedCall, format!("the type {}", class.name.qualname));
+            };
+            return self.call_path(&path, args);
+        }
+        if let Some(path) = class.path.clone() {
+            if let Some(value) = self.fold_torch(&path, &args)? {
+                return Ok(value);
+            }
+            if let Some(value) = builtins::call(self, &path, args.clone())? {
+                return Ok(value);
+            }
+        }
+        if let Some(value) = self.metaclass_call(class, &args)? {
+            return Ok(value);
+        }
+        let Some((_, new)) = self.type_lookup(class, "__new__")? else {
+            return stop(ReasonCode::UnsupportedObject, "a class without __new__");
+        };
+        let new = match &new {
+            Value::Descriptor(d) => match &**d {
+                crate::value::Descriptor::Static(f) => f.clone(),
+                _ => new,
+            },
+            _ => new,
+        };
+        let mut new_args = args.clone();
+        new_args.pos.insert(0, Value::Class(class.clone()));
+        let object = self.call(&new, new_args)?;
+        if !self.class_of(&object)?.is_subclass(class) {
+            return Ok(object);
+        }
+        match self.type_lookup(class, "__init__")? {
+            None => {}
+            Some((owner, _)) if owner.is("builtins.object") => {}
+            Some((_, init)) => {
+                let mut init_args = args;
+                init_args.pos.insert(0, object.clone());
+                self.call(&init, init_args)?;
+            }
+        }
+        Ok(object)
+    }
+
+    /// What the metaclass makes of a call of `class`, if it is not `type.__call__`.
+    fn metaclass_call(&mut self, class: &Rc<Class>, _args: &Args) -> Flow<Option<Value>> {
+        let Some(origin) = class.origin else { return Ok(None) };
+        let described = self.describe(origin.object)?;
+        let meta = self.describe(described.class)?;
+        let plain = ["builtins.type", "abc.ABCMeta", "torch._C._TensorMeta"];
+        if meta.path.as_deref().is_some_and(|p| plain.contains(&p)) {
+            return Ok(None);
+        }
+        let s = self.step(origin.source, Step::Class);
+        let Value::Class(metaclass) = self.wrap(described.class, s)? else { return Ok(None) };
+        match self.type_lookup(&metaclass, "__call__")? {
+            Some((owner, _)) if owner.is("builtins.type") => Ok(None),
+            _ => stop(
+                ReasonCode::UnsupportedCall,
+                format!("a call of {}, whose metaclass defines __call__", class.name.qualname),
+            ),
+        }
+    }
+
+    /// `object.__new__` and its kin, and the `__init__`s of built-in bases.
+    fn construct(&mut self, path: &str, args: &Args) -> Flow<Option<Value>> {
+        if let Some(base) = path.strip_suffix(".__new__") {
+            let Some(Value::Class(class)) = args.pos.first() else { return Ok(None) };
+            let class = class.clone();
+            return self.new_object(base, class, args).map(Some);
+        }
+        match path {
+            "builtins.object.__init__" | "builtins.object.__init_subclass__" => Ok(Some(Value::NONE)),
+            "builtins.BaseException.__init__" | "builtins.Exception.__init__" => {
+                if let Some(Value::Instance(id)) = args.pos.first()
+                    && let Payload::Exception(stored, _) = &mut self.arenas.instances[*id].payload
+                {
+                    *stored = args.pos[1..].to_vec();
+                }
+                Ok(Some(Value::NONE))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn new_object(&mut self, base: &str, class: Rc<Class>, args: &Args) -> Flow<Value> {
+        let attrs = class.has_dict.then(|| self.fresh_attrs());
+        match base {
+            "builtins.object" => {
+                if class.derives("builtins.BaseException") {
+                    return Ok(self.new_exception(class, args.pos[1..].to_vec()));
+                }
+                let instance = Instance {
+                    class,
+                    attrs,
+                    slots: Default::default(),
+                    slot_writes: Default::default(),
+                    payload: Payload::None,
+                    origin: None,
+                };
+                Ok(Value::Instance(self.arenas.instances.push(instance)))
+            }
+            "builtins.tuple" => {
+                let items = match args.pos.get(1) {
+                    Some(iterable) => self.collect(&iterable.clone())?,
+                    None => vec![],
+                };
+                let class = (!class.is("builtins.tuple")).then_some(class);
+                Ok(Value::Tuple(Rc::new(Tuple { items, class, origin: None })))
+            }
+            "builtins.list" => {
+                let list = ListValue { class: Some(class), attrs, loaded: true, ..ListValue::default() };
+                Ok(Value::List(self.arenas.lists.push(list)))
+            }
+            "builtins.dict" | "collections.OrderedDict" => {
+                let dict = DictValue { class: Some(class), attrs, loaded: true, ..DictValue::default() };
+                Ok(Value::Dict(self.arenas.dicts.push(dict)))
+            }
+            _ if class.derives("builtins.BaseException") => Ok(self.new_exception(class, args.pos[1..].to_vec())),
+            _ => stop(ReasonCode::UnsupportedCall, format!("{base}.__new__ of {}", class.name.qualname)),
+        }
+    }
+}

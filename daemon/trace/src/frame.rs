@@ -1,0 +1,301 @@
+//! Python frames and generators: making them, running them, suspending them.
+
+use crate::flow::{Flow, Stop, stop};
+use crate::opcodes;
+use crate::tracer::Tracer;
+use crate::value::{DictId, Function, Id, Value};
+use flambeau_bytecode::Decoded;
+use flambeau_ir::code::Code;
+use flambeau_ir::graph::Location;
+use flambeau_ir::object::ObjId;
+use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::SourceId;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Instructions run before a trace is given up.
+const MAX_INSTRUCTIONS: usize = 4_000_000;
+/// Depth of inlining before a trace is given up. The thread that traces has a stack to match.
+const MAX_DEPTH: usize = 250;
+
+/// What is known of an inlined frame from outside it.
+#[derive(Clone, Debug)]
+pub struct FrameInfo {
+    /// Function's qualified name.
+    pub qualname: Arc<str>,
+    /// File name.
+    pub file: Arc<str>,
+    /// Present line.
+    pub line: u32,
+    /// Its globals.
+    pub globals: DictId,
+}
+
+/// Names a generator.
+pub type GeneratorId = Id<Generator>;
+
+/// A generator.
+#[derive(Debug)]
+pub struct Generator {
+    /// The suspended frame; `None` while it runs and when it ended.
+    pub frame: Option<Box<PyFrame>>,
+    /// It runs now.
+    pub running: bool,
+    /// It was resumed at least once.
+    pub started: bool,
+}
+
+/// A local variable's slot.
+#[derive(Clone, Debug)]
+pub enum Slot {
+    /// Unbound.
+    Empty,
+    /// A value; a [`Value::Cell`] in the slot of a cell or free variable.
+    Value(Value),
+    /// An argument of the traced frame that was not read yet.
+    Lazy(ObjId, SourceId),
+}
+
+/// A Python frame.
+#[derive(Debug)]
+pub struct PyFrame {
+    /// The function.
+    pub function: Rc<Function>,
+    /// Its code.
+    pub code: Arc<Code>,
+    /// Its instructions.
+    pub decoded: Rc<Decoded>,
+    /// Next instruction.
+    pub pc: usize,
+    /// Value stack; `None` is the null of calls.
+    pub stack: Vec<Option<Value>>,
+    /// `localsplus`
+    pub locals: Vec<Slot>,
+    /// Names of the next call's keyword arguments.
+    pub kw_names: Vec<Arc<str>>,
+    /// Names of a class body; `None` in functions.
+    pub names: Option<DictId>,
+}
+
+/// What an instruction does to its frame.
+#[derive(Debug)]
+pub enum Control {
+    /// Go on.
+    Next,
+    /// Go there.
+    Jump(u32),
+    /// The frame returns.
+    Return(Value),
+    /// The frame yields.
+    Yield(Value),
+    /// The frame becomes a generator.
+    Generator,
+}
+
+/// How running a frame ended.
+#[derive(Debug)]
+pub enum FrameEnd {
+    /// It returned.
+    Return(Value),
+    /// It yielded and can be resumed.
+    Yield(Value),
+    /// It became a generator.
+    Generator,
+}
+
+impl PyFrame {
+    /// Pops a value.
+    pub fn pop(&mut self) -> Flow<Value> {
+        match self.stack.pop() {
+            Some(Some(v)) => Ok(v),
+            _ => stop(ReasonCode::Internal, "value stack underflow"),
+        }
+    }
+
+    /// Pops `n` values, deepest first.
+    pub fn pop_n(&mut self, n: usize) -> Flow<Vec<Value>> {
+        let Some(at) = self.stack.len().checked_sub(n) else {
+            return stop(ReasonCode::Internal, "value stack underflow");
+        };
+        let values: Option<Vec<Value>> = self.stack.drain(at..).collect();
+        match values {
+            Some(values) => Ok(values),
+            None => stop(ReasonCode::Internal, "a null among values"),
+        }
+    }
+
+    /// Pushes a value.
+    pub fn push(&mut self, value: Value) {
+        self.stack.push(Some(value));
+    }
+
+    /// The value at a position counted from the top, from 1.
+    pub fn peek(&self, position: usize) -> Flow<&Value> {
+        let at = self.stack.len().checked_sub(position);
+        match at.and_then(|at| self.stack.get(at)) {
+            Some(Some(v)) => Ok(v),
+            _ => stop(ReasonCode::Internal, "value stack underflow"),
+        }
+    }
+
+    /// The name with this index.
+    pub fn name(&self, index: u32) -> Flow<&str> {
+        match self.code.names.get(index as usize) {
+            Some(name) => Ok(name),
+            None => stop(ReasonCode::Internal, "no such name in the code"),
+        }
+    }
+}
+
+impl Tracer<'_> {
+    /// The instructions of a code object.
+    pub(crate) fn decode(&mut self, code: &Code) -> Flow<Rc<Decoded>> {
+        if let Some(decoded) = self.decoded.get(&code.hash) {
+            return Ok(decoded.clone());
+        }
+        match flambeau_bytecode::decode(code) {
+            Ok(decoded) => {
+                let decoded = Rc::new(decoded);
+                self.decoded.insert(code.hash, decoded.clone());
+                Ok(decoded)
+            }
+            Err(e) => stop(ReasonCode::UnsupportedOpcode, format!("{} in {}", e, code.qualname)),
+        }
+    }
+
+    /// A frame about to begin.
+    pub(crate) fn new_frame(&mut self, function: Rc<Function>, locals: Vec<Slot>) -> Flow<PyFrame> {
+        let code = function.code.clone();
+        let decoded = self.decode(&code)?;
+        let stack = Vec::with_capacity(code.stacksize as usize + 1);
+        Ok(PyFrame { function, code, decoded, pc: 0, stack, locals, kw_names: vec![], names: None })
+    }
+
+    /// Runs a frame until it returns, yields or raises.
+    pub(crate) fn run_frame(&mut self, frame: &mut PyFrame) -> Flow<FrameEnd> {
+        if self.stack.len() >= MAX_DEPTH {
+            return stop(ReasonCode::Recursion, frame.code.qualname.clone());
+        }
+        self.stack.push(FrameInfo {
+            qualname: frame.function.qualname.clone(),
+            file: frame.code.filename.as_str().into(),
+            line: frame.code.firstlineno,
+            globals: frame.function.globals,
+        });
+        let handling = self.handling.len();
+        let mut result = self.run_instructions(frame);
+        if let Err(Stop::Break(reason)) = &mut result
+            && reason.stack.is_empty()
+        {
+            reason.stack = self.locations();
+        }
+        if !matches!(result, Ok(FrameEnd::Yield(_))) {
+            self.handling.truncate(handling);
+        }
+        self.stack.pop();
+        result
+    }
+
+    /// The user's stack, outermost first.
+    pub(crate) fn locations(&self) -> Vec<Location> {
+        let location = |f: &FrameInfo| Location { file: f.file.clone(), line: f.line, function: f.qualname.clone() };
+        self.stack.iter().map(location).collect()
+    }
+
+    fn run_instructions(&mut self, frame: &mut PyFrame) -> Flow<FrameEnd> {
+        let decoded = frame.decoded.clone();
+        loop {
+            let Some(instr) = decoded.instrs.get(frame.pc) else {
+                return stop(ReasonCode::Internal, "ran past the end of the code");
+            };
+            let at = frame.pc;
+            frame.pc += 1;
+            self.executed += 1;
+            if self.executed > MAX_INSTRUCTIONS {
+                return stop(ReasonCode::TooLarge, "too many instructions");
+            }
+            if let (Some(line), Some(info)) = (instr.line, self.stack.last_mut()) {
+                info.line = line;
+            }
+            match opcodes::step(self, frame, instr.op) {
+                Ok(Control::Next) => {}
+                Ok(Control::Jump(target)) => frame.pc = target as usize,
+                Ok(Control::Return(value)) => return Ok(FrameEnd::Return(value)),
+                Ok(Control::Yield(value)) => return Ok(FrameEnd::Yield(value)),
+                Ok(Control::Generator) => return Ok(FrameEnd::Generator),
+                Err(Stop::Raise(exception)) => {
+                    // Deeper means it only passes through here.
+                    if self.raised_at.len() <= self.stack.len() {
+                        self.raised_at = self.locations();
+                    }
+                    handle(frame, at, exception)?;
+                    self.raised_at.clear();
+                }
+                Err(other) => return Err(other),
+            }
+        }
+    }
+
+    /// Inlines a call: the frame's result, or a generator.
+    pub(crate) fn run_call(&mut self, mut frame: PyFrame) -> Flow<Value> {
+        match self.run_frame(&mut frame)? {
+            FrameEnd::Return(value) => Ok(value),
+            FrameEnd::Generator => {
+                let generator = Generator { frame: Some(Box::new(frame)), running: false, started: false };
+                Ok(Value::Generator(self.arenas.generators.push(generator)))
+            }
+            FrameEnd::Yield(_) => stop(ReasonCode::Internal, "a frame that is no generator yielded"),
+        }
+    }
+
+    /// Resumes a generator with a value sent into it (`None` to start it), or an exception thrown into it.
+    pub(crate) fn resume(&mut self, id: GeneratorId, sent: Result<Value, Value>) -> Flow<FrameEnd> {
+        let generator = &mut self.arenas.generators[id];
+        if generator.running {
+            return self.raise_named("ValueError", "generator already executing");
+        }
+        let Some(mut frame) = generator.frame.take() else {
+            return match sent {
+                Ok(_) => Ok(FrameEnd::Return(Value::NONE)),
+                Err(exception) => Err(Stop::Raise(exception)),
+            };
+        };
+        generator.running = true;
+        let started = std::mem::replace(&mut generator.started, true);
+        let result = match sent {
+            Ok(value) => {
+                frame.push(value);
+                self.run_frame(&mut frame)
+            }
+            Err(exception) if started => {
+                let at = frame.pc - 1;
+                handle(&mut frame, at, exception).and_then(|()| self.run_frame(&mut frame))
+            }
+            Err(exception) => Err(Stop::Raise(exception)),
+        };
+        let generator = &mut self.arenas.generators[id];
+        generator.running = false;
+        if matches!(result, Ok(FrameEnd::Yield(_))) {
+            generator.frame = Some(frame);
+        }
+        // PEP 479: a StopIteration that leaves a generator is a RuntimeError.
+        if self.is_raise_of(&result, "StopIteration") {
+            return self.raise_named("RuntimeError", "generator raised StopIteration");
+        }
+        result
+    }
+}
+
+/// Goes to the handler of an exception raised by instruction `at`; if there is none it leaves the frame.
+fn handle(frame: &mut PyFrame, at: usize, exception: Value) -> Flow<()> {
+    let decoded = frame.decoded.clone();
+    let Some(handler) = decoded.handler(at) else { return Err(Stop::Raise(exception)) };
+    frame.stack.truncate(handler.depth as usize);
+    if handler.lasti {
+        frame.push(Value::int(at as i64));
+    }
+    frame.push(exception);
+    frame.pc = handler.target as usize;
+    frame.kw_names.clear();
+    Ok(())
+}

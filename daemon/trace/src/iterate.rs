@@ -1,0 +1,315 @@
+//! Iteration: `iter()`, `next()`, and draining an iterable.
+
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::frame::FrameEnd;
+use crate::tracer::Tracer;
+use crate::value::{Iter, IterId, Value, ViewKind};
+use flambeau_bytecode::Binary;
+use flambeau_ir::code::Const;
+use flambeau_ir::graph::Target;
+use flambeau_ir::reason::ReasonCode;
+
+/// Items drained from one iterable before a trace is given up.
+const MAX_ITEMS: usize = 200_000;
+
+impl Tracer<'_> {
+    /// `iter(value)`.
+    pub fn iter(&mut self, value: &Value) -> Flow<Value> {
+        if let Some(iter) = self.python_special(value, "__iter__")? {
+            return self.call(&iter, Args::default());
+        }
+        let iter = match value {
+            Value::Iter(_) | Value::Generator(_) => return Ok(value.clone()),
+            Value::List(list) => Iter::List { list: *list, at: 0 },
+            Value::Dict(dict) => Iter::Dict { dict: *dict, kind: ViewKind::Keys, at: 0, len: self.whole_len(*dict)? },
+            Value::DictView(dict, kind) => Iter::Dict { dict: *dict, kind: *kind, at: 0, len: self.whole_len(*dict)? },
+            Value::Tuple(t) => Iter::Items { items: t.items.clone(), at: 0 },
+            Value::Const(Const::Str(s)) => {
+                Iter::Items { items: s.chars().map(|c| Value::str(c.encode_utf8(&mut [0; 4]))).collect(), at: 0 }
+            }
+            Value::Const(Const::Bytes(b)) => {
+                Iter::Items { items: b.iter().map(|b| Value::int(i64::from(*b))).collect(), at: 0 }
+            }
+            Value::Set(set) => {
+                let items: Vec<Value> = self.arenas.sets[*set].items.values().cloned().collect();
+                if items.len() > 1 {
+                    // The order depends on hashes and history, which no guard covers.
+                    return stop(ReasonCode::UnguardableObject, "the order of a set's elements");
+                }
+                Iter::Items { items, at: 0 }
+            }
+            Value::Range(parts) => self.range_iter(parts)?,
+            Value::Tensor(_) => {
+                let items =
+                    self.torch_call(Target::Method("unbind".into()), Args::new(vec![value.clone(), Value::int(0)]))?;
+                let Value::Tuple(items) = items else {
+                    return stop(ReasonCode::Internal, "unbind gave no tuple");
+                };
+                Iter::Items { items: items.items.clone(), at: 0 }
+            }
+            Value::Instance(_) => {
+                let Some(getitem) = self.python_special(value, "__getitem__")? else { return self.not_iterable(value) };
+                return self.sequence_items(&getitem);
+            }
+            _ => return self.not_iterable(value),
+        };
+        Ok(self.new_iter(iter))
+    }
+
+    fn not_iterable(&mut self, value: &Value) -> Flow<Value> {
+        let name = self.type_name(value);
+        if matches!(value, Value::Opaque(_)) {
+            return stop(ReasonCode::UnsupportedObject, format!("iteration of a {name}"));
+        }
+        self.raise_named("TypeError", &format!("'{name}' object is not iterable"))
+    }
+
+    /// The old sequence protocol: `[0]`, `[1]`, ... until `IndexError`. All items are read at once.
+    fn sequence_items(&mut self, getitem: &Value) -> Flow<Value> {
+        let mut items = Vec::new();
+        loop {
+            let result = self.call(getitem, Args::new(vec![Value::int(items.len() as i64)]));
+            match self.catch(result, "IndexError")? {
+                Some(item) => items.push(item),
+                None => return Ok(self.new_iter(Iter::Items { items, at: 0 })),
+            }
+            if items.len() > MAX_ITEMS {
+                return stop(ReasonCode::TooLarge, "an endless sequence");
+            }
+        }
+    }
+
+    fn whole_len(&mut self, dict: crate::value::DictId) -> Flow<usize> {
+        self.load_dict(dict)?;
+        Ok(self.arenas.dicts[dict].items.len())
+    }
+
+    fn range_iter(&mut self, parts: &[Value; 3]) -> Flow<Iter> {
+        let mut fixed = [0_i64; 3];
+        for (slot, part) in fixed.iter_mut().zip(parts) {
+            *slot = match part.as_dim() {
+                Some(dim) => self.fix(&dim),
+                None => return stop(ReasonCode::UnsupportedObject, "a range of something that is no int"),
+            };
+        }
+        let [start, end, step] = fixed;
+        let left = match step {
+            0 => return self.raise_named("ValueError", "range() arg 3 must not be zero"),
+            s if s > 0 && start < end => (end.abs_diff(start) - 1) / s.unsigned_abs() + 1,
+            s if s < 0 && start > end => (start.abs_diff(end) - 1) / s.unsigned_abs() + 1,
+            _ => 0,
+        };
+        Ok(Iter::Range { next: start, step, left })
+    }
+
+    /// `next(iterator)`; `None` when it is exhausted.
+    pub fn next(&mut self, iterator: &Value) -> Flow<Option<Value>> {
+        match iterator {
+            Value::Iter(id) => self.advance(*id),
+            Value::Generator(id) => match self.resume(*id, Ok(Value::NONE))? {
+                FrameEnd::Yield(value) => Ok(Some(value)),
+                _ => Ok(None),
+            },
+            _ => match self.special(iterator, "__next__")? {
+                Some(next) => {
+                    let result = self.call(&next, Args::default());
+                    self.catch(result, "StopIteration")
+                }
+                None => {
+                    let name = self.type_name(iterator);
+                    self.raise_named("TypeError", &format!("'{name}' object is not an iterator"))
+                }
+            },
+        }
+    }
+
+    /// Advances a built-in iterator. It is taken out of its place meanwhile, as its parts may run code.
+    fn advance(&mut self, id: IterId) -> Flow<Option<Value>> {
+        let mut iter = std::mem::replace(&mut self.arenas.iters[id], Iter::Done);
+        let result = self.advance_iter(&mut iter);
+        if !matches!(result, Ok(None)) || matches!(iter, Iter::CallUntil { .. }) {
+            self.arenas.iters[id] = iter;
+        }
+        result
+    }
+
+    fn advance_iter(&mut self, iter: &mut Iter) -> Flow<Option<Value>> {
+        match iter {
+            Iter::Done => Ok(None),
+            Iter::Items { items, at } => {
+                *at += 1;
+                Ok(items.get(*at - 1).cloned())
+            }
+            Iter::List { list, at } => {
+                *at += 1;
+                Ok(self.list_items(*list)?.get(*at - 1).cloned())
+            }
+            Iter::Dict { dict, kind, at, len } => {
+                if self.whole_len(*dict)? != *len {
+                    return self.raise_named("RuntimeError", "dictionary changed size during iteration");
+                }
+                *at += 1;
+                let item = self.arenas.dicts[*dict].items.get_index(*at - 1).map(|(_, kv)| kv.clone());
+                Ok(item.map(|(k, v)| match kind {
+                    ViewKind::Keys => k,
+                    ViewKind::Values => v,
+                    ViewKind::Items => Value::tuple(vec![k, v]),
+                }))
+            }
+            Iter::Range { next, step, left } => {
+                if *left == 0 {
+                    return Ok(None);
+                }
+                let value = *next;
+                *left -= 1;
+                *next = next.wrapping_add(*step);
+                Ok(Some(Value::int(value)))
+            }
+            Iter::Zip { iters, strict } => self.advance_zip(iters, *strict),
+            Iter::Enumerate { iter, count } => {
+                let Some(item) = self.next(iter)? else { return Ok(None) };
+                let index = count.clone();
+                *count = self.binary(Binary::Add, false, count, &Value::int(1))?;
+                Ok(Some(Value::tuple(vec![index, item])))
+            }
+            Iter::Map { func, iters } => {
+                let mut args = Vec::with_capacity(iters.len());
+                for iter in iters.iter() {
+                    match self.next(iter)? {
+                        Some(item) => args.push(item),
+                        None => return Ok(None),
+                    }
+                }
+                self.call(func, Args::new(args)).map(Some)
+            }
+            Iter::Filter { func, iter, keep } => {
+                while let Some(item) = self.next(iter)? {
+                    let tested =
+                        if func.is_none() { item.clone() } else { self.call(func, Args::new(vec![item.clone()]))? };
+                    if self.truth(&tested)? == *keep {
+                        return Ok(Some(item));
+                    }
+                }
+                Ok(None)
+            }
+            Iter::Chain { outer, inner } => loop {
+                if let Some(current) = inner {
+                    if let Some(item) = self.next(current)? {
+                        return Ok(Some(item));
+                    }
+                    *inner = None;
+                }
+                match self.next(outer)? {
+                    Some(iterable) => *inner = Some(self.iter(&iterable)?),
+                    None => return Ok(None),
+                }
+            },
+            Iter::Count { next, step } => {
+                let value = next.clone();
+                *next = self.binary(Binary::Add, false, next, step)?;
+                Ok(Some(value))
+            }
+            Iter::Repeat { value, left } => match left {
+                Some(0) => Ok(None),
+                Some(n) => {
+                    *n -= 1;
+                    Ok(Some(value.clone()))
+                }
+                None => Ok(Some(value.clone())),
+            },
+            Iter::Islice { iter, skip, step, left } => {
+                for _ in 0..*skip {
+                    if *left == Some(0) || self.next(iter)?.is_none() {
+                        return Ok(None);
+                    }
+                    if let Some(left) = left {
+                        *left -= 1;
+                    }
+                }
+                *skip = step.saturating_sub(1);
+                if *left == Some(0) {
+                    return Ok(None);
+                }
+                if let Some(left) = left {
+                    *left -= 1;
+                }
+                self.next(iter)
+            }
+            Iter::CallUntil { func, sentinel } => {
+                let value = self.call(func, Args::default())?;
+                let done = self.equal(&value, sentinel)?;
+                Ok((!done).then_some(value))
+            }
+        }
+    }
+
+    fn advance_zip(&mut self, iters: &[Value], strict: bool) -> Flow<Option<Value>> {
+        let mut items = Vec::with_capacity(iters.len());
+        for (i, iter) in iters.iter().enumerate() {
+            match self.next(iter)? {
+                Some(item) => items.push(item),
+                None if strict && i > 0 => {
+                    return self.raise_named(
+                        "ValueError",
+                        &format!("zip() argument {} is shorter than the ones before it", i + 1),
+                    );
+                }
+                None if strict => {
+                    for (j, other) in iters.iter().enumerate().skip(1) {
+                        if self.next(other)?.is_some() {
+                            let message = format!("zip() argument {} is longer than the ones before it", j + 1);
+                            return self.raise_named("ValueError", &message);
+                        }
+                    }
+                    return Ok(None);
+                }
+                None => return Ok(None),
+            }
+        }
+        if items.is_empty() { Ok(None) } else { Ok(Some(Value::tuple(items))) }
+    }
+
+    /// All items of an iterable.
+    pub fn collect(&mut self, iterable: &Value) -> Flow<Vec<Value>> {
+        match iterable {
+            Value::Tuple(t) if t.class.as_ref().is_none_or(|c| !c.is_python) => return Ok(t.items.clone()),
+            Value::List(list) if self.arenas.lists[*list].class.is_none() => {
+                return Ok(self.list_items(*list)?.clone());
+            }
+            _ => {}
+        }
+        let iter = self.iter(iterable)?;
+        let mut items = Vec::new();
+        while let Some(item) = self.next(&iter)? {
+            items.push(item);
+            if items.len() > MAX_ITEMS {
+                return stop(ReasonCode::TooLarge, "an iterable of very many items");
+            }
+        }
+        Ok(items)
+    }
+
+    /// The items of a mapping, for `**mapping` and `dict.update`.
+    pub fn mapping_items(&mut self, mapping: &Value) -> Flow<Vec<(Value, Value)>> {
+        if let Value::Dict(dict) = mapping {
+            return self.dict_items(*dict);
+        }
+        if let Some(keys) = self.find_attr(mapping, "keys")? {
+            let keys = self.call(&keys, Args::default())?;
+            let mut items = Vec::new();
+            for key in self.collect(&keys)? {
+                let value = self.subscript(mapping, &key)?;
+                items.push((key, value));
+            }
+            return Ok(items);
+        }
+        let name = self.type_name(mapping);
+        self.raise_named("TypeError", &format!("'{name}' object is not a mapping"))
+    }
+
+    /// A new built-in iterator.
+    pub fn new_iter(&mut self, iter: Iter) -> Value {
+        Value::Iter(self.arenas.iters.push(iter))
+    }
+}

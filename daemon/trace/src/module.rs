@@ -1,0 +1,54 @@
+//! Attributes of Python modules, and of instances of subclasses of the module type (`torch.backends.cudnn`, `torch._VF`).
+
+use crate::call::Args;
+use crate::flow::Flow;
+use crate::tracer::Tracer;
+use crate::value::{Class, Module, Value};
+use flambeau_ir::object::ObjectData;
+use std::rc::Rc;
+
+impl Tracer<'_> {
+    /// `module.name`
+    pub(crate) fn python_module_attr(&mut self, module: &Rc<Module>, name: &str) -> Flow<Option<Value>> {
+        let Some(class) = self.module_subclass(module)? else { return self.plain_module_attr(module, name) };
+        let value = Value::Module(module.clone());
+        let found = self.type_lookup(&class, name)?;
+        if let Some((_, raw)) = &found
+            && self.is_data_descriptor(raw)?
+        {
+            return self.bind_attr(raw, &value, &class, name).map(Some);
+        }
+        if let Some(item) = self.dict_get_str(module.dict, name)? {
+            return Ok(Some(item));
+        }
+        if let Some((_, raw)) = found {
+            return self.bind_attr(&raw, &value, &class, name).map(Some);
+        }
+        match self.plain_module_attr(module, name)? {
+            Some(item) => Ok(Some(item)),
+            None => self.getattr_hook(&value, &class, name),
+        }
+    }
+
+    /// The module's dict, then the `__getattr__` function in it (PEP 562).
+    fn plain_module_attr(&mut self, module: &Module, name: &str) -> Flow<Option<Value>> {
+        match (self.dict_get_str(module.dict, name)?, name) {
+            (Some(found), _) => Ok(Some(found)),
+            (None, "__dict__") => Ok(Some(Value::Dict(module.dict))),
+            (None, _) => match self.dict_get_str(module.dict, "__getattr__")? {
+                Some(hook) => self.call(&hook, Args::new(vec![Value::str(name)])).map(Some),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// The module's class, if it is a subclass of the module type.
+    pub(crate) fn module_subclass(&mut self, module: &Module) -> Flow<Option<Rc<Class>>> {
+        let class = self.describe(module.origin.object)?.class;
+        let described = self.describe(class)?;
+        match &described.data {
+            ObjectData::Class(c) if &*c.qualname == "module" && &*c.module == "builtins" => Ok(None),
+            _ => self.guard_type(class, module.origin.source).map(Some),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Building and taking apart containers and strings.
+
+use crate::builtins;
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::frame::{Control, PyFrame};
+use crate::tracer::Tracer;
+use crate::value::{SetValue, Value};
+use flambeau_ir::reason::ReasonCode;
+use std::rc::Rc;
+
+pub(super) fn tuple(f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let items = f.pop_n(n as usize)?;
+    f.push(Value::tuple(items));
+    Ok(Control::Next)
+}
+
+pub(super) fn list(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let items = f.pop_n(n as usize)?;
+    let list = t.new_list(items);
+    f.push(list);
+    Ok(Control::Next)
+}
+
+pub(super) fn set(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let mut set = SetValue::default();
+    for item in f.pop_n(n as usize)? {
+        set.items.entry(t.key(&item)?).or_insert(item);
+    }
+    let id = t.arenas.sets.push(set);
+    f.push(Value::Set(id));
+    Ok(Control::Next)
+}
+
+pub(super) fn map(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let flat = f.pop_n(2 * n as usize)?;
+    let items = flat.chunks_exact(2).map(|kv| (kv[0].clone(), kv[1].clone())).collect();
+    let dict = t.new_dict(items)?;
+    f.push(dict);
+    Ok(Control::Next)
+}
+
+pub(super) fn const_key_map(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let Value::Tuple(keys) = f.pop()? else { return stop(ReasonCode::Internal, "keys are no tuple") };
+    let values = f.pop_n(n as usize)?;
+    let dict = t.new_dict(keys.items.iter().cloned().zip(values).collect())?;
+    f.push(dict);
+    Ok(Control::Next)
+}
+
+pub(super) fn string(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let mut joined = String::new();
+    for part in f.pop_n(n as usize)? {
+        match part.as_str() {
+            Some(s) => joined.push_str(s),
+            None => return stop(ReasonCode::UnsupportedObject, format!("a {} in a string", t.type_name(&part))),
+        }
+    }
+    f.push(Value::str(&joined));
+    Ok(Control::Next)
+}
+
+pub(super) fn slice(f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let step = if n == 3 { f.pop()? } else { Value::NONE };
+    let (stop, start) = (f.pop()?, f.pop()?);
+    f.push(Value::Slice(Rc::new([start, stop, step])));
+    Ok(Control::Next)
+}
+
+pub(super) fn list_append(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let item = f.pop()?;
+    let Value::List(list) = *f.peek(n as usize)? else { return stop(ReasonCode::Internal, "no list to append to") };
+    t.list_mut(list)?.push(item);
+    Ok(Control::Next)
+}
+
+pub(super) fn set_add(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let item = f.pop()?;
+    let Value::Set(set) = *f.peek(n as usize)? else { return stop(ReasonCode::Internal, "no set to add to") };
+    let key = t.key(&item)?;
+    t.arenas.sets[set].items.entry(key).or_insert(item);
+    Ok(Control::Next)
+}
+
+pub(super) fn map_add(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let (value, key) = (f.pop()?, f.pop()?);
+    let Value::Dict(dict) = *f.peek(n as usize)? else { return stop(ReasonCode::Internal, "no dict to store into") };
+    t.dict_set(dict, key, value)?;
+    Ok(Control::Next)
+}
+
+pub(super) fn list_extend(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let iterable = f.pop()?;
+    let Value::List(list) = *f.peek(n as usize)? else { return stop(ReasonCode::Internal, "no list to extend") };
+    let items = t.collect(&iterable)?;
+    t.list_mut(list)?.extend(items);
+    Ok(Control::Next)
+}
+
+pub(super) fn set_update(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let iterable = f.pop()?;
+    let Value::Set(set) = *f.peek(n as usize)? else { return stop(ReasonCode::Internal, "no set to update") };
+    for item in t.collect(&iterable)? {
+        let key = t.key(&item)?;
+        t.arenas.sets[set].items.entry(key).or_insert(item);
+    }
+    Ok(Control::Next)
+}
+
+pub(super) fn dict_update(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32, merge: bool) -> Flow<Control> {
+    let mapping = f.pop()?;
+    let Value::Dict(dict) = *f.peek(n as usize)? else { return stop(ReasonCode::Internal, "no dict to update") };
+    for (key, value) in t.mapping_items(&mapping)? {
+        if merge && t.dict_get(dict, &key)?.is_some() {
+            let message = format!("got multiple values for keyword argument '{}'", key.as_str().map_or("?", |s| s));
+            return t.raise_named("TypeError", &message);
+        }
+        t.dict_set(dict, key, value)?;
+    }
+    Ok(Control::Next)
+}
+
+pub(super) fn list_to_tuple(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
+    let Value::List(list) = f.pop()? else { return stop(ReasonCode::Internal, "no list to freeze") };
+    let items = t.list_items(list)?.clone();
+    f.push(Value::tuple(items));
+    Ok(Control::Next)
+}
+
+pub(super) fn unpack(t: &mut Tracer<'_>, f: &mut PyFrame, before: usize, after: Option<usize>) -> Flow<Control> {
+    let iterable = f.pop()?;
+    let items = t.collect(&iterable)?;
+    let needed = before + after.unwrap_or(0);
+    if items.len() < needed {
+        let least = if after.is_some() { "at least " } else { "" };
+        let message = format!("not enough values to unpack (expected {least}{needed}, got {})", items.len());
+        return t.raise_named("ValueError", &message);
+    }
+    if after.is_none() && items.len() > before {
+        return t.raise_named("ValueError", &format!("too many values to unpack (expected {before})"));
+    }
+    let mut targets: Vec<Value> = items[..before].to_vec();
+    if let Some(after) = after {
+        let rest = items.len() - after;
+        targets.push(t.new_list(items[before..rest].to_vec()));
+        targets.extend_from_slice(&items[rest..]);
+    }
+    for target in targets.into_iter().rev() {
+        f.push(target);
+    }
+    Ok(Control::Next)
+}
+
+pub(super) fn format_value(t: &mut Tracer<'_>, f: &mut PyFrame, conversion: u8, spec: bool) -> Flow<Control> {
+    let spec = if spec { f.pop()? } else { Value::str("") };
+    let mut value = f.pop()?;
+    let convert = match conversion {
+        0 => None,
+        1 => Some("builtins.str"),
+        2 => Some("builtins.repr"),
+        _ => Some("builtins.ascii"),
+    };
+    if let Some(path) = convert {
+        value = match builtins::call(t, path, Args::new(vec![value.clone()]))? {
+            Some(value) => value,
+            None => return stop(ReasonCode::UnsupportedCall, format!("{path} of a {}", t.type_name(&value))),
+        };
+    }
+    if value.as_str().is_some() && spec.as_str().is_some_and(|s| s.is_empty()) {
+        f.push(value);
+        return Ok(Control::Next);
+    }
+    match builtins::call(t, "builtins.format", Args::new(vec![value.clone(), spec]))? {
+        Some(text) => f.push(text),
+        None => return stop(ReasonCode::UnsupportedCall, format!("formatting a {}", t.type_name(&value))),
+    }
+    Ok(Control::Next)
+}

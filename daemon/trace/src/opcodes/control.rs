@@ -1,0 +1,89 @@
+//! Jumps, loops, generators.
+
+use crate::flow::{Flow, stop};
+use crate::frame::{Control, FrameEnd, PyFrame};
+use crate::tracer::Tracer;
+use crate::value::Value;
+use flambeau_bytecode::Condition;
+use flambeau_ir::reason::ReasonCode;
+
+pub(super) fn pop_jump_if(t: &mut Tracer<'_>, f: &mut PyFrame, cond: Condition, target: u32) -> Flow<Control> {
+    let value = f.pop()?;
+    let jump = match cond {
+        Condition::True => t.truth(&value)?,
+        Condition::False => !t.truth(&value)?,
+        Condition::None => value.is_none(),
+        Condition::NotNone => !value.is_none(),
+    };
+    Ok(if jump { Control::Jump(target) } else { Control::Next })
+}
+
+pub(super) fn jump_if_or_pop(t: &mut Tracer<'_>, f: &mut PyFrame, cond: bool, target: u32) -> Flow<Control> {
+    let value = f.peek(1)?.clone();
+    if t.truth(&value)? == cond {
+        return Ok(Control::Jump(target));
+    }
+    f.pop()?;
+    Ok(Control::Next)
+}
+
+pub(super) fn get_iter(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
+    let value = f.pop()?;
+    let iter = t.iter(&value)?;
+    f.push(iter);
+    Ok(Control::Next)
+}
+
+pub(super) fn for_iter(t: &mut Tracer<'_>, f: &mut PyFrame, target: u32) -> Flow<Control> {
+    let iter = f.peek(1)?.clone();
+    match t.next(&iter)? {
+        Some(value) => {
+            f.push(value);
+            Ok(Control::Next)
+        }
+        None => {
+            f.pop()?;
+            Ok(Control::Jump(target))
+        }
+    }
+}
+
+pub(super) fn return_generator(f: &mut PyFrame) -> Flow<Control> {
+    // 0x20 is CO_GENERATOR; coroutines and async generators are not consumed by traced code.
+    if f.code.flags & 0x20 == 0 {
+        return stop(ReasonCode::Generator, f.code.qualname.clone());
+    }
+    Ok(Control::Generator)
+}
+
+pub(super) fn send(t: &mut Tracer<'_>, f: &mut PyFrame, target: u32) -> Flow<Control> {
+    let sent = f.pop()?;
+    let receiver = f.peek(1)?.clone();
+    let end = match &receiver {
+        Value::Generator(id) => t.resume(*id, Ok(sent))?,
+        _ if sent.is_none() => match t.next(&receiver)? {
+            Some(value) => FrameEnd::Yield(value),
+            None => FrameEnd::Return(Value::NONE),
+        },
+        _ => return stop(ReasonCode::UnsupportedObject, "sending into an iterator that is no generator"),
+    };
+    match end {
+        FrameEnd::Yield(value) => {
+            f.push(value);
+            Ok(Control::Next)
+        }
+        FrameEnd::Return(value) => {
+            f.pop()?;
+            f.push(value);
+            Ok(Control::Jump(target))
+        }
+        FrameEnd::Generator => stop(ReasonCode::Internal, "a generator made itself anew"),
+    }
+}
+
+pub(super) fn get_yield_from_iter(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
+    if matches!(f.peek(1)?, Value::Generator(_)) {
+        return Ok(Control::Next);
+    }
+    get_iter(t, f)
+}

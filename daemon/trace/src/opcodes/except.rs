@@ -1,0 +1,98 @@
+//! Exceptions and `with`.
+
+use crate::call::Args;
+use crate::flow::{Flow, Stop, stop};
+use crate::frame::{Control, PyFrame};
+use crate::tracer::Tracer;
+use crate::value::{Payload, Value};
+use flambeau_ir::reason::ReasonCode;
+
+pub(super) fn raise(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
+    if n == 0 {
+        return match t.handling.last().cloned() {
+            Some(exception) => Err(Stop::Raise(exception)),
+            None => t.raise_named("RuntimeError", "No active exception to reraise"),
+        };
+    }
+    let cause = if n == 2 { Some(f.pop()?) } else { None };
+    let raised = f.pop()?;
+    let exception = match raised {
+        Value::Class(_) => t.call(&raised, Args::default())?,
+        other => other,
+    };
+    let Value::Instance(id) = exception else {
+        return t.raise_named("TypeError", "exceptions must derive from BaseException");
+    };
+    match &mut t.arenas.instances[id].payload {
+        Payload::Exception(_, slot) => *slot = cause,
+        _ => return t.raise_named("TypeError", "exceptions must derive from BaseException"),
+    }
+    Err(Stop::Raise(exception))
+}
+
+pub(super) fn reraise(f: &mut PyFrame) -> Flow<Control> {
+    Err(Stop::Raise(f.pop()?))
+}
+
+pub(super) fn push_exc_info(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
+    let exception = f.pop()?;
+    let former = t.handling.last().cloned().unwrap_or(Value::NONE);
+    f.push(former);
+    f.push(exception.clone());
+    t.handling.push(exception);
+    Ok(Control::Next)
+}
+
+pub(super) fn pop_except(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
+    f.pop()?;
+    t.handling.pop();
+    Ok(Control::Next)
+}
+
+pub(super) fn check_match(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
+    let wanted = f.pop()?;
+    let exception = f.peek(1)?.clone();
+    let class = t.class_of(&exception)?;
+    let classes = match &wanted {
+        Value::Tuple(classes) => classes.items.clone(),
+        one => vec![one.clone()],
+    };
+    let mut found = false;
+    for candidate in &classes {
+        let Value::Class(candidate) = candidate else {
+            return stop(ReasonCode::UnsupportedObject, "an except clause with something that is no class");
+        };
+        found |= class.is_subclass(candidate);
+    }
+    f.push(Value::bool(found));
+    Ok(Control::Next)
+}
+
+pub(super) fn load_assertion_error(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
+    let class = t.exception_class("AssertionError");
+    f.push(Value::Class(class));
+    Ok(Control::Next)
+}
+
+pub(super) fn before_with(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
+    let manager = f.pop()?;
+    let (Some(enter), Some(exit)) = (t.special(&manager, "__enter__")?, t.special(&manager, "__exit__")?) else {
+        let name = t.type_name(&manager);
+        let message = format!("'{name}' object does not support the context manager protocol");
+        return t.raise_named("TypeError", &message);
+    };
+    f.push(exit);
+    let entered = t.call(&enter, Args::default())?;
+    f.push(entered);
+    Ok(Control::Next)
+}
+
+pub(super) fn with_except_start(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
+    let exception = f.peek(1)?.clone();
+    let exit = f.peek(4)?.clone();
+    let class = t.class_of(&exception)?;
+    let args = vec![Value::Class(class), exception, Value::NONE];
+    let result = t.call(&exit, Args::new(args))?;
+    f.push(result);
+    Ok(Control::Next)
+}

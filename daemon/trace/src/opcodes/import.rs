@@ -1,0 +1,46 @@
+//! Imports of modules that are loaded already; any other import runs code and is a named break.
+
+use crate::flow::{Flow, stop};
+use crate::frame::{Control, PyFrame};
+use crate::tracer::Tracer;
+use crate::value::Value;
+use flambeau_ir::reason::ReasonCode;
+
+pub(super) fn name(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Control> {
+    let names = f.pop()?;
+    let level = f.pop()?.as_int().unwrap_or(0);
+    let mut full = f.name(i)?.to_string();
+    if level > 0 {
+        let package = t.dict_get_str(f.function.globals, "__package__")?;
+        let Some(package) = package.as_ref().and_then(Value::as_str) else {
+            return stop(ReasonCode::UnsupportedObject, "a relative import without __package__");
+        };
+        let mut base: &str = package;
+        for _ in 1..level {
+            base = base.rsplit_once('.').map_or("", |(head, _)| head);
+        }
+        full = if full.is_empty() { base.to_string() } else { format!("{base}.{full}") };
+    }
+    let leaf = t.sys_module(&full)?;
+    let from = matches!(&names, Value::Tuple(names) if !names.items.is_empty());
+    let module = match full.split_once('.') {
+        Some((top, _)) if !from => t.sys_module(top)?,
+        _ => leaf,
+    };
+    f.push(module);
+    Ok(Control::Next)
+}
+
+pub(super) fn from(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Control> {
+    let module = f.peek(1)?.clone();
+    let name = f.name(i)?.to_string();
+    let value = match t.find_attr(&module, &name)? {
+        Some(value) => value,
+        None => match &module {
+            Value::Module(m) => t.sys_module(&format!("{}.{name}", m.name))?,
+            _ => return stop(ReasonCode::UnsupportedObject, format!("importing {name} from no module")),
+        },
+    };
+    f.push(value);
+    Ok(Control::Next)
+}

@@ -1,0 +1,122 @@
+//! Instructions by family: one table line each, handlers in the family's file.
+
+mod build;
+mod calls;
+mod control;
+mod except;
+mod import;
+mod names;
+mod stack;
+
+use crate::flow::{Flow, stop};
+use crate::frame::{Control, PyFrame};
+use crate::tracer::Tracer;
+use flambeau_bytecode::Op;
+use flambeau_ir::reason::ReasonCode;
+
+/// Runs one instruction.
+pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control> {
+    match op {
+        Op::PopTop => stack::pop_top(f),
+        Op::PushNull => stack::push_null(f),
+        Op::Swap(n) => stack::swap(f, n),
+        Op::Copy(n) => stack::copy(f, n),
+        Op::LoadConst(i) => stack::load_const(t, f, i),
+        Op::LoadFast(i) => stack::load_fast(t, f, i),
+        Op::StoreFast(i) => stack::store_fast(f, i),
+        Op::DeleteFast(i) => stack::delete_fast(t, f, i),
+        Op::MakeCell(i) => stack::make_cell(t, f, i),
+        Op::LoadClosure(i) => stack::load_closure(t, f, i),
+        Op::LoadDeref(i) => stack::load_deref(t, f, i),
+        Op::StoreDeref(i) => stack::store_deref(t, f, i),
+        Op::DeleteDeref(i) => stack::delete_deref(t, f, i),
+        Op::LoadClassDeref(i) => names::load_class_deref(t, f, i),
+        Op::CopyFreeVars(n) => stack::copy_free_vars(t, f, n),
+
+        Op::Unary(op) => stack::unary(t, f, op),
+        Op::Binary { kind, inplace } => stack::binary(t, f, kind, inplace),
+        Op::Compare(op) => stack::compare(t, f, op),
+        Op::Is { invert } => stack::is(t, f, invert),
+        Op::Contains { invert } => stack::contains(t, f, invert),
+        Op::BinarySubscr => stack::subscript(t, f),
+        Op::StoreSubscr => stack::store_subscript(t, f),
+        Op::DeleteSubscr => stack::delete_subscript(t, f),
+        Op::GetLen => stack::get_len(t, f),
+
+        Op::LoadGlobal { name, push_null } => names::load_global(t, f, name, push_null),
+        Op::StoreGlobal(i) => names::store_global(t, f, i),
+        Op::DeleteGlobal(i) => names::delete_global(t, f, i),
+        Op::LoadName(i) => names::load_name(t, f, i),
+        Op::StoreName(i) => names::store_name(t, f, i),
+        Op::LoadAttr { name, method } => names::load_attr(t, f, name, method),
+        Op::StoreAttr(i) => names::store_attr(t, f, i),
+        Op::DeleteAttr(i) => names::delete_attr(t, f, i),
+
+        Op::BuildTuple(n) => build::tuple(f, n),
+        Op::BuildList(n) => build::list(t, f, n),
+        Op::BuildSet(n) => build::set(t, f, n),
+        Op::BuildMap(n) => build::map(t, f, n),
+        Op::BuildConstKeyMap(n) => build::const_key_map(t, f, n),
+        Op::BuildString(n) => build::string(t, f, n),
+        Op::BuildSlice(n) => build::slice(f, n),
+        Op::ListAppend(n) => build::list_append(t, f, n),
+        Op::SetAdd(n) => build::set_add(t, f, n),
+        Op::MapAdd(n) => build::map_add(t, f, n),
+        Op::ListExtend(n) => build::list_extend(t, f, n),
+        Op::SetUpdate(n) => build::set_update(t, f, n),
+        Op::DictUpdate(n) => build::dict_update(t, f, n, false),
+        Op::DictMerge(n) => build::dict_update(t, f, n, true),
+        Op::ListToTuple => build::list_to_tuple(t, f),
+        Op::UnpackSequence(n) => build::unpack(t, f, n as usize, None),
+        Op::UnpackEx { before, after } => build::unpack(t, f, before as usize, Some(after as usize)),
+        Op::FormatValue { conversion, spec } => build::format_value(t, f, conversion, spec),
+
+        Op::MakeFunction { defaults, kwdefaults, annotations, closure } => {
+            calls::make_function(t, f, [defaults, kwdefaults, annotations, closure])
+        }
+        Op::KwNames(i) => calls::kw_names(f, i),
+        Op::Call { argc } => calls::call(t, f, argc),
+        Op::CallEx { kwargs } => calls::call_ex(t, f, kwargs),
+
+        Op::Jump(target) => Ok(Control::Jump(target)),
+        Op::PopJumpIf { cond, target } => control::pop_jump_if(t, f, cond, target),
+        Op::JumpIfOrPop { cond, target } => control::jump_if_or_pop(t, f, cond, target),
+        Op::GetIter => control::get_iter(t, f),
+        Op::ForIter(target) => control::for_iter(t, f, target),
+        Op::ReturnValue => Ok(Control::Return(f.pop()?)),
+        Op::ReturnGenerator => control::return_generator(f),
+        Op::YieldValue => Ok(Control::Yield(f.pop()?)),
+        Op::Send(target) => control::send(t, f, target),
+        Op::GetYieldFromIter => control::get_yield_from_iter(t, f),
+
+        Op::RaiseVarargs(n) => except::raise(t, f, n),
+        Op::Reraise(_) => except::reraise(f),
+        Op::PushExcInfo => except::push_exc_info(t, f),
+        Op::PopExcept => except::pop_except(t, f),
+        Op::CheckExcMatch => except::check_match(t, f),
+        Op::LoadAssertionError => except::load_assertion_error(t, f),
+        Op::BeforeWith => except::before_with(t, f),
+        Op::WithExceptStart => except::with_except_start(t, f),
+
+        Op::ImportName(i) => import::name(t, f, i),
+        Op::ImportFrom(i) => import::from(t, f, i),
+
+        Op::DeleteName(_)
+        | Op::ImportStar
+        | Op::CheckEgMatch
+        | Op::PrepReraiseStar
+        | Op::GetAwaitable(_)
+        | Op::GetAiter
+        | Op::GetAnext
+        | Op::EndAsyncFor
+        | Op::AsyncGenWrap
+        | Op::BeforeAsyncWith
+        | Op::MatchMapping
+        | Op::MatchSequence
+        | Op::MatchKeys
+        | Op::MatchClass(_)
+        | Op::LoadBuildClass
+        | Op::SetupAnnotations
+        | Op::PrintExpr => stop(ReasonCode::UnsupportedOpcode, format!("{op:?}")),
+    }
+}

@@ -1,0 +1,291 @@
+//! Operators: tensors, operands whose class defines them in Python, then built-in types.
+
+use crate::builtins;
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::tracer::Tracer;
+use crate::value::{Payload, Value};
+use flambeau_bytecode::{Binary, Compare, Unary};
+use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::graph::Target;
+use flambeau_ir::guard::GuardKind;
+use flambeau_ir::reason::ReasonCode;
+
+impl Tracer<'_> {
+    /// `a <op> b`, or `a <op>= b`.
+    pub fn binary(&mut self, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Value> {
+        if is_tensor(a) || is_tensor(b) {
+            return self.tensor_binary(op, inplace, a, b);
+        }
+        if may_define(a) || may_define(b) {
+            if inplace && let Some(result) = self.try_operator(a, &format!("__i{}__", op.method()), b)? {
+                return Ok(result);
+            }
+            if let Some(result) = self.try_operator(a, &format!("__{}__", op.method()), b)? {
+                return Ok(result);
+            }
+            if let Some(result) = self.try_operator(b, &format!("__r{}__", op.method()), a)? {
+                return Ok(result);
+            }
+        }
+        let (x, y) = (self.base(a), self.base(b));
+        match builtins::binary(self, op, inplace, &x, &y)? {
+            Some(result) => Ok(result),
+            None => self.unsupported_operands(op.symbol(), a, b),
+        }
+    }
+
+    fn unsupported_operands(&mut self, symbol: &str, a: &Value, b: &Value) -> Flow<Value> {
+        let (x, y) = (self.type_name(a), self.type_name(b));
+        if matches!(a, Value::Opaque(_)) || matches!(b, Value::Opaque(_)) {
+            return stop(ReasonCode::UnsupportedObject, format!("{x} {symbol} {y}"));
+        }
+        self.raise_named("TypeError", &format!("unsupported operand type(s) for {symbol}: '{x}' and '{y}'"))
+    }
+
+    fn tensor_binary(&mut self, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Value> {
+        let other = if is_tensor(a) { b } else { a };
+        if !matches!(other, Value::Tensor(_) | Value::Const(_) | Value::Int(_)) {
+            if may_define(other) {
+                return stop(
+                    ReasonCode::UnsupportedObject,
+                    format!("a tensor {} a {}", op.symbol(), self.type_name(other)),
+                );
+            }
+            return self.unsupported_operands(op.symbol(), a, b);
+        }
+        let name = match op {
+            Binary::And => "and_",
+            Binary::Or => "or_",
+            other => other.method(),
+        };
+        let name =
+            if inplace && is_tensor(a) { format!("_operator.i{}", op.method()) } else { format!("_operator.{name}") };
+        self.torch_call(Target::Function(name.into()), Args::new(vec![a.clone(), b.clone()]))
+    }
+
+    /// Calls `a.method(b)` if Python code defines it; `None` if not, or if it gives `NotImplemented`.
+    fn try_operator(&mut self, a: &Value, method: &str, b: &Value) -> Flow<Option<Value>> {
+        if !may_define(a) {
+            return Ok(None);
+        }
+        let Some(function) = self.python_special(a, method)? else { return Ok(None) };
+        let result = self.call(&function, Args::new(vec![b.clone()]))?;
+        Ok((!matches!(result, Value::Const(Const::NotImplemented))).then_some(result))
+    }
+
+    /// The base value of an instance of an int, float or str subclass.
+    fn base(&self, value: &Value) -> Value {
+        if let Value::Instance(id) = value
+            && let Payload::Const(c) = &self.arenas.instances[*id].payload
+        {
+            return Value::Const(c.clone());
+        }
+        value.clone()
+    }
+
+    /// `+a`, `-a`, `~a`, `not a`.
+    pub fn unary(&mut self, op: Unary, a: &Value) -> Flow<Value> {
+        if op == Unary::Not {
+            return Ok(Value::bool(!self.truth(a)?));
+        }
+        let (function, method) = match op {
+            Unary::Positive => ("_operator.pos", "__pos__"),
+            Unary::Negative => ("_operator.neg", "__neg__"),
+            _ => ("_operator.invert", "__invert__"),
+        };
+        if is_tensor(a) {
+            return self.torch_call(Target::Function(function.into()), Args::new(vec![a.clone()]));
+        }
+        if may_define(a)
+            && let Some(function) = self.python_special(a, method)?
+        {
+            return self.call(&function, Args::default());
+        }
+        let base = self.base(a);
+        match builtins::unary(self, op, &base)? {
+            Some(result) => Ok(result),
+            None => {
+                let name = self.type_name(a);
+                self.raise_named("TypeError", &format!("bad operand type for unary operator: '{name}'"))
+            }
+        }
+    }
+
+    /// `a <op> b`.
+    pub fn compare(&mut self, op: Compare, a: &Value, b: &Value) -> Flow<Value> {
+        if is_tensor(a) || is_tensor(b) {
+            let other = if is_tensor(a) { b } else { a };
+            let numeric = matches!(
+                other,
+                Value::Tensor(_)
+                    | Value::Int(_)
+                    | Value::Const(Const::Bool(_) | Const::Int(_) | Const::Float(_) | Const::Complex(..))
+            );
+            return match op {
+                _ if numeric => {
+                    let target = Target::Function(format!("_operator.{}", op.method()).into());
+                    self.torch_call(target, Args::new(vec![a.clone(), b.clone()]))
+                }
+                Compare::Eq if other.is_none() || other.as_str().is_some() => Ok(Value::bool(false)),
+                Compare::Ne if other.is_none() || other.as_str().is_some() => Ok(Value::bool(true)),
+                _ => {
+                    stop(ReasonCode::UnsupportedObject, format!("a tensor {} a {}", op.symbol(), self.type_name(other)))
+                }
+            };
+        }
+        if may_define(a) || may_define(b) {
+            if let Some(result) = self.try_operator(a, &format!("__{}__", op.method()), b)? {
+                return Ok(result);
+            }
+            if let Some(result) = self.try_operator(b, &format!("__{}__", op.reflected().method()), a)? {
+                return Ok(result);
+            }
+        }
+        let (x, y) = (self.base(a), self.base(b));
+        if let Some(result) = builtins::compare(self, op, &x, &y)? {
+            return Ok(result);
+        }
+        match op {
+            Compare::Eq => Ok(Value::bool(self.identical(a, b)?)),
+            Compare::Ne => Ok(Value::bool(!self.identical(a, b)?)),
+            _ => {
+                let (x, y) = (self.type_name(a), self.type_name(b));
+                let message = format!("'{}' not supported between instances of '{x}' and '{y}'", op.symbol());
+                self.raise_named("TypeError", &message)
+            }
+        }
+    }
+
+    /// `a == b` as `list.index`, `in` and dict values compare: identity first.
+    pub fn equal(&mut self, a: &Value, b: &Value) -> Flow<bool> {
+        if self.is_same(a, b) == Some(true) {
+            return Ok(true);
+        }
+        let result = self.compare(Compare::Eq, a, b)?;
+        self.truth(&result)
+    }
+
+    /// `a is b`, with a guard where two outside objects were different.
+    pub fn identical(&mut self, a: &Value, b: &Value) -> Flow<bool> {
+        let Some(same) = self.is_same(a, b) else {
+            return stop(
+                ReasonCode::UnsupportedObject,
+                format!("`is` of two equal values of type {}", self.type_name(a)),
+            );
+        };
+        if !same
+            && let (Some(x), Some(y)) = (self.origin_of(a), self.origin_of(b))
+            && x.object != y.object
+        {
+            self.guard(x.source, GuardKind::NotSame(y.source));
+        }
+        Ok(same)
+    }
+
+    /// `item in container`.
+    pub fn contains(&mut self, container: &Value, item: &Value) -> Flow<bool> {
+        if let Some(method) = self.python_special(container, "__contains__")? {
+            let result = self.call(&method, Args::new(vec![item.clone()]))?;
+            return self.truth(&result);
+        }
+        match container {
+            Value::Tensor(_) => return stop(ReasonCode::DataDependentValue, "`in` of a tensor"),
+            Value::Instance(_) | Value::Generator(_) | Value::Iter(_) => {
+                let iter = self.iter(container)?;
+                while let Some(candidate) = self.next(&iter)? {
+                    if self.equal(&candidate, item)? {
+                        return Ok(true);
+                    }
+                }
+                return Ok(false);
+            }
+            _ => {}
+        }
+        match builtins::contains(self, container, item)? {
+            Some(found) => Ok(found),
+            None => {
+                let name = self.type_name(container);
+                self.raise_named("TypeError", &format!("argument of type '{name}' is not iterable"))
+            }
+        }
+    }
+
+    /// `container[key]`.
+    pub fn subscript(&mut self, container: &Value, key: &Value) -> Flow<Value> {
+        if let Value::Tensor(id) = container {
+            let ndim = self.arenas.tensors[*id].meta.ndim();
+            if ndim == 0 && matches!(key, Value::Const(Const::Int(_))) {
+                return self.raise_named("IndexError", "invalid index of a 0-dim tensor");
+            }
+            let target = Target::Function("_operator.getitem".into());
+            return self.torch_call(target, Args::new(vec![container.clone(), key.clone()]));
+        }
+        if let Some(method) = self.python_special(container, "__getitem__")? {
+            return self.call(&method, Args::new(vec![key.clone()]));
+        }
+        if let Value::Class(class) = container
+            && let Some(Value::Method(m)) = self.find_attr(&Value::Class(class.clone()), "__class_getitem__")?
+        {
+            return self.call(&Value::Method(m), Args::new(vec![key.clone()]));
+        }
+        let container = self.base(container);
+        if let Some(result) = builtins::subscript(self, &container, key)? {
+            return Ok(result);
+        }
+        let name = self.type_name(&container);
+        if matches!(container, Value::Opaque(_) | Value::Class(_)) {
+            return stop(ReasonCode::UnsupportedObject, format!("an item of a {name}"));
+        }
+        self.raise_named("TypeError", &format!("'{name}' object is not subscriptable"))
+    }
+
+    /// `container[key] = value`.
+    pub fn store_subscript(&mut self, container: &Value, key: &Value, value: Value) -> Flow<()> {
+        if let Value::Tensor(_) = container {
+            let target = Target::Function("_operator.setitem".into());
+            self.torch_call(target, Args::new(vec![container.clone(), key.clone(), value]))?;
+            return Ok(());
+        }
+        if let Some(method) = self.python_special(container, "__setitem__")? {
+            self.call(&method, Args::new(vec![key.clone(), value]))?;
+            return Ok(());
+        }
+        if builtins::store_subscript(self, container, key, value)? {
+            return Ok(());
+        }
+        let name = self.type_name(container);
+        self.raise_named("TypeError", &format!("'{name}' object does not support item assignment"))
+    }
+
+    /// `del container[key]`.
+    pub fn delete_subscript(&mut self, container: &Value, key: &Value) -> Flow<()> {
+        if let Some(method) = self.python_special(container, "__delitem__")? {
+            self.call(&method, Args::new(vec![key.clone()]))?;
+            return Ok(());
+        }
+        if builtins::delete_subscript(self, container, key)? {
+            return Ok(());
+        }
+        let name = self.type_name(container);
+        self.raise_named("TypeError", &format!("'{name}' object doesn't support item deletion"))
+    }
+
+    /// A size as a constant where Python needs one.
+    pub fn known_int(&mut self, value: &Value) -> Option<i64> {
+        match value {
+            Value::Int(dim) => Some(self.fix(&Dim::clone(dim))),
+            other => other.as_int(),
+        }
+    }
+}
+
+fn is_tensor(value: &Value) -> bool {
+    matches!(value, Value::Tensor(_))
+}
+
+/// Whether the value's class could define operators in Python.
+fn may_define(value: &Value) -> bool {
+    matches!(value, Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Opaque(_))
+}

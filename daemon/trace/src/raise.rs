@@ -1,0 +1,87 @@
+//! Exceptions raised inside a trace.
+
+use crate::flow::{Flow, Stop};
+use crate::tracer::Tracer;
+use crate::value::{Class, Instance, Payload, Value};
+use std::rc::Rc;
+
+/// Built-in exceptions with their bases up to `BaseException`.
+const EXCEPTIONS: &[(&str, &[&str])] = &[
+    ("BaseException", &[]),
+    ("Exception", &["BaseException"]),
+    ("ArithmeticError", &["Exception", "BaseException"]),
+    ("AssertionError", &["Exception", "BaseException"]),
+    ("AttributeError", &["Exception", "BaseException"]),
+    ("EOFError", &["Exception", "BaseException"]),
+    ("FloatingPointError", &["ArithmeticError", "Exception", "BaseException"]),
+    ("ImportError", &["Exception", "BaseException"]),
+    ("IndexError", &["LookupError", "Exception", "BaseException"]),
+    ("KeyError", &["LookupError", "Exception", "BaseException"]),
+    ("LookupError", &["Exception", "BaseException"]),
+    ("ModuleNotFoundError", &["ImportError", "Exception", "BaseException"]),
+    ("NameError", &["Exception", "BaseException"]),
+    ("NotImplementedError", &["RuntimeError", "Exception", "BaseException"]),
+    ("OSError", &["Exception", "BaseException"]),
+    ("OverflowError", &["ArithmeticError", "Exception", "BaseException"]),
+    ("RecursionError", &["RuntimeError", "Exception", "BaseException"]),
+    ("RuntimeError", &["Exception", "BaseException"]),
+    ("StopIteration", &["Exception", "BaseException"]),
+    ("TypeError", &["Exception", "BaseException"]),
+    ("UnboundLocalError", &["NameError", "Exception", "BaseException"]),
+    ("ValueError", &["Exception", "BaseException"]),
+    ("ZeroDivisionError", &["ArithmeticError", "Exception", "BaseException"]),
+    ("GeneratorExit", &["BaseException"]),
+];
+
+impl Tracer<'_> {
+    /// The class of a built-in exception by name; unknown names give `Exception`.
+    pub fn exception_class(&mut self, name: &str) -> Rc<Class> {
+        let known = EXCEPTIONS.iter().find(|(n, _)| *n == name).unwrap_or(&EXCEPTIONS[1]);
+        if let Some(class) = self.builtin_classes.get(known.0) {
+            return class.clone();
+        }
+        let bases: Vec<String> = known.1.iter().map(|b| format!("builtins.{b}")).collect();
+        let bases: Vec<&str> = bases.iter().map(String::as_str).collect();
+        let class = Class::builtin(&format!("builtins.{}", known.0), &bases);
+        self.builtin_classes.insert(known.0, class.clone());
+        class
+    }
+
+    /// A new exception of this class.
+    pub fn new_exception(&mut self, class: Rc<Class>, args: Vec<Value>) -> Value {
+        let attrs = class.is_python.then(|| self.fresh_attrs());
+        let instance = Instance {
+            class,
+            attrs,
+            slots: Default::default(),
+            slot_writes: Default::default(),
+            payload: Payload::Exception(args, None),
+            origin: None,
+        };
+        Value::Instance(self.arenas.instances.push(instance))
+    }
+
+    /// Raises a built-in exception with a message.
+    pub fn raise_named<T>(&mut self, name: &str, message: &str) -> Flow<T> {
+        self.raise_with(name, vec![Value::str(message)])
+    }
+
+    /// Raises a built-in exception with these arguments.
+    pub fn raise_with<T>(&mut self, name: &str, args: Vec<Value>) -> Flow<T> {
+        let class = self.exception_class(name);
+        Err(Stop::Raise(self.new_exception(class, args)))
+    }
+
+    /// Whether `result` raised a built-in exception with this name (or a subclass): then `Ok(None)`.
+    pub fn catch<T>(&mut self, result: Flow<T>, name: &str) -> Flow<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(Stop::Raise(Value::Instance(id)))
+                if self.arenas.instances[id].class.derives(&format!("builtins.{name}")) =>
+            {
+                Ok(None)
+            }
+            Err(other) => Err(other),
+        }
+    }
+}

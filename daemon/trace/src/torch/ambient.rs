@@ -1,0 +1,113 @@
+//! Grad mode, autocast and the like: read from the simulated state, changed in it and in the graph.
+
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::tracer::Tracer;
+use crate::value::Value;
+use flambeau_ir::code::Const;
+use flambeau_ir::graph::{Arg, Target, ValueMeta};
+use flambeau_ir::kernel::DType;
+use flambeau_ir::reason::ReasonCode;
+
+impl Tracer<'_> {
+    /// Functions that read or change the calling thread's torch state.
+    pub(super) fn fold_ambient(&mut self, path: &str, args: &Args) -> Flow<Option<Value>> {
+        let name = path.strip_prefix("torch._C.").or_else(|| path.strip_prefix("torch.")).unwrap_or(path);
+        let flag = |b: bool| Ok(Some(Value::bool(b)));
+        match name {
+            "is_grad_enabled" => flag(self.ambient.grad_enabled),
+            "is_inference_mode_enabled" => flag(self.ambient.inference_mode),
+            "_set_grad_enabled" => {
+                let Some(mode) = args.pos.first().cloned() else { return Ok(None) };
+                let mode = self.truth(&mode)?;
+                self.set_grad_mode(mode)?;
+                Ok(Some(Value::NONE))
+            }
+            "get_default_dtype" => match DType::from_torch(self.ambient.default_dtype) {
+                Some(dtype) => Ok(Some(Value::Const(Const::Dtype(dtype)))),
+                None => Ok(None),
+            },
+            "is_autocast_enabled"
+            | "is_autocast_cpu_enabled"
+            | "is_autocast_cache_enabled"
+            | "is_any_autocast_enabled" => self.autocast_flag(name, args),
+            "get_autocast_gpu_dtype" | "get_autocast_cpu_dtype" | "get_autocast_dtype" => {
+                self.autocast_dtype(name, args)
+            }
+            "are_deterministic_algorithms_enabled" | "_get_deterministic_algorithms" => {
+                flag(self.ambient.deterministic.0)
+            }
+            "is_deterministic_algorithms_warn_only_enabled" => flag(self.ambient.deterministic.1),
+            "set_autocast_enabled"
+            | "set_autocast_dtype"
+            | "autocast_increment_nesting"
+            | "autocast_decrement_nesting"
+            | "set_autocast_cache_enabled"
+            | "clear_autocast_cache"
+            | "amp.autocast_mode.autocast"
+            | "autocast_mode.autocast" => {
+                stop(ReasonCode::UnsupportedCall, format!("{path} (autocast inside a compiled function)"))
+            }
+            "autograd.grad_mode.inference_mode" => {
+                stop(ReasonCode::UnsupportedCall, "inference_mode inside a compiled function")
+            }
+            "_enter_inference_mode" | "_InferenceMode" | "_C._InferenceMode" => {
+                stop(ReasonCode::UnsupportedCall, "inference_mode inside a compiled function")
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// `torch._C._set_grad_enabled(mode)`, also in the graph.
+    fn set_grad_mode(&mut self, mode: bool) -> Flow<()> {
+        if self.ambient.grad_enabled == mode {
+            return Ok(());
+        }
+        self.ambient.grad_enabled = mode;
+        if mode {
+            self.graph.touches_grad = true;
+        }
+        let target = Target::Function("torch._C._set_grad_enabled".into());
+        let arg = Arg::Const(Const::Bool(mode));
+        self.graph_call(&target, vec![arg], vec![], ValueMeta::Const(Const::None))?;
+        Ok(())
+    }
+
+    fn device_kind(&mut self, args: &Args) -> Option<bool> {
+        match args.pos.first()?.as_str()?.as_ref() {
+            "cuda" => Some(true),
+            "cpu" => Some(false),
+            _ => None,
+        }
+    }
+
+    fn autocast_flag(&mut self, name: &str, args: &Args) -> Flow<Option<Value>> {
+        let ambient = &self.ambient;
+        let (cpu, cuda) = (ambient.autocast_cpu.0, ambient.autocast_cuda.0);
+        let value = match name {
+            "is_autocast_cpu_enabled" => cpu,
+            "is_autocast_cache_enabled" => ambient.autocast_cache,
+            "is_any_autocast_enabled" => cpu || cuda,
+            _ if args.pos.is_empty() => cuda,
+            _ => match self.device_kind(args) {
+                Some(true) => cuda,
+                Some(false) => cpu,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Value::bool(value)))
+    }
+
+    fn autocast_dtype(&mut self, name: &str, args: &Args) -> Flow<Option<Value>> {
+        let on_cuda = match name {
+            "get_autocast_gpu_dtype" => true,
+            "get_autocast_cpu_dtype" => false,
+            _ => match self.device_kind(args) {
+                Some(cuda) => cuda,
+                None => return Ok(None),
+            },
+        };
+        let code = if on_cuda { self.ambient.autocast_cuda.1 } else { self.ambient.autocast_cpu.1 };
+        Ok(DType::from_torch(code).map(|d| Value::Const(Const::Dtype(d))))
+    }
+}

@@ -1,0 +1,120 @@
+//! Attributes of tensors: metadata is folded, the rest are methods.
+
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::tracer::Tracer;
+use crate::value::{TensorId, Tuple, Value};
+use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::graph::Target;
+use flambeau_ir::kernel::DType;
+use flambeau_ir::reason::ReasonCode;
+use std::rc::Rc;
+
+impl Tracer<'_> {
+    /// `torch.Size(dims)`.
+    pub fn size_of(&mut self, dims: &[Dim]) -> Value {
+        let items = dims.iter().map(|d| Value::dim(d.clone())).collect();
+        let class = Some(self.builtin_class("torch.Size"));
+        Value::Tuple(Rc::new(Tuple { items, class, origin: None }))
+    }
+
+    /// `tensor.name`; `None`: no such attribute.
+    pub(crate) fn tensor_attr(&mut self, id: TensorId, name: &str) -> Flow<Option<Value>> {
+        if let Some(value) = self.tensor_metadata(id, name)? {
+            return Ok(Some(value));
+        }
+        let value = Value::Tensor(id);
+        let class = self.class_of(&value)?;
+        let found = self.type_lookup(&class, name)?;
+        match found {
+            Some((_, Value::Function(f)))
+                if !f.module.as_deref().is_some_and(|m| m == "torch" || m.starts_with("torch.")) =>
+            {
+                Ok(Some(crate::attr::bound(Value::Function(f), value)))
+            }
+            Some((_, Value::Function(_) | Value::Builtin(_))) => {
+                Ok(Some(Value::bound_builtin(&format!("torch.Tensor.{name}"), value)))
+            }
+            Some(_) => stop(ReasonCode::UnsupportedObject, format!("Tensor.{name}")),
+            None => match self.arenas.tensors[id].attrs {
+                Some(attrs) => self.dict_get_str(attrs, name),
+                None => Ok(None),
+            },
+        }
+    }
+
+    fn tensor_metadata(&mut self, id: TensorId, name: &str) -> Flow<Option<Value>> {
+        let tensor = &self.arenas.tensors[id];
+        let meta = &tensor.meta;
+        let ndim = meta.ndim();
+        let no = Value::bool(false);
+        Ok(Some(match name {
+            "shape" => {
+                let sizes = meta.sizes.clone();
+                self.size_of(&sizes)
+            }
+            "dtype" => Value::Const(Const::Dtype(meta.dtype)),
+            "device" => Value::Const(Const::Device(meta.device)),
+            "ndim" => Value::int(ndim as i64),
+            "requires_grad" => Value::bool(meta.requires_grad),
+            "is_leaf" => match (tensor.origin, tensor.meta.requires_grad) {
+                (_, false) => Value::bool(true),
+                (None, true) => Value::bool(tensor.is_leaf),
+                (Some(_), true) => return stop(ReasonCode::UnsupportedObject, "is_leaf of an input"),
+            },
+            "layout" => Value::Const(Const::Layout("strided".into())),
+            "is_cuda" => Value::bool(meta.device.kind == 1),
+            "is_cpu" => Value::bool(meta.device.kind == 0),
+            "is_meta" => Value::bool(meta.device.kind == 14),
+            "is_sparse" | "is_quantized" | "is_mkldnn" | "is_nested" | "is_sparse_csr" | "is_mps" | "is_xpu"
+            | "is_hpu" | "is_ipu" | "is_xla" | "is_maia" | "is_mtia" | "is_vulkan" | "is_ort" => no,
+            "itemsize" => Value::int(meta.dtype.size() as i64),
+            "nbytes" => Value::dim(meta.numel().mul(&Dim::Const(meta.dtype.size() as i64))),
+            "grad_fn" if !meta.requires_grad => Value::NONE,
+            "grad_fn" | "grad" | "_version" | "_base" | "_grad" | "output_nr" | "_backward_hooks" => {
+                return stop(ReasonCode::UnsupportedObject, format!("Tensor.{name}"));
+            }
+            "name" | "names" => return stop(ReasonCode::UnsupportedObject, format!("Tensor.{name}")),
+            "data" if !meta.requires_grad || !self.ambient.grad_enabled => self.method(id, "detach", vec![])?,
+            "data" => return stop(ReasonCode::UnsupportedObject, "Tensor.data of a tensor that requires grad"),
+            "T" if ndim == 2 => self.method(id, "t", vec![])?,
+            "mT" if ndim >= 2 => self.method(id, "transpose", vec![Value::int(-2), Value::int(-1)])?,
+            "T" => {
+                let dims = (0..ndim as i64).rev().map(Value::int).collect();
+                self.method(id, "permute", vec![Value::tuple(dims)])?
+            }
+            "H" | "mH" if ndim >= 2 && !is_complex(meta.dtype) && (name == "mH" || ndim == 2) => {
+                self.method(id, "transpose", vec![Value::int(-2), Value::int(-1)])?
+            }
+            "real" if !is_complex(meta.dtype) => Value::Tensor(id),
+            "real" | "imag" if is_complex(meta.dtype) => {
+                let target = Target::Function(format!("torch.{name}").into());
+                self.torch_call(target, Args::new(vec![Value::Tensor(id)]))?
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn method(&mut self, id: TensorId, name: &str, args: Vec<Value>) -> Flow<Value> {
+        let mut pos = vec![Value::Tensor(id)];
+        pos.extend(args);
+        self.torch_call(Target::Method(name.into()), Args::new(pos))
+    }
+
+    /// `tensor.name = value`.
+    pub(crate) fn set_tensor_attr(&mut self, id: TensorId, name: &str, value: Value) -> Flow<()> {
+        let class = self.class_of(&Value::Tensor(id))?;
+        if self.type_lookup(&class, name)?.is_some() {
+            return stop(ReasonCode::SideEffect, format!("setting Tensor.{name}"));
+        }
+        match self.arenas.tensors[id].attrs {
+            Some(attrs) => self.dict_set(attrs, Value::str(name), value),
+            None => stop(ReasonCode::SideEffect, format!("setting attribute {name} of a tensor")),
+        }
+    }
+}
+
+pub(super) fn is_complex(dtype: DType) -> bool {
+    matches!(dtype, DType::C32 | DType::C64 | DType::C128)
+}

@@ -1,0 +1,148 @@
+//! Tensors and sizes that come from outside: placeholders, symbols, and their guards.
+
+use crate::flow::{Flow, stop};
+use crate::tracer::Tracer;
+use crate::value::{Origin, TensorValue, Value};
+use flambeau_ir::code::Const;
+use flambeau_ir::dim::{Dim, SymId};
+use flambeau_ir::graph::ValueMeta;
+use flambeau_ir::guard::{ClassRef, GuardKind, Relation, TensorGuard};
+use flambeau_ir::object::{ObjId, Object, ObjectData};
+use flambeau_ir::plan::{Symbol, SymbolOf};
+use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::{SourceId, Step};
+use flambeau_ir::tensor::{TensorDesc, TensorMeta};
+
+impl Tracer<'_> {
+    pub(crate) fn wrap_tensor(&mut self, object: &Object, desc: &TensorDesc, origin: Origin) -> Flow<Value> {
+        if let Some(what) = &desc.unusual {
+            return stop(ReasonCode::UnusualTensor, what.clone());
+        }
+        if desc.is_inference && !self.ambient.inference_mode {
+            return stop(ReasonCode::UnusualTensor, "a tensor made under inference mode");
+        }
+        let described = self.describe(object.class)?;
+        let ObjectData::Class(class_desc) = &described.data else {
+            return stop(ReasonCode::Internal, "a tensor's type that was not described as one");
+        };
+        let known = ["torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"];
+        let Some(path) = described.path.clone().filter(|p| known.contains(&&**p)) else {
+            return stop(ReasonCode::UnusualTensor, format!("a tensor of class {}", class_desc.qualname));
+        };
+        let name = ClassRef { module: class_desc.module.clone(), qualname: class_desc.qualname.clone() };
+        let meta = self.symbolic_meta(object.id, desc, origin.source);
+        self.guard(
+            origin.source,
+            GuardKind::Tensor(TensorGuard {
+                class: name,
+                dtype: meta.dtype,
+                device: meta.device,
+                sizes: meta.sizes.clone(),
+                strides: meta.strides.clone(),
+                requires_grad: meta.requires_grad,
+                is_leaf: None,
+                dispatch_keys: desc.dispatch_keys,
+            }),
+        );
+        let class = match &*path {
+            "torch.Tensor" => None,
+            _ => Some(self.guard_type(object.class, origin.source)?),
+        };
+        let attrs = self.attrs_of(object, origin.source);
+        let label = self.input_name(origin.source);
+        let node = self.graph.placeholder(origin.source, &label, ValueMeta::Tensor(meta.clone()));
+        self.inputs.push((origin, desc.storage));
+        let tensor = TensorValue { node, meta, class, origin: Some(origin), attrs, is_leaf: desc.is_leaf, base: None };
+        Ok(Value::Tensor(self.arenas.tensors.push(tensor)))
+    }
+
+    /// A tensor's metadata with the sizes that are to be symbolic as symbols.
+    fn symbolic_meta(&mut self, object: ObjId, desc: &TensorDesc, source: SourceId) -> TensorMeta {
+        let mut meta = desc.meta.clone();
+        let all = self.frame.options.dynamic == Some(true);
+        let mut symbolic = false;
+        for i in 0..meta.sizes.len() {
+            let wanted = self.frame.options.dynamic_dims.iter().find(|d| d.object == object && d.dim == Some(i as u32));
+            let (min, max) = match wanted {
+                Some(d) => (d.min.max(2), d.max),
+                None if all => (2, i64::MAX),
+                None => continue,
+            };
+            let Some(hint) = meta.sizes[i].as_const().filter(|s| (min..=max).contains(s)) else { continue };
+            meta.sizes[i] = self.new_symbol(source, SymbolOf::Size(i as u32), hint, min, max);
+            symbolic = true;
+        }
+        if symbolic {
+            self.symbolic_strides(&mut meta, desc, source);
+        }
+        meta
+    }
+
+    /// Strides of a dense tensor as products of the sizes inside them; others stay fixed. Each expression is also a guard.
+    fn symbolic_strides(&mut self, meta: &mut TensorMeta, desc: &TensorDesc, source: SourceId) {
+        let fixed: Vec<i64> = desc.meta.strides.iter().map(|s| s.as_const().unwrap_or(0)).collect();
+        let sizes: Vec<i64> = desc.meta.sizes.iter().map(|s| s.as_const().unwrap_or(0)).collect();
+        let mut order: Vec<usize> = (0..fixed.len()).collect();
+        order.sort_by_key(|i| (fixed[*i], sizes[*i] == 1, std::cmp::Reverse(*i)));
+        let (mut expected, mut expression) = (1_i64, Dim::Const(1));
+        for i in order {
+            if fixed[i] == expected {
+                if expression.as_const().is_none() {
+                    let symbol = self.new_symbol(source, SymbolOf::Stride(i as u32), fixed[i], 0, i64::MAX);
+                    let at = self.function_source();
+                    self.guard(at, GuardKind::Relation(Relation::Eq, symbol, expression.clone()));
+                }
+                meta.strides[i] = expression.clone();
+            } else {
+                expected = fixed[i];
+                expression = Dim::Const(fixed[i]);
+            }
+            expected = expected.wrapping_mul(sizes[i]);
+            expression = expression.mul(&meta.sizes[i]);
+        }
+    }
+
+    fn new_symbol(&mut self, source: SourceId, of: SymbolOf, hint: i64, min: i64, max: i64) -> Dim {
+        let id = SymId(self.symbols.len() as u32);
+        self.symbols.push(Symbol { id, source, of, hint, min, max });
+        Dim::sym(id)
+    }
+
+    /// An int argument that is to be symbolic.
+    pub(crate) fn symbolic_int(&mut self, object: ObjId, c: &Const, source: SourceId) -> Option<Value> {
+        let Const::Int(hint) = c else { return None };
+        let wanted = self.frame.options.dynamic_dims.iter().find(|d| d.object == object && d.dim.is_none())?;
+        let (min, max) = (wanted.min.max(2), wanted.max);
+        if !(min..=max).contains(hint) {
+            return None;
+        }
+        self.guard(source, GuardKind::Type(ClassRef { module: "builtins".into(), qualname: "int".into() }));
+        Some(Value::Int(self.new_symbol(source, SymbolOf::Int, *hint, min, max)))
+    }
+
+    /// A readable name for an input, from its source.
+    fn input_name(&self, source: SourceId) -> String {
+        let mut parts = Vec::new();
+        let mut at = Some(source);
+        while let Some(id) = at {
+            let node = self.sources.get(id);
+            match &node.step {
+                Step::Item(Const::Str(s)) if !matches!(&**s, "_parameters" | "_buffers" | "_modules") => {
+                    parts.push(s.to_string());
+                }
+                Step::Item(Const::Int(i)) => parts.push(i.to_string()),
+                Step::Index(i) => parts.push(i.to_string()),
+                Step::Arg(i) => {
+                    let code = &self.root_names;
+                    parts.push(code.get(*i as usize).cloned().unwrap_or_else(|| format!("arg{i}")));
+                }
+                _ => {}
+            }
+            at = node.base;
+        }
+        parts.reverse();
+        let joined = parts.join("_");
+        let clean: String = joined.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        if clean.starts_with(|c: char| c.is_ascii_digit()) || clean.is_empty() { format!("x_{clean}") } else { clean }
+    }
+}

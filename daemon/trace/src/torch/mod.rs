@@ -1,0 +1,377 @@
+//! Torch calls: graph nodes with metadata from the op rules or the client.
+
+mod ambient;
+mod attr;
+mod fold;
+mod graph;
+mod input;
+
+pub use graph::GraphBuilder;
+
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::tracer::Tracer;
+use crate::value::{Class, Payload, TensorId, TensorValue, Tuple, Value};
+use flambeau_ir::code::Const;
+use flambeau_ir::graph::{Arg, NodeId, Target, ValueMeta};
+use flambeau_ir::oracle::{AnswerValue, QueryArg, Question};
+use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::tensor::TensorMeta;
+use flambeau_ops::{InferError, Inferred, OpArg};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Fields of torch's named result tuples, by the type's path.
+pub(crate) fn result_fields(path: &str) -> Option<&'static [&'static str]> {
+    Some(match path.strip_prefix("torch.return_types.")? {
+        "max" | "min" | "sort" | "topk" | "kthvalue" | "median" | "mode" | "cummax" | "cummin" | "nanmedian" => {
+            &["values", "indices"]
+        }
+        "aminmax" => &["min", "max"],
+        "slogdet" => &["sign", "logabsdet"],
+        "qr" => &["Q", "R"],
+        "frexp" => &["mantissa", "exponent"],
+        _ => return None,
+    })
+}
+
+/// Torch functions whose results no graph can hold: they read a tensor's data, or run code of their own.
+const DATA: &[&str] = &[
+    "item",
+    "tolist",
+    "numpy",
+    "__bool__",
+    "__float__",
+    "__int__",
+    "__index__",
+    "__complex__",
+    "is_nonzero",
+    "equal",
+    "allclose",
+    "__array__",
+    "__contains__",
+    "data_ptr",
+    "_local_scalar_dense",
+    "__reduce_ex__",
+    "__repr__",
+    "__format__",
+];
+
+/// Torch functions whose effect is not on tensors.
+const EFFECTS: &[&str] = &[
+    "backward",
+    "register_hook",
+    "retain_grad",
+    "share_memory_",
+    "pin_memory",
+    "set_",
+    "resize_as_",
+    "untyped_storage",
+    "storage",
+    "_typed_storage",
+    "_backward_hooks",
+    "register_post_accumulate_grad_hook",
+    "manual_seed",
+    "seed",
+    "save",
+    "load",
+    "compile",
+    "apply_",
+    "map_",
+    "record_stream",
+    "set_data",
+    "__deepcopy__",
+    "__setstate__",
+    "set_default_dtype",
+    "set_default_device",
+    "set_num_threads",
+    "set_rng_state",
+    "get_rng_state",
+    "initial_seed",
+    "use_deterministic_algorithms",
+];
+
+impl Tracer<'_> {
+    /// Calls a function of torch's by import path that is not folded.
+    pub(crate) fn call_torch_path(&mut self, path: &str, args: Args) -> Flow<Value> {
+        let known = path.starts_with("torch.") || path.starts_with("_operator.");
+        let name = path.rsplit('.').next().unwrap_or(path);
+        if !known {
+            return stop(ReasonCode::UnsupportedCall, path);
+        }
+        if DATA.contains(&name) {
+            return stop(ReasonCode::DataDependentValue, path);
+        }
+        if EFFECTS.contains(&name) {
+            return stop(ReasonCode::SideEffect, path);
+        }
+        match path.strip_prefix("torch.Tensor.") {
+            Some(method) => self.torch_call(Target::Method(method.into()), args),
+            None if self.holds_tensor_work(path, &args) => self.torch_call(Target::Function(path.into()), args),
+            None => stop(ReasonCode::UnsupportedCall, path),
+        }
+    }
+
+    /// Whether a torch function may enter the graph: it takes tensors, or makes one.
+    fn holds_tensor_work(&mut self, path: &str, args: &Args) -> bool {
+        const MAKERS: &[&str] = &[
+            "arange",
+            "empty",
+            "empty_strided",
+            "eye",
+            "full",
+            "linspace",
+            "logspace",
+            "normal",
+            "ones",
+            "rand",
+            "randint",
+            "randn",
+            "randperm",
+            "scalar_tensor",
+            "tensor",
+            "zeros",
+            "tril_indices",
+            "triu_indices",
+            "as_tensor",
+            "hann_window",
+            "hamming_window",
+            "bartlett_window",
+            "blackman_window",
+            "kaiser_window",
+            "complex",
+            "polar",
+        ];
+        let name = path.rsplit('.').next().unwrap_or(path);
+        MAKERS.contains(&name) || args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).any(|v| self.has_tensor(v))
+    }
+
+    fn has_tensor(&mut self, value: &Value) -> bool {
+        match value {
+            Value::Tensor(_) => true,
+            Value::Tuple(t) => t.items.iter().any(|v| self.has_tensor(v)),
+            Value::List(list) => self.list_items(*list).is_ok_and(|items| {
+                items.iter().any(|v| matches!(v, Value::Tensor(_) | Value::Tuple(_) | Value::List(_)))
+            }),
+            _ => false,
+        }
+    }
+
+    /// Emits a call of `target` and gives its value.
+    pub fn torch_call(&mut self, target: Target, args: Args) -> Flow<Value> {
+        let mut graph_args = Vec::with_capacity(args.pos.len());
+        let mut op_args = Vec::with_capacity(args.pos.len());
+        for value in &args.pos {
+            let (g, o) = self.torch_arg(value)?;
+            graph_args.push(g);
+            op_args.push(o);
+        }
+        let mut graph_kwargs = Vec::with_capacity(args.kw.len());
+        let mut op_kwargs = Vec::with_capacity(args.kw.len());
+        for (name, value) in &args.kw {
+            let (g, o) = self.torch_arg(value)?;
+            graph_kwargs.push((name.clone(), g));
+            op_kwargs.push((name.clone(), o));
+        }
+        let ambient = self.ambient.clone();
+        let inferred = match flambeau_ops::infer(&target, &op_args, &op_kwargs, &ambient, self) {
+            Ok(inferred) => inferred,
+            Err(InferError::NoRule) => self.ask_meta(&target, &args, &op_args, &op_kwargs)?,
+            Err(InferError::Invalid(message)) => {
+                return stop(ReasonCode::Shape, format!("{}: {message}", target_name(&target)));
+            }
+            Err(InferError::Dynamic(message)) => {
+                return stop(ReasonCode::DynamicShape, format!("{}: {message}", target_name(&target)));
+            }
+        };
+        let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
+        if !inferred.mutates.is_empty() {
+            self.graph.mutates = true;
+        }
+        let base = match inferred.view_of.and_then(argument) {
+            Some(Value::Tensor(id)) => Some(*id),
+            _ => None,
+        };
+        let returned = inferred.returns_argument.and_then(argument).cloned();
+        if let Some(value @ Value::Tensor(id)) = &returned
+            && inferred.mutates.is_empty()
+            && inferred.meta.as_tensor() == Some(&self.arenas.tensors[*id].meta)
+        {
+            // `contiguous()` of a contiguous tensor and the like: nothing happens.
+            return Ok(value.clone());
+        }
+        let node = self.graph_call(&target, graph_args, graph_kwargs, inferred.meta.clone())?;
+        if let Some(value @ Value::Tensor(id)) = &returned {
+            if let ValueMeta::Tensor(meta) = &inferred.meta {
+                let tensor = &mut self.arenas.tensors[*id];
+                tensor.is_leaf &= !meta.requires_grad || tensor.meta.requires_grad == meta.requires_grad;
+                tensor.meta = meta.clone();
+            }
+            return Ok(value.clone());
+        }
+        self.node_value(node, &inferred.meta, base, &target)
+    }
+
+    /// The value of a node with this metadata.
+    fn node_value(&mut self, node: NodeId, meta: &ValueMeta, base: Option<TensorId>, target: &Target) -> Flow<Value> {
+        Ok(match meta {
+            ValueMeta::Tensor(meta) => self.new_tensor(node, meta.clone(), base),
+            ValueMeta::Int(dim) => Value::dim(dim.clone()),
+            ValueMeta::Const(c) => self.constant(c.clone()),
+            ValueMeta::Tuple(parts) => {
+                let mut items = Vec::with_capacity(parts.len());
+                for (i, part) in parts.iter().enumerate() {
+                    let args = vec![Arg::Node(node), Arg::Const(Const::Int(i as i64))];
+                    let getitem = Target::Function("_operator.getitem".into());
+                    let item = match part {
+                        ValueMeta::Tensor(_) | ValueMeta::Tuple(_) => {
+                            let item = self.graph_call(&getitem, args, vec![], part.clone())?;
+                            self.node_value(item, part, base, &getitem)?
+                        }
+                        ValueMeta::Int(dim) => Value::dim(dim.clone()),
+                        ValueMeta::Const(c) => self.constant(c.clone()),
+                    };
+                    items.push(item);
+                }
+                let path = format!("torch.return_types.{}", target_name(target).rsplit('.').next().unwrap_or_default());
+                let class = result_fields(&path).map(|_| Class::builtin(&path, &["builtins.tuple"]));
+                Value::Tuple(Rc::new(Tuple { items, class, origin: None }))
+            }
+        })
+    }
+
+    /// A tensor made by a node.
+    pub(crate) fn new_tensor(&mut self, node: NodeId, meta: TensorMeta, base: Option<TensorId>) -> Value {
+        let is_leaf = !meta.requires_grad;
+        let tensor = TensorValue { node, meta, class: None, origin: None, attrs: None, is_leaf, base };
+        Value::Tensor(self.arenas.tensors.push(tensor))
+    }
+
+    fn torch_arg(&mut self, value: &Value) -> Flow<(Arg, OpArg)> {
+        Ok(match value {
+            Value::Const(c) => (Arg::Const(c.clone()), OpArg::Const(c.clone())),
+            Value::Tensor(id) => {
+                let tensor = &self.arenas.tensors[*id];
+                (Arg::Node(tensor.node), OpArg::Tensor(tensor.meta.clone()))
+            }
+            Value::Int(dim) => (Arg::Dim(dim.clone()), OpArg::Dim(dim.clone())),
+            Value::Tuple(t) => {
+                let (g, o) = self.torch_args(&t.items.clone())?;
+                (Arg::Tuple(g), OpArg::Tuple(o))
+            }
+            Value::List(list) => {
+                let items = self.list_items(*list)?.clone();
+                let (g, o) = self.torch_args(&items)?;
+                (Arg::List(g), OpArg::List(o))
+            }
+            Value::Slice(parts) => {
+                let [a, b, c] = &**parts;
+                let ((ga, oa), (gb, ob), (gc, oc)) = (self.torch_arg(a)?, self.torch_arg(b)?, self.torch_arg(c)?);
+                (Arg::Slice(Box::new([ga, gb, gc])), OpArg::Slice(Box::new([oa, ob, oc])))
+            }
+            Value::Range(_) | Value::Iter(_) => {
+                let items = self.collect(value)?;
+                let (g, o) = self.torch_args(&items)?;
+                (Arg::List(g), OpArg::List(o))
+            }
+            Value::Instance(id) if matches!(self.arenas.instances[*id].payload, Payload::Const(_)) => {
+                let Payload::Const(c) = &self.arenas.instances[*id].payload else {
+                    return stop(ReasonCode::Internal, "no constant");
+                };
+                (Arg::Const(c.clone()), OpArg::Const(c.clone()))
+            }
+            other => {
+                let name = self.type_name(other);
+                return stop(ReasonCode::UnsupportedObject, format!("a {name} as an argument of a torch call"));
+            }
+        })
+    }
+
+    fn torch_args(&mut self, values: &[Value]) -> Flow<(Vec<Arg>, Vec<OpArg>)> {
+        let mut graph = Vec::with_capacity(values.len());
+        let mut ops = Vec::with_capacity(values.len());
+        for value in values {
+            let (g, o) = self.torch_arg(value)?;
+            graph.push(g);
+            ops.push(o);
+        }
+        Ok((graph, ops))
+    }
+
+    /// Asks the client for the metadata of a call without a native rule.
+    fn ask_meta(
+        &mut self,
+        target: &Target,
+        args: &Args,
+        op_args: &[OpArg],
+        op_kwargs: &[(Arc<str>, OpArg)],
+    ) -> Flow<Inferred> {
+        let name = target_name(target);
+        let query: Option<Vec<QueryArg>> = op_args.iter().map(query_arg).collect();
+        let query_kw: Option<Vec<(String, QueryArg)>> =
+            op_kwargs.iter().map(|(n, a)| Some((n.to_string(), query_arg(a)?))).collect();
+        let (Some(query), Some(query_kw)) = (query, query_kw) else {
+            return stop(ReasonCode::DynamicShape, format!("{name} has no rule for symbolic sizes"));
+        };
+        let question = Question::TorchCall {
+            target: target.clone(),
+            args: query,
+            kwargs: query_kw,
+            ambient: Box::new(self.ambient.clone()),
+        };
+        let mut meta = match self.ask_one(question)? {
+            AnswerValue::Meta(meta) => meta,
+            AnswerValue::Const(c) => ValueMeta::Const(c),
+            AnswerValue::Raised(class, message) => {
+                return stop(ReasonCode::Shape, format!("{name}: {class}: {message}"));
+            }
+            other => return stop(ReasonCode::OpUnknown, format!("{name}: {other:?}")),
+        };
+        let inplace = name.ends_with('_') && !name.ends_with("__") && !args.pos.is_empty();
+        let out = args.kw.iter().position(|(n, _)| &**n == "out");
+        let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
+        if let (Some(_), ValueMeta::Tensor(meta)) = (written, &mut meta)
+            && inplace
+            && let Some(Value::Tensor(id)) = args.pos.first()
+        {
+            meta.requires_grad |= self.arenas.tensors[*id].meta.requires_grad;
+        }
+        Ok(Inferred {
+            meta,
+            returns_argument: written,
+            view_of: None,
+            mutates: written.into_iter().collect(),
+            rng: false,
+        })
+    }
+}
+
+fn target_name(target: &Target) -> &str {
+    match target {
+        Target::Function(name) | Target::Method(name) => name,
+    }
+}
+
+fn query_arg(arg: &OpArg) -> Option<QueryArg> {
+    Some(match arg {
+        OpArg::Tensor(meta) => {
+            let fixed = meta.sizes.iter().chain(&meta.strides).all(|d| d.as_const().is_some());
+            fixed.then(|| QueryArg::Tensor(meta.clone()))?
+        }
+        OpArg::Const(c) => QueryArg::Const(c.clone()),
+        OpArg::Dim(_) => return None,
+        OpArg::List(items) => QueryArg::List(items.iter().map(query_arg).collect::<Option<_>>()?),
+        OpArg::Tuple(items) => QueryArg::Tuple(items.iter().map(query_arg).collect::<Option<_>>()?),
+        OpArg::Slice(parts) => {
+            let mut fixed = Vec::with_capacity(3);
+            for part in parts.iter() {
+                match part {
+                    OpArg::Const(c) => fixed.push(c.clone()),
+                    _ => return None,
+                }
+            }
+            let [a, b, c]: [Const; 3] = fixed.try_into().ok()?;
+            QueryArg::Const(Const::Slice(Box::new([a, b, c])))
+        }
+    })
+}

@@ -1,0 +1,302 @@
+//! The state of one trace: sources, guards, questions, arenas, the graph under construction.
+
+use crate::flow::{Flow, stop};
+use crate::frame::FrameInfo;
+use crate::torch::GraphBuilder;
+use crate::value::{Arenas, CellId, Class, DictId, Key, Origin, Value};
+use flambeau_bytecode::Decoded;
+use flambeau_ir::code::{CodeHash, Const};
+use flambeau_ir::frame::Frame;
+use flambeau_ir::guard::{Ambient, Guard, GuardKind};
+use flambeau_ir::object::{Heap, ObjId, Object};
+use flambeau_ir::oracle::{Answer, AnswerValue, Oracle, Question};
+use flambeau_ir::plan::Symbol;
+use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::{SourceId, SourceTable, Step};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The state of one trace.
+pub struct Tracer<'a> {
+    pub(crate) frame: &'a Frame,
+    oracle: &'a mut dyn Oracle,
+    pub(crate) heap: Heap,
+    pub(crate) sources: SourceTable,
+    pub(crate) guards: Vec<Guard>,
+    guarded: HashSet<(SourceId, GuardKind)>,
+    /// Lists, dicts, instances, tensors, ...
+    pub arenas: Arenas,
+    /// The graph so far.
+    pub(crate) graph: GraphBuilder,
+    pub(crate) symbols: Vec<Symbol>,
+    /// The simulated ambient state: grad mode, autocast, default dtype.
+    pub ambient: Ambient,
+    /// Inlined frames, outermost first, for locations and limits.
+    pub(crate) stack: Vec<FrameInfo>,
+    /// The value of each outside object met, with its first source.
+    pub(crate) known: HashMap<ObjId, (Value, SourceId)>,
+    pub(crate) classes: HashMap<ObjId, Rc<Class>>,
+    pub(crate) dicts: HashMap<ObjId, DictId>,
+    pub(crate) cells: HashMap<ObjId, CellId>,
+    pub(crate) type_attrs: HashMap<(ObjId, Arc<str>), Option<(Rc<Class>, Value)>>,
+    pub(crate) raw_types: HashMap<(ObjId, Arc<str>), Option<(ObjId, ObjId)>>,
+    pub(crate) dict_items: HashMap<(ObjId, Const), Option<ObjId>>,
+    pub(crate) decoded: HashMap<CodeHash, Rc<Decoded>>,
+    pub(crate) prefetched: HashSet<(CodeHash, Option<ObjId>)>,
+    pub(crate) modules: HashMap<Arc<str>, Value>,
+    pub(crate) trusted: HashMap<&'static str, Rc<Class>>,
+    /// Tensor inputs, with the number of their storage in the snapshot.
+    pub(crate) inputs: Vec<(Origin, u32)>,
+    /// Names of the root frame's slots.
+    pub(crate) root_names: Vec<String>,
+    /// Where the last exception was raised.
+    pub(crate) raised_at: Vec<flambeau_ir::graph::Location>,
+    pub(crate) builtin_classes: HashMap<&'static str, Rc<Class>>,
+    /// Instructions run so far.
+    pub(crate) executed: usize,
+    /// The exception being handled, innermost last (`sys.exc_info()`).
+    pub(crate) handling: Vec<Value>,
+}
+
+impl<'a> Tracer<'a> {
+    /// A trace about to begin.
+    pub fn new(frame: &'a Frame, oracle: &'a mut dyn Oracle) -> Self {
+        let mut tracer = Tracer {
+            frame,
+            oracle,
+            heap: frame.heap.clone(),
+            sources: SourceTable::default(),
+            guards: Vec::new(),
+            guarded: HashSet::new(),
+            arenas: Arenas::default(),
+            graph: GraphBuilder::default(),
+            symbols: Vec::new(),
+            ambient: frame.ambient.clone(),
+            stack: Vec::new(),
+            known: HashMap::new(),
+            classes: HashMap::new(),
+            dicts: HashMap::new(),
+            cells: HashMap::new(),
+            type_attrs: HashMap::new(),
+            raw_types: HashMap::new(),
+            dict_items: HashMap::new(),
+            decoded: HashMap::new(),
+            prefetched: HashSet::new(),
+            modules: HashMap::new(),
+            trusted: HashMap::new(),
+            inputs: Vec::new(),
+            root_names: Vec::new(),
+            raised_at: Vec::new(),
+            builtin_classes: HashMap::new(),
+            executed: 0,
+            handling: Vec::new(),
+        };
+        tracer.learn();
+        tracer
+    }
+
+    /// Takes over the answers that came unasked.
+    fn learn(&mut self) {
+        for item in std::mem::take(&mut self.heap.items) {
+            self.dict_items.insert((item.dict, Const::Str(item.key)), item.value);
+        }
+        for lookup in std::mem::take(&mut self.heap.lookups) {
+            self.raw_types.insert((lookup.class, lookup.name), lookup.found);
+        }
+    }
+
+    /// Records a fact. Every guard of a trace is made here.
+    pub(crate) fn guard(&mut self, source: SourceId, kind: GuardKind) {
+        if self.guarded.insert((source, kind.clone())) {
+            self.guards.push(Guard { source, kind });
+        }
+    }
+
+    /// Whether this fact was recorded.
+    pub(crate) fn has_guard(&self, source: SourceId, kind: &GuardKind) -> bool {
+        self.guarded.contains(&(source, kind.clone()))
+    }
+
+    /// The source `step` of `base`.
+    pub(crate) fn step(&mut self, base: SourceId, step: Step) -> SourceId {
+        self.sources.intern(Some(base), step)
+    }
+
+    /// The source of the frame's function.
+    pub(crate) fn function_source(&mut self) -> SourceId {
+        self.sources.intern(None, Step::Function)
+    }
+
+    /// Asks the client. Descriptions that come with answers are added to the heap.
+    pub(crate) fn ask(&mut self, questions: &[Question]) -> Flow<Vec<AnswerValue>> {
+        let answers: Vec<Answer> = match self.oracle.ask(questions) {
+            Ok(answers) if answers.len() == questions.len() => answers,
+            Ok(_) => return stop(ReasonCode::Internal, "the client answered another number of questions"),
+            Err(e) => return stop(ReasonCode::Internal, e.to_string()),
+        };
+        let mut values = Vec::with_capacity(answers.len());
+        for answer in answers {
+            self.heap.extend(answer.described);
+            if let AnswerValue::Refused(reason) = answer.value {
+                return Err(reason.into());
+            }
+            values.push(answer.value);
+        }
+        self.learn();
+        Ok(values)
+    }
+
+    /// Asks one question.
+    pub(crate) fn ask_one(&mut self, question: Question) -> Flow<AnswerValue> {
+        let mut values = self.ask(&[question])?;
+        Ok(values.remove(0))
+    }
+
+    /// Calls an allow-listed pure built-in of the client on constants; a Python exception it raises is raised in the trace.
+    pub fn eval(&mut self, path: &str, args: Vec<Const>) -> Flow<Value> {
+        match self.ask_one(Question::Eval { path: path.into(), args })? {
+            AnswerValue::Const(c) => Ok(self.constant(c)),
+            AnswerValue::Raised(class, message) => self.raise_named(&class, &message),
+            other => stop(ReasonCode::Internal, format!("unexpected answer {other:?}")),
+        }
+    }
+
+    /// The description of an object, asked for if need be.
+    pub(crate) fn describe(&mut self, object: ObjId) -> Flow<Arc<Object>> {
+        if let Some(o) = self.heap.get(object) {
+            return Ok(o.clone());
+        }
+        self.ask_one(Question::Describe(vec![object]))?;
+        match self.heap.get(object) {
+            Some(o) => Ok(o.clone()),
+            None => stop(ReasonCode::Internal, format!("object {} was not described", object.0)),
+        }
+    }
+
+    /// The canonical key of a hashable value.
+    pub fn key(&mut self, value: &Value) -> Flow<Key> {
+        match value {
+            Value::List(_) | Value::Dict(_) => {
+                let name = self.type_name(value);
+                return self.raise_named("TypeError", &format!("unhashable type: '{name}'"));
+            }
+            Value::Instance(id) => {
+                let class = self.arenas.instances[*id].class.clone();
+                for method in ["__eq__", "__hash__"] {
+                    if let Some((owner, _)) = self.type_lookup(&class, method)?
+                        && !owner.is("builtins.object")
+                        && !owner.derives("torch.nn.modules.module.Module")
+                        && !owner.is("enum.Enum")
+                    {
+                        return stop(ReasonCode::UnsupportedObject, format!("a {} as a key", class.name.qualname));
+                    }
+                }
+            }
+            _ => {}
+        }
+        match Key::by_structure(value) {
+            Some(key) => Ok(key),
+            None => stop(ReasonCode::UnsupportedObject, format!("a {} as a key", self.type_name(value))),
+        }
+    }
+
+    /// A constant as a value: tuples, frozensets and slices get values of their own kind.
+    pub fn constant(&mut self, c: Const) -> Value {
+        match c {
+            Const::Tuple(items) => {
+                let items = items.into_iter().map(|i| self.constant(i)).collect();
+                Value::tuple(items)
+            }
+            Const::FrozenSet(items) => {
+                let mut set = crate::value::SetValue { frozen: true, ..Default::default() };
+                for item in items {
+                    if let Some(key) = Key::of_const(&item) {
+                        let value = self.constant(item);
+                        set.items.insert(key, value);
+                    }
+                }
+                Value::Set(self.arenas.sets.push(set))
+            }
+            Const::Slice(parts) => {
+                let parts = parts.map(|p| self.constant(p));
+                Value::Slice(Rc::new(parts))
+            }
+            Const::Code(code) => Value::Code(code),
+            other => Value::Const(other),
+        }
+    }
+
+    /// The value as a constant, if it is one through and through (exact tuples, slices and frozensets of constants included).
+    pub fn as_const(&self, value: &Value) -> Option<Const> {
+        Some(match value {
+            Value::Const(c) => c.clone(),
+            Value::Tuple(t) if t.class.is_none() => {
+                Const::Tuple(t.items.iter().map(|i| self.as_const(i)).collect::<Option<_>>()?)
+            }
+            Value::Slice(parts) => {
+                let [a, b, c] = &**parts;
+                Const::Slice(Box::new([self.as_const(a)?, self.as_const(b)?, self.as_const(c)?]))
+            }
+            Value::Set(id) if self.arenas.sets[*id].frozen => {
+                let items = self.arenas.sets[*id].items.values();
+                Const::FrozenSet(items.map(|i| self.as_const(i)).collect::<Option<_>>()?)
+            }
+            _ => return None,
+        })
+    }
+
+    /// `a is b`; `None` where Python itself leaves it open (equal constants that are not singletons).
+    pub fn is_same(&self, a: &Value, b: &Value) -> Option<bool> {
+        Some(match (a, b) {
+            (Value::Const(x), Value::Const(y)) => {
+                let singleton = |c: &Const| {
+                    matches!(
+                        c,
+                        Const::None
+                            | Const::Ellipsis
+                            | Const::NotImplemented
+                            | Const::Bool(_)
+                            | Const::Dtype(_)
+                            | Const::Layout(_)
+                            | Const::MemoryFormat(_)
+                    )
+                };
+                let small = |c: &Const| matches!(c, Const::Int(-5..=256)) || matches!(c, Const::Str(s) if s.len() <= 1);
+                if x != y {
+                    false
+                } else if singleton(x) || small(x) || matches!(x, Const::Str(_)) {
+                    true
+                } else {
+                    return None;
+                }
+            }
+            (Value::Int(_), Value::Int(_)) => return None,
+            (Value::Tensor(x), Value::Tensor(y)) => x == y,
+            (Value::Tuple(x), Value::Tuple(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
+            (Value::List(x), Value::List(y)) => x == y,
+            (Value::Dict(x), Value::Dict(y)) => x == y,
+            (Value::Set(x), Value::Set(y)) => x == y,
+            (Value::Function(x), Value::Function(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
+            (Value::Method(x), Value::Method(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
+            (Value::Builtin(x), Value::Builtin(y)) => {
+                Rc::ptr_eq(x, y) || x.receiver.is_none() && y.receiver.is_none() && x.path == y.path
+            }
+            (Value::Class(x), Value::Class(y)) => x.same(y),
+            (Value::Instance(x), Value::Instance(y)) => x == y,
+            (Value::Module(x), Value::Module(y)) => Rc::ptr_eq(x, y) || x.origin.object == y.origin.object,
+            (Value::Cell(x), Value::Cell(y)) => x == y,
+            (Value::Iter(x), Value::Iter(y)) => x == y,
+            (Value::Generator(x), Value::Generator(y)) => x == y,
+            (Value::Slice(x), Value::Slice(y)) | (Value::Range(x), Value::Range(y)) => Rc::ptr_eq(x, y),
+            (Value::Partial(x), Value::Partial(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
+            (Value::Descriptor(x), Value::Descriptor(y)) => Rc::ptr_eq(x, y),
+            (Value::Opaque(x), Value::Opaque(y)) => x.origin.object == y.origin.object,
+            _ => false,
+        })
+    }
+}
+
+fn same_origin(a: Option<Origin>, b: Option<Origin>) -> bool {
+    matches!((a, b), (Some(x), Some(y)) if x.object == y.object)
+}

@@ -1,0 +1,168 @@
+//! Truth values, lengths, and facts about symbolic ints.
+
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::tracer::Tracer;
+use crate::value::{Payload, Value};
+use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::guard::{GuardKind, Relation};
+use flambeau_ir::reason::ReasonCode;
+
+impl Tracer<'_> {
+    /// `bool(value)`.
+    pub fn truth(&mut self, value: &Value) -> Flow<bool> {
+        Ok(match value {
+            Value::Const(c) => const_truth(c),
+            Value::Int(dim) => self.decide(Relation::Ne, dim, &Dim::Const(0)),
+            Value::Tensor(_) => return stop(ReasonCode::DataDependentJump, "the truth of a tensor"),
+            Value::Tuple(t) if t.class.as_ref().is_none_or(|c| !c.is_python) => !t.items.is_empty(),
+            Value::List(id) if self.arenas.lists[*id].class.is_none() => !self.list_items(*id)?.is_empty(),
+            Value::Set(id) => !self.arenas.sets[*id].items.is_empty(),
+            Value::DictView(dict, _) => self.dict_len(*dict)? > 0,
+            Value::Range(_) => {
+                let length = self.length(value)?;
+                self.truth(&length)?
+            }
+            Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) => self.object_truth(value)?,
+            Value::Opaque(o) => {
+                let class = o.class.clone();
+                if self.type_lookup(&class, "__bool__")?.is_some() || self.type_lookup(&class, "__len__")?.is_some() {
+                    return stop(ReasonCode::UnsupportedObject, format!("the truth of a {}", class.name.qualname));
+                }
+                true
+            }
+            _ => true,
+        })
+    }
+
+    fn object_truth(&mut self, value: &Value) -> Flow<bool> {
+        if let Some(method) = self.python_special(value, "__bool__")? {
+            let result = self.call(&method, Args::default())?;
+            return match result {
+                Value::Const(Const::Bool(b)) => Ok(b),
+                _ => self.raise_named("TypeError", "__bool__ should return bool"),
+            };
+        }
+        if let Value::Instance(id) = value
+            && let Payload::Const(c) = &self.arenas.instances[*id].payload
+        {
+            return Ok(const_truth(c));
+        }
+        if self.python_special(value, "__len__")?.is_none() && matches!(value, Value::Instance(_)) {
+            return Ok(true);
+        }
+        let length = self.length(value)?;
+        self.truth(&length)
+    }
+
+    /// `len(value)`: an int, maybe symbolic.
+    pub fn length(&mut self, value: &Value) -> Flow<Value> {
+        if let Some(method) = self.python_special(value, "__len__")? {
+            return self.call(&method, Args::default());
+        }
+        let length = match value {
+            Value::Tuple(t) => t.items.len(),
+            Value::List(id) => self.list_items(*id)?.len(),
+            Value::Dict(id) | Value::DictView(id, _) => self.dict_len(*id)?,
+            Value::Set(id) => self.arenas.sets[*id].items.len(),
+            Value::Const(Const::Str(s)) => s.chars().count(),
+            Value::Const(Const::Bytes(b)) => b.len(),
+            Value::Range(parts) => return self.range_length(&parts.clone()),
+            Value::Tensor(id) => {
+                return match self.arenas.tensors[*id].meta.sizes.first() {
+                    Some(size) => Ok(Value::dim(size.clone())),
+                    None => self.raise_named("TypeError", "len() of a 0-d tensor"),
+                };
+            }
+            _ => {
+                let name = self.type_name(value);
+                return self.raise_named("TypeError", &format!("object of type '{name}' has no len()"));
+            }
+        };
+        Ok(Value::int(length as i64))
+    }
+
+    fn range_length(&mut self, parts: &[Value; 3]) -> Flow<Value> {
+        let dims: Option<Vec<Dim>> = parts.iter().map(Value::as_dim).collect();
+        let Some([start, end, step]) = dims.as_deref() else {
+            return stop(ReasonCode::UnsupportedObject, "a range of something that is no int");
+        };
+        if step.is(1) {
+            let positive = self.decide(Relation::Gt, end, start);
+            return Ok(if positive { Value::dim(end.sub(start)) } else { Value::int(0) });
+        }
+        let (start, end, step) = (self.fix(start), self.fix(end), self.fix(step));
+        let length = match step {
+            s if s > 0 && start < end => (end - start - 1) / s + 1,
+            s if s < 0 && start > end => (start - end - 1) / -s + 1,
+            _ => 0,
+        };
+        Ok(Value::int(length))
+    }
+
+    /// Whether a relation of two sizes holds for the values seen; becomes a guard.
+    pub fn decide(&mut self, relation: Relation, a: &Dim, b: &Dim) -> bool {
+        let difference = a.sub(b);
+        if let Some(d) = difference.as_const() {
+            return holds(relation, d, 0);
+        }
+        let (x, y) = (self.hint(a), self.hint(b));
+        let found = holds(relation, x, y);
+        let fact = if found { relation } else { negation(relation) };
+        let source = self.function_source();
+        self.guard(source, GuardKind::Relation(fact, a.clone(), b.clone()));
+        found
+    }
+
+    /// The value of a symbolic int, which becomes a guard (it is then fixed in this trace).
+    pub fn fix(&mut self, dim: &Dim) -> i64 {
+        let hint = self.hint(dim);
+        self.decide(Relation::Eq, dim, &Dim::Const(hint));
+        hint
+    }
+
+    /// The value of a size while tracing.
+    pub fn hint(&self, dim: &Dim) -> i64 {
+        dim.eval(&|s| self.symbols.get(s.0 as usize).map_or(0, |s| s.hint)).unwrap_or(0)
+    }
+}
+
+impl flambeau_ops::ShapeEnv for Tracer<'_> {
+    fn decide(&mut self, relation: Relation, a: &Dim, b: &Dim) -> bool {
+        Tracer::decide(self, relation, a, b)
+    }
+}
+
+fn holds(relation: Relation, a: i64, b: i64) -> bool {
+    match relation {
+        Relation::Eq => a == b,
+        Relation::Ne => a != b,
+        Relation::Lt => a < b,
+        Relation::Le => a <= b,
+        Relation::Gt => a > b,
+        Relation::Ge => a >= b,
+    }
+}
+
+fn negation(relation: Relation) -> Relation {
+    match relation {
+        Relation::Eq => Relation::Ne,
+        Relation::Ne => Relation::Eq,
+        Relation::Lt => Relation::Ge,
+        Relation::Le => Relation::Gt,
+        Relation::Gt => Relation::Le,
+        Relation::Ge => Relation::Lt,
+    }
+}
+
+fn const_truth(c: &Const) -> bool {
+    match c {
+        Const::None | Const::Bool(false) | Const::Int(0) => false,
+        Const::Float(x) => *x != 0.0,
+        Const::Complex(x, y) => *x != 0.0 || *y != 0.0,
+        Const::Str(s) => !s.is_empty(),
+        Const::Bytes(b) => !b.is_empty(),
+        _ => true,
+    }
+}

@@ -1,0 +1,92 @@
+//! Types.
+
+use super::Origin;
+use flambeau_ir::guard::ClassRef;
+use flambeau_ir::object::ObjId;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A type: from outside, or a built-in one known by its path only.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// Import path in a trusted root, e.g. `builtins.list`, `torch.nn.modules.linear.Linear`, `torch.Size`.
+    pub path: Option<Arc<str>>,
+    /// `__module__` and `__qualname__`.
+    pub name: ClassRef,
+    /// Where it is from; `None` for a built-in type that was not read from outside.
+    pub origin: Option<Origin>,
+    /// `__mro__` as objects, itself first; empty for a built-in type known by path only.
+    pub mro: Vec<ObjId>,
+    /// Paths along the MRO (the ones that have one), itself first.
+    pub mro_paths: Vec<Arc<str>>,
+    /// Made by a `class` statement.
+    pub is_python: bool,
+    /// No `__getattribute__` of its own.
+    pub generic_getattr: bool,
+    /// No `__setattr__` of its own.
+    pub generic_setattr: bool,
+    /// Instances have a `__dict__`.
+    pub has_dict: bool,
+}
+
+impl Class {
+    /// A built-in type by path, with its bases' paths (without `builtins.object`).
+    pub fn builtin(path: &str, bases: &[&str]) -> Rc<Class> {
+        let (module, qualname) = path.rsplit_once('.').unwrap_or(("builtins", path));
+        let mut mro_paths: Vec<Arc<str>> = vec![path.into()];
+        mro_paths.extend(bases.iter().map(|b| Arc::from(*b)));
+        mro_paths.push("builtins.object".into());
+        Rc::new(Class {
+            path: Some(path.into()),
+            name: ClassRef { module: module.into(), qualname: qualname.into() },
+            origin: None,
+            mro: vec![],
+            mro_paths,
+            is_python: false,
+            generic_getattr: true,
+            generic_setattr: true,
+            has_dict: false,
+        })
+    }
+
+    /// True if this is the type with that path.
+    pub fn is(&self, path: &str) -> bool {
+        self.path.as_deref() == Some(path)
+    }
+
+    /// True if the type with that path is in its MRO.
+    pub fn derives(&self, path: &str) -> bool {
+        self.mro_paths.iter().any(|p| &**p == path)
+    }
+
+    /// `self is other`.
+    pub fn same(&self, other: &Class) -> bool {
+        match (&self.origin, &other.origin) {
+            (Some(a), Some(b)) => a.object == b.object,
+            _ => self.path.is_some() && self.path == other.path,
+        }
+    }
+
+    /// `issubclass(self, other)`, without `__subclasscheck__`.
+    pub fn is_subclass(&self, other: &Class) -> bool {
+        if self.same(other) {
+            return true;
+        }
+        match &other.origin {
+            Some(o) if self.mro.contains(&o.object) => true,
+            _ => other.path.as_ref().is_some_and(|p| self.mro_paths.contains(p)),
+        }
+    }
+
+    /// A number equal for the same type only.
+    pub(crate) fn identity(&self) -> usize {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        match (&self.path, &self.origin) {
+            (Some(p), _) => p.hash(&mut hasher),
+            (None, Some(o)) => o.object.hash(&mut hasher),
+            (None, None) => self.name.hash(&mut hasher),
+        }
+        hasher.finish() as usize
+    }
+}

@@ -1,0 +1,131 @@
+//! Dicts, instance dicts and namespaces. An outside dict is read item by item, or whole when its order or length matters.
+
+use super::{Class, Id, Key, Origin, Value};
+use crate::flow::Flow;
+use crate::tracer::Tracer;
+use indexmap::IndexMap;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+/// Names a dict object.
+pub type DictId = Id<DictValue>;
+
+/// Which view of a dict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the methods'")]
+pub enum ViewKind {
+    Keys,
+    Values,
+    Items,
+}
+
+/// What is known of an outside dict's real items.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Outside {
+    /// The items sent with the object, by key, once indexed; never for a namespace, which is asked per key.
+    pub index: Option<Rc<crate::outside::DictIndex>>,
+}
+
+/// A dict. Use the `Tracer::dict_*` functions, which read, guard and log.
+#[derive(Clone, Debug, Default)]
+pub struct DictValue {
+    /// Items read or written so far (all of them if `loaded`): key as written, value.
+    pub(crate) items: IndexMap<Key, (Value, Value)>,
+    /// Keys known not to be there now.
+    pub(crate) absent: HashSet<Key>,
+    /// All items are in `items`, in order.
+    pub(crate) loaded: bool,
+    pub(crate) outside: Option<Outside>,
+    /// Writes to replay at exit, in order, for a dict from outside; `None`: deleted.
+    pub(crate) writes: IndexMap<Key, (Value, Option<Value>)>,
+    /// Keys that were deleted since the dict was read: stored again, they stand last.
+    pub(crate) moved: HashSet<Key>,
+    /// Replayed by writing the dict anew (its order changed).
+    pub(crate) rewritten: bool,
+    /// Its type where that is not `dict` itself.
+    pub class: Option<Rc<Class>>,
+    /// Instance dict of a subclass's instance.
+    pub attrs: Option<DictId>,
+    /// `default_factory` of a `defaultdict`.
+    pub factory: Option<Value>,
+    /// Where it is from, if from outside.
+    pub origin: Option<Origin>,
+    /// The object whose `__dict__` this is, if it is an instance dict.
+    pub owner: Option<Origin>,
+}
+
+impl Tracer<'_> {
+    /// A new dict; every key must be hashable by [`Tracer::key`].
+    pub fn new_dict(&mut self, items: Vec<(Value, Value)>) -> Flow<Value> {
+        let id = self.arenas.dicts.push(DictValue { loaded: true, ..DictValue::default() });
+        for (k, v) in items {
+            self.dict_set(id, k, v)?;
+        }
+        Ok(Value::Dict(id))
+    }
+
+    /// The items in order (reads and guards all of them if the dict is from outside).
+    pub fn dict_items(&mut self, dict: DictId) -> Flow<Vec<(Value, Value)>> {
+        self.load_dict(dict)?;
+        Ok(self.arenas.dicts[dict].items.values().cloned().collect())
+    }
+
+    /// `dict.get(key)`, without `__missing__`.
+    pub fn dict_get(&mut self, dict: DictId, key: &Value) -> Flow<Option<Value>> {
+        let k = self.key(key)?;
+        self.dict_get_key(dict, &k)
+    }
+
+    /// As [`Tracer::dict_get`] with a str key.
+    pub fn dict_get_str(&mut self, dict: DictId, key: &str) -> Flow<Option<Value>> {
+        self.dict_get_key(dict, &Key::str(key))
+    }
+
+    /// `dict[key] = value`.
+    pub fn dict_set(&mut self, dict: DictId, key: Value, value: Value) -> Flow<()> {
+        let k = self.key(&key)?;
+        let entry = &mut self.arenas.dicts[dict];
+        entry.absent.remove(&k);
+        if entry.outside.is_some() {
+            entry.writes.insert(k.clone(), (key.clone(), Some(value.clone())));
+        }
+        match entry.items.get_mut(&k) {
+            Some(slot) => slot.1 = value,
+            None => {
+                entry.items.insert(k, (key, value));
+            }
+        }
+        Ok(())
+    }
+
+    /// `dict.pop(key)`: the value, or `None` if there is no such key.
+    pub fn dict_remove(&mut self, dict: DictId, key: &Value) -> Flow<Option<Value>> {
+        let k = self.key(key)?;
+        let Some(old) = self.dict_get_key(dict, &k)? else { return Ok(None) };
+        let entry = &mut self.arenas.dicts[dict];
+        let stored = entry.items.shift_remove(&k).map_or_else(|| key.clone(), |(key, _)| key);
+        entry.absent.insert(k.clone());
+        if entry.outside.is_some() {
+            entry.moved.insert(k.clone());
+            // A later store must come after this delete, for the dict's order.
+            entry.writes.shift_remove(&k);
+            entry.writes.insert(k, (stored, None));
+        }
+        Ok(Some(old))
+    }
+
+    /// Replaces all items (`clear`, `move_to_end`, ...).
+    pub fn dict_replace(&mut self, dict: DictId, items: Vec<(Value, Value)>) -> Flow<()> {
+        let mut map = IndexMap::new();
+        for (k, v) in items {
+            map.insert(self.key(&k)?, (k, v));
+        }
+        let entry = &mut self.arenas.dicts[dict];
+        entry.items = map;
+        entry.absent.clear();
+        entry.writes.clear();
+        entry.rewritten = entry.outside.is_some();
+        entry.loaded = true;
+        Ok(())
+    }
+}

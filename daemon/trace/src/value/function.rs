@@ -1,0 +1,132 @@
+//! Callables: Python functions, bound methods, built-ins, partials, `super`, descriptors, and cells.
+
+use super::{Class, DictId, Id, Origin, Value};
+use flambeau_ir::code::Code;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Names a cell.
+pub type CellId = Id<CellValue>;
+
+/// A closure cell.
+#[derive(Clone, Debug, Default)]
+pub struct CellValue {
+    pub(crate) value: Option<Value>,
+    /// False for a cell from outside that was not read yet.
+    pub(crate) loaded: bool,
+    pub(crate) dirty: bool,
+    /// Where it is from, if from outside.
+    pub origin: Option<Origin>,
+}
+
+/// A Python function, from outside or made in the trace. Identity is the `Rc`'s.
+#[derive(Debug)]
+pub struct Function {
+    /// Its code.
+    pub code: Arc<Code>,
+    /// `__qualname__`
+    pub qualname: Arc<str>,
+    /// `__module__`
+    pub module: Option<Arc<str>>,
+    /// Import path in a trusted root, if the shim gave one.
+    pub path: Option<Arc<str>>,
+    /// `__globals__`
+    pub globals: DictId,
+    /// Where it is from; defaults and cells of such a function are read (and guarded) on demand.
+    pub origin: Option<Origin>,
+    /// `__defaults__` of a function made in the trace: a tuple.
+    pub defaults: Option<Value>,
+    /// `__kwdefaults__` of a function made in the trace: a dict.
+    pub kwdefaults: Option<Value>,
+    /// Cells of a function made in the trace.
+    pub closure: Vec<CellId>,
+    /// Attributes set on a function made in the trace, and the instance dict of one from outside.
+    pub attrs: std::cell::Cell<Option<DictId>>,
+    /// Made in the trace with annotations.
+    pub annotated: bool,
+    /// The function whose frame made this one in the trace.
+    pub maker: Option<Rc<Function>>,
+}
+
+/// A bound method.
+#[derive(Debug)]
+pub struct Method {
+    /// `__func__`: a function or any callable.
+    pub func: Value,
+    /// `__self__`
+    pub receiver: Value,
+    /// Where it is from, if from outside.
+    pub origin: Option<Origin>,
+}
+
+/// A built-in callable.
+#[derive(Debug)]
+pub struct Builtin {
+    /// Import path, e.g. `builtins.len`, `torch._C._nn.gelu`, `builtins.list.append` (also when bound).
+    pub path: Arc<str>,
+    /// Receiver of a bound method of a built-in type.
+    pub receiver: Option<Value>,
+    /// A method descriptor: reading it through an instance binds it.
+    pub unbound: bool,
+    /// Where it is from, if from outside.
+    pub origin: Option<Origin>,
+}
+
+/// `functools.partial`.
+#[derive(Debug)]
+pub struct Partial {
+    /// `func`
+    pub func: Value,
+    /// `args`
+    pub args: Vec<Value>,
+    /// `keywords`
+    pub kwargs: Vec<(Arc<str>, Value)>,
+    /// Where it is from, if from outside.
+    pub origin: Option<Origin>,
+}
+
+/// `super(class, receiver)`.
+#[derive(Debug)]
+pub struct Super {
+    /// Look-up starts after this class.
+    pub class: Rc<Class>,
+    /// `__self__`
+    pub receiver: Value,
+}
+
+/// Descriptors found in (or made for) class dicts.
+#[derive(Debug)]
+pub enum Descriptor {
+    /// `property`
+    Property {
+        /// `fget`
+        get: Option<Value>,
+        /// `fset`
+        set: Option<Value>,
+    },
+    /// `staticmethod`
+    Static(Value),
+    /// `classmethod`
+    Class(Value),
+    /// A getset or member descriptor of the class with this path or name.
+    Data {
+        /// Import path of the owner, if trusted.
+        owner: Option<Arc<str>>,
+        /// `__name__`
+        name: Arc<str>,
+        /// A raw slot.
+        member: bool,
+    },
+}
+
+impl Value {
+    /// A built-in function by path.
+    pub fn builtin(path: &str) -> Value {
+        Value::Builtin(Rc::new(Builtin { path: path.into(), receiver: None, unbound: false, origin: None }))
+    }
+
+    /// A method of a built-in type bound to `receiver`; `path` is e.g. `builtins.list.append`.
+    pub fn bound_builtin(path: &str, receiver: Value) -> Value {
+        Value::Builtin(Rc::new(Builtin { path: path.into(), receiver: Some(receiver), unbound: false, origin: None }))
+    }
+}

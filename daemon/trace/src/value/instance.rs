@@ -1,0 +1,64 @@
+//! Objects with a Python-level class, Python modules, and opaque objects.
+
+use super::{Class, DictId, Id, Origin, Value};
+use flambeau_ir::code::Const;
+use indexmap::IndexMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Names an instance.
+pub type InstanceId = Id<Instance>;
+
+/// An object: its class, its instance dict, its slots.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// `type(obj)`
+    pub class: Rc<Class>,
+    /// The instance dict; `None` if it has none.
+    pub attrs: Option<DictId>,
+    /// Slots read or written; `None`: known empty.
+    pub slots: IndexMap<Arc<str>, Option<Value>>,
+    /// Slots written since it was read.
+    pub slot_writes: IndexMap<Arc<str>, Option<Value>>,
+    /// State that C code keeps.
+    pub payload: Payload,
+    /// Where it is from; `None` if made in the trace.
+    pub origin: Option<Origin>,
+}
+
+/// State of an instance that is not in its dict.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// None.
+    None,
+    /// The int, float or str that an instance of a subclass of it is.
+    Const(Const),
+    /// `args` of an exception, then `__cause__`.
+    Exception(Vec<Value>, Option<Value>),
+    /// A context manager or other object that the tracer knows by class path: its constructor's arguments or state.
+    Native(Vec<Value>),
+}
+
+/// A Python module.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// `__name__`
+    pub name: Arc<str>,
+    /// Import path if trusted.
+    pub path: Option<Arc<str>>,
+    /// Its namespace.
+    pub dict: DictId,
+    /// Where it is from.
+    pub origin: Origin,
+}
+
+/// An object whose inside cannot be read.
+#[derive(Clone, Debug)]
+pub struct Opaque {
+    /// `type(obj)`
+    pub class: Rc<Class>,
+    /// Import path, if it is what a trusted path names.
+    pub path: Option<Arc<str>>,
+    /// Where it is from.
+    pub origin: Origin,
+}

@@ -1,0 +1,116 @@
+//! Built-in iterators. `Tracer::iter` makes them, `Tracer::next` advances them.
+
+use super::{DictId, Id, ListId, Value};
+
+/// Names an iterator.
+pub type IterId = Id<Iter>;
+
+/// State of a built-in iterator.
+#[derive(Clone, Debug)]
+pub enum Iter {
+    /// Over values fixed at creation (tuples, strings, reversed sequences, tensors unbound, ...).
+    Items {
+        /// The values.
+        items: Vec<Value>,
+        /// Next index.
+        at: usize,
+    },
+    /// Over a list, which may change meanwhile.
+    List {
+        /// The list.
+        list: ListId,
+        /// Next index.
+        at: usize,
+    },
+    /// Over a dict's keys, values or items; raises if its size changes.
+    Dict {
+        /// The dict.
+        dict: DictId,
+        /// What it yields.
+        kind: super::ViewKind,
+        /// Next index.
+        at: usize,
+        /// Its length at creation.
+        len: usize,
+    },
+    /// `range`, all ints constant.
+    Range {
+        /// Next value.
+        next: i64,
+        /// Step.
+        step: i64,
+        /// How many are left.
+        left: u64,
+    },
+    /// `zip`
+    Zip {
+        /// Iterators.
+        iters: Vec<Value>,
+        /// `strict=True`
+        strict: bool,
+    },
+    /// `enumerate`
+    Enumerate {
+        /// The iterator.
+        iter: Value,
+        /// Next index, an int.
+        count: Value,
+    },
+    /// `map`
+    Map {
+        /// The function.
+        func: Value,
+        /// Iterators.
+        iters: Vec<Value>,
+    },
+    /// `filter`, and `itertools.filterfalse`
+    Filter {
+        /// The predicate, or `None`.
+        func: Value,
+        /// The iterator.
+        iter: Value,
+        /// Which truth value passes.
+        keep: bool,
+    },
+    /// `itertools.chain`: an iterator of iterables, and the current one.
+    Chain {
+        /// Iterables to come.
+        outer: Value,
+        /// The iterator being drained.
+        inner: Option<Value>,
+    },
+    /// `itertools.count`
+    Count {
+        /// Next value.
+        next: Value,
+        /// Step.
+        step: Value,
+    },
+    /// `itertools.repeat`; `None`: for ever.
+    Repeat {
+        /// What it yields.
+        value: Value,
+        /// How often still.
+        left: Option<u64>,
+    },
+    /// `itertools.islice`
+    Islice {
+        /// The iterator.
+        iter: Value,
+        /// Items to skip before the next one.
+        skip: u64,
+        /// Step between items.
+        step: u64,
+        /// Items left to take from `iter`; `None`: all.
+        left: Option<u64>,
+    },
+    /// `iter(callable, sentinel)`
+    CallUntil {
+        /// The callable.
+        func: Value,
+        /// It ends when this is returned.
+        sentinel: Value,
+    },
+    /// Exhausted.
+    Done,
+}

@@ -1,0 +1,51 @@
+//! Dict keys and set elements: values with Python's equality and hash.
+
+use super::Value;
+use flambeau_ir::code::Const;
+use std::rc::Rc;
+
+/// A hashable value in canonical form: equal keys are equal in Python (`1 == True == 1.0`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// A constant; bools and integral floats are ints here.
+    Const(Const),
+    /// A tuple.
+    Tuple(Vec<Key>),
+    /// An object compared by identity: its kind and index or address.
+    Identity(u8, usize),
+}
+
+impl Key {
+    /// A str key.
+    pub fn str(s: &str) -> Key {
+        Key::Const(Const::str(s))
+    }
+
+    /// The key of a constant; `None` for NaN, which is unequal to itself.
+    pub fn of_const(c: &Const) -> Option<Key> {
+        Some(match c {
+            Const::Bool(b) => Key::Const(Const::Int(i64::from(*b))),
+            Const::Float(x) if x.is_nan() => return None,
+            Const::Float(x) if x.fract() == 0.0 && x.abs() < 9e15 => Key::Const(Const::Int(*x as i64)),
+            Const::Tuple(items) => Key::Tuple(items.iter().map(Key::of_const).collect::<Option<_>>()?),
+            other => Key::Const(other.clone()),
+        })
+    }
+
+    /// The key of a value; `None` if it is unhashable, symbolic, or hashed by code of its own. Instances whose class
+    /// defines `__eq__` or `__hash__` must not come here: use [`crate::tracer::Tracer::key`].
+    pub(crate) fn by_structure(value: &Value) -> Option<Key> {
+        Some(match value {
+            Value::Const(c) => return Key::of_const(c),
+            Value::Tuple(t) => Key::Tuple(t.items.iter().map(Key::by_structure).collect::<Option<_>>()?),
+            Value::Tensor(id) => Key::Identity(0, id.0 as usize),
+            Value::Function(f) => Key::Identity(1, Rc::as_ptr(f) as usize),
+            Value::Class(c) => Key::Identity(2, c.identity()),
+            Value::Instance(id) => Key::Identity(3, id.0 as usize),
+            Value::Module(m) => Key::Identity(4, Rc::as_ptr(m) as usize),
+            Value::Builtin(b) if b.receiver.is_none() => Key::Const(Const::Str(b.path.clone())),
+            Value::Opaque(o) => Key::Identity(5, o.origin.object.0 as usize),
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,236 @@
+//! Values of a trace. Cheap to clone: immutable parts are shared, what has identity and state lives in [`Arenas`].
+
+pub mod class;
+pub mod dict;
+pub mod function;
+pub mod instance;
+pub mod iterator;
+pub mod key;
+pub mod list;
+pub mod set;
+pub mod tensor;
+pub mod tuple;
+
+pub use class::Class;
+pub use dict::{DictId, DictValue, ViewKind};
+pub use function::{Builtin, CellId, CellValue, Descriptor, Function, Method, Partial, Super};
+pub use instance::{Instance, InstanceId, Module, Opaque, Payload};
+pub use iterator::{Iter, IterId};
+pub use key::Key;
+pub use list::{ListId, ListValue};
+pub use set::{SetId, SetValue};
+pub use tensor::{TensorId, TensorValue};
+pub use tuple::Tuple;
+
+use crate::frame::GeneratorId;
+use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::object::ObjId;
+use flambeau_ir::source::SourceId;
+use std::rc::Rc;
+
+/// One Python value.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// An immutable value; never a tuple, frozenset or slice, which have variants of their own. Make it with [`Value::from_const`].
+    Const(Const),
+    /// An int that is an expression over symbols (never a constant one: [`Value::dim`]).
+    Int(Dim),
+    /// A tensor.
+    Tensor(TensorId),
+    /// A tuple, `torch.Size`, named tuple or other subclass.
+    Tuple(Rc<Tuple>),
+    /// A list or subclass.
+    List(ListId),
+    /// A dict or subclass.
+    Dict(DictId),
+    /// `keys()`, `values()` or `items()` of a dict.
+    DictView(DictId, ViewKind),
+    /// A set or frozenset.
+    Set(SetId),
+    /// `slice(start, stop, step)`.
+    Slice(Rc<[Value; 3]>),
+    /// `range(start, stop, step)`; entries are ints, possibly symbolic.
+    Range(Rc<[Value; 3]>),
+    /// A Python function.
+    Function(Rc<Function>),
+    /// A bound method.
+    Method(Rc<Method>),
+    /// A built-in function, or a method of a built-in type bound to its receiver.
+    Builtin(Rc<Builtin>),
+    /// A type.
+    Class(Rc<Class>),
+    /// An object with a Python-level class.
+    Instance(InstanceId),
+    /// A Python module.
+    Module(Rc<Module>),
+    /// A closure cell.
+    Cell(CellId),
+    /// A built-in iterator.
+    Iter(IterId),
+    /// A suspended generator frame.
+    Generator(GeneratorId),
+    /// `super(class, receiver)`.
+    Super(Rc<Super>),
+    /// `functools.partial(...)`.
+    Partial(Rc<Partial>),
+    /// `property`, `staticmethod`, `classmethod`, slot descriptors.
+    Descriptor(Rc<Descriptor>),
+    /// A code object (argument of `MAKE_FUNCTION`).
+    Code(std::sync::Arc<flambeau_ir::code::Code>),
+    /// An outside object that is only passed on.
+    Opaque(Rc<Opaque>),
+}
+
+/// Where an outside object was first met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The object.
+    pub object: ObjId,
+    /// Its first source; further facts are read through it.
+    pub source: SourceId,
+}
+
+/// Index into an [`Arena`].
+#[derive(Debug)]
+pub struct Id<T>(pub u32, std::marker::PhantomData<fn() -> T>);
+
+impl<T> Clone for Id<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Id<T> {}
+impl<T> PartialEq for Id<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+impl<T> Eq for Id<T> {}
+impl<T> std::hash::Hash for Id<T> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// Objects with identity and state, of one kind.
+#[derive(Debug)]
+pub struct Arena<T>(Vec<T>);
+
+impl<T> Default for Arena<T> {
+    fn default() -> Self {
+        Arena(Vec::new())
+    }
+}
+
+impl<T> Arena<T> {
+    /// Adds an object.
+    pub fn push(&mut self, value: T) -> Id<T> {
+        self.0.push(value);
+        Id(self.0.len() as u32 - 1, std::marker::PhantomData)
+    }
+
+    /// All objects with their ids, in order of creation.
+    pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &T)> {
+        self.0.iter().enumerate().map(|(i, v)| (Id(i as u32, std::marker::PhantomData), v))
+    }
+}
+
+impl<T> std::ops::Index<Id<T>> for Arena<T> {
+    type Output = T;
+    fn index(&self, id: Id<T>) -> &T {
+        &self.0[id.0 as usize]
+    }
+}
+
+impl<T> std::ops::IndexMut<Id<T>> for Arena<T> {
+    fn index_mut(&mut self, id: Id<T>) -> &mut T {
+        &mut self.0[id.0 as usize]
+    }
+}
+
+/// All objects with identity and state.
+#[derive(Debug, Default)]
+pub struct Arenas {
+    /// Tensors.
+    pub tensors: Arena<TensorValue>,
+    /// Lists.
+    pub lists: Arena<ListValue>,
+    /// Dicts, instance dicts and namespaces included.
+    pub dicts: Arena<DictValue>,
+    /// Sets and frozensets.
+    pub sets: Arena<SetValue>,
+    /// Instances.
+    pub instances: Arena<Instance>,
+    /// Cells.
+    pub cells: Arena<CellValue>,
+    /// Iterators.
+    pub iters: Arena<Iter>,
+    /// Generators; `None` while one runs.
+    pub generators: Arena<crate::frame::Generator>,
+}
+
+impl Value {
+    /// `None`.
+    pub const NONE: Value = Value::Const(Const::None);
+
+    /// A bool.
+    pub fn bool(b: bool) -> Value {
+        Value::Const(Const::Bool(b))
+    }
+
+    /// An int.
+    pub fn int(i: i64) -> Value {
+        Value::Const(Const::Int(i))
+    }
+
+    /// A str.
+    pub fn str(s: &str) -> Value {
+        Value::Const(Const::str(s))
+    }
+
+    /// A size: a constant int or a symbolic one.
+    pub fn dim(dim: Dim) -> Value {
+        match dim {
+            Dim::Const(c) => Value::int(c),
+            other => Value::Int(other),
+        }
+    }
+
+    /// An exact tuple.
+    pub fn tuple(items: Vec<Value>) -> Value {
+        Value::Tuple(Rc::new(Tuple { items, class: None, origin: None }))
+    }
+
+    /// An int or symbolic int (bools count as ints, as in Python) as a size.
+    pub fn as_dim(&self) -> Option<Dim> {
+        match self {
+            Value::Const(Const::Int(i)) => Some(Dim::Const(*i)),
+            Value::Const(Const::Bool(b)) => Some(Dim::Const(i64::from(*b))),
+            Value::Int(d) => Some(d.clone()),
+            _ => None,
+        }
+    }
+
+    /// A constant int (or bool).
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Value::Const(Const::Int(i)) => Some(*i),
+            Value::Const(Const::Bool(b)) => Some(i64::from(*b)),
+            _ => None,
+        }
+    }
+
+    /// A constant str.
+    pub fn as_str(&self) -> Option<&std::sync::Arc<str>> {
+        match self {
+            Value::Const(Const::Str(s)) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// True for `None`.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Value::Const(Const::None))
+    }
+}

@@ -1,0 +1,28 @@
+//! Tensors: a graph node's value with its metadata.
+
+use super::{Class, Id, Origin};
+use flambeau_ir::graph::NodeId;
+use flambeau_ir::tensor::TensorMeta;
+use std::rc::Rc;
+
+/// Names a tensor object; same id, same object (`is`).
+pub type TensorId = Id<TensorValue>;
+
+/// One tensor object.
+#[derive(Clone, Debug)]
+pub struct TensorValue {
+    /// The node whose value it is.
+    pub node: NodeId,
+    /// Its present metadata (in-place calls may change it).
+    pub meta: TensorMeta,
+    /// Its Python type where that is not `torch.Tensor` itself.
+    pub class: Option<Rc<Class>>,
+    /// For an input of the frame: where it is from.
+    pub origin: Option<Origin>,
+    /// The instance dict of an input that has one, read on demand.
+    pub attrs: Option<super::DictId>,
+    /// `is_leaf` as known when it was made.
+    pub is_leaf: bool,
+    /// The tensor whose storage it shares (`_base`), for views made in the trace.
+    pub base: Option<TensorId>,
+}

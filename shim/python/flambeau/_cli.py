@@ -1,0 +1,153 @@
+"""The command `flambeau`. What concerns the daemon is `flambeaud`'s own command line; the rest is here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+PACKAGE = Path(__file__).parent
+DAEMON = PACKAGE / "_bin" / "flambeaud"
+FORWARDED = {
+    "status": "what the daemon does: process, memory, clients, counters",
+    "start": "start the daemon now (the first compiled call does it too)",
+    "stop": "let the daemon finish its work and exit",
+    "cache": "stats | clear | why: sizes and hit rates, drop everything, reasons of misses",
+    "logs": "print the daemon's log",
+    "replay": "re-run a recorded compile offline and compare graph and guards",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="flambeau", description="Compile PyTorch programs through a local daemon.")
+    top.add_argument("--json", action="store_true", help="print reports as JSON")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, text in FORWARDED.items():
+        forwarded = commands.add_parser(name, help=text, add_help=False)
+        forwarded.add_argument("rest", nargs=argparse.REMAINDER)
+    for name, text in (
+        ("run", "run a script with torch.compile routed to flambeau"),
+        ("explain", "run a script so and say what was compiled"),
+        ("record", "run a script so and keep each compile in a file, for replay"),
+    ):
+        script = commands.add_parser(name, help=text)
+        if name == "record":
+            script.add_argument("--into", default="flambeau-recordings", help="folder for the recordings")
+        script.add_argument("script")
+        script.add_argument("args", nargs=argparse.REMAINDER)
+    for name, text in (
+        ("backends", "back ends and whether they work here"),
+        ("doctor", "what is missing, and how to get it"),
+    ):
+        commands.add_parser(name, help=text).add_argument("--json", action="store_true", dest="json_after")
+    return top
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Runs the command line; exits with its status."""
+    options = parser().parse_args(argv)
+    as_json = options.json or getattr(options, "json_after", False)
+    if options.command in FORWARDED:
+        forward(options.command, options.rest, as_json)
+    if options.command == "doctor":
+        raise SystemExit(doctor(as_json))
+    if options.command == "backends":
+        print_report({"backends": backends()}, as_json)
+        return
+    if options.command == "record":
+        os.environ["FLAMBEAU_RECORD_DIR"] = str(Path(options.into).absolute())
+        Path(options.into).mkdir(parents=True, exist_ok=True)
+    run_script(options.script, options.args)
+    if options.command == "explain":
+        import flambeau
+
+        print_report(flambeau.counters(), as_json)
+
+
+def forward(command: str, rest: list[str], as_json: bool) -> NoReturn:
+    """Becomes `flambeaud COMMAND ...`."""
+    if not DAEMON.exists():
+        raise SystemExit(f"flambeaud is not at {DAEMON}: the installation is incomplete; install the package again")
+    arguments = [str(DAEMON), command, *rest]
+    if as_json and "--json" not in rest:
+        arguments.append("--json")
+    sys.stdout.flush()
+    os.execv(str(DAEMON), arguments)
+
+
+def run_script(script: str, args: list[str]) -> None:
+    """Runs `script` as `__main__` with `torch.compile` replaced by `flambeau.compile`."""
+    if not Path(script).is_file():
+        raise SystemExit(f"no such script: {script}")
+    import torch
+
+    import flambeau
+
+    torch.compile = flambeau.compile  # type: ignore[assignment]
+    sys.argv = [script, *args]
+    sys.path.insert(0, str(Path(script).parent.absolute()))
+    runpy.run_path(script, run_name="__main__")
+
+
+def backends() -> list[dict[str, Any]]:
+    """Each back end and whether it works here."""
+    found = [{"name": "eager", "available": True, "why": "runs the captured graph op by op"}]
+    for half in sorted((PACKAGE / "_plugins").glob("libflambeau_*_compile.so")):
+        name = half.name.removeprefix("libflambeau_").removesuffix("_compile.so")
+        launch = half.with_name(f"libflambeau_{name}_launch.so").exists()
+        found.append({"name": name, "available": launch, "why": "" if launch else "its launch half is missing"})
+    return found
+
+
+def doctor(as_json: bool) -> int:
+    """Checks the installation; 0 if all is well."""
+    checks: list[dict[str, Any]] = []
+
+    def check(what: str, good: bool, remedy: str) -> None:
+        checks.append({"check": what, "ok": good, "remedy": "" if good else remedy})
+
+    version = ".".join(map(str, sys.version_info[:3]))
+    check(f"Python {version}", sys.version_info[:2] == (3, 11), "use CPython 3.11")
+    check("daemon binary", DAEMON.exists(), "install the package again: its wheel holds flambeaud")
+    check("CPU back end", any(b["name"] == "cpu" and b["available"] for b in backends()), "install the package again")
+    try:
+        import torch
+
+        check(f"torch {torch.__version__}", True, "")
+    except ImportError as error:
+        check("torch", False, f"pip install torch==2.15.0 ({error})")
+    try:
+        import torch
+
+        import flambeau
+
+        right = torch.equal(flambeau.compile(_increment)(torch.ones(3)), torch.full((3,), 2.0))
+        counts = flambeau.counters()
+        check("a compiled call gives the right result", right, "report it with `flambeau record`")
+        check("a compiled call is compiled", counts["graphs"] == 1, f"it ran eagerly: {counts['eager_fallbacks']}")
+    except Exception as error:
+        check("a compiled call", False, f"{type(error).__name__}: {error}")
+    print_report({"checks": checks}, as_json)
+    return 0 if all(c["ok"] for c in checks) else 1
+
+
+def _increment(x: Any) -> Any:
+    return x + 1
+
+
+def print_report(report: dict[str, Any], as_json: bool) -> None:
+    """As JSON, or a line per entry."""
+    if as_json:
+        print(json.dumps(report))
+        return
+    for key, value in report.items():
+        if isinstance(value, list):
+            for row in value:
+                print("  ".join(f"{k}: {v}" for k, v in row.items() if v != ""))
+        else:
+            print(f"{key}: {value}")

@@ -1,0 +1,115 @@
+"""Settings: attributes of `flambeau.config`, from `FLAMBEAU_*` variables at first, checked when set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flambeau import _native
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_size(text: str) -> int:
+    """Bytes in `text`, a whole number with an optional K, M or G: "512M"."""
+    number, unit = (text[:-1], text[-1].upper()) if text[-1:].upper() in ("K", "M", "G") else (text, "")
+    if not number.isdecimal():
+        raise ValueError(f"{text!r} is not a size; write a whole number of bytes with an optional K, M or G, like 512M")
+    return int(number) * _UNITS[unit]
+
+
+def _cache_home() -> str:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return str(Path(base) / "flambeau")
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+#: name: (default, check, what it must be, parser of the variable FLAMBEAU_NAME)
+_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callable[[str], Any]]] = {
+    "backend": (lambda: "cpu", _text, "the name of a back end", str),
+    "cache_dir": (_cache_home, _text, "a folder", lambda t: str(Path(t).expanduser().absolute())),
+    "cache_size": (lambda: 4 << 30, _positive, "a number of bytes", parse_size),
+    "idle_timeout": (lambda: 3 * 3600.0, _positive, "a number of seconds", float),
+    "logs": (lambda: "", _text, "topics separated by commas", str),
+    "nested_graph_breaks": (
+        lambda: True,
+        lambda v: v is True,
+        "True (the legacy mode comes later)",
+        lambda t: t != "0",
+    ),
+    "plugin_path": (list, lambda v: isinstance(v, list), "a list of folders", lambda t: [p for p in t.split(":") if p]),
+    "recompile_limit": (lambda: 8, lambda v: isinstance(v, int) and v > 0, "a positive int", int),
+    "record_dir": (lambda: None, lambda v: v is None or _text(v), "a folder or None", str),
+    "skip_nnmodule_hook_guards": (
+        lambda: False,
+        lambda v: isinstance(v, bool),
+        "a bool; hooks are always honoured",
+        bool,
+    ),
+    "timeout": (lambda: 60.0, _positive, "a number of seconds", float),
+}
+_NATIVE = ("cache_dir", "cache_size", "idle_timeout", "logs", "plugin_path", "recompile_limit", "record_dir", "timeout")
+
+
+class Config:
+    """The settings. Assign to change one; `patch` changes some for a `with` block or a decorated function."""
+
+    __slots__ = ("_values",)
+    _values: dict[str, Any]
+
+    def __init__(self) -> None:
+        values: dict[str, Any] = {}
+        for name, (default, _, kind, parse) in _SETTINGS.items():
+            text = os.environ.get(f"FLAMBEAU_{name.upper()}")
+            try:
+                values[name] = parse(text) if text else default()
+            except ValueError as error:
+                raise ValueError(f"FLAMBEAU_{name.upper()}={text!r} must be {kind}: {error}") from None
+        object.__setattr__(self, "_values", values)
+        self._apply()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(f"flambeau.config has no {name!r}; it has {', '.join(_SETTINGS)}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _SETTINGS:
+            raise AttributeError(f"flambeau.config has no {name!r}; it has {', '.join(_SETTINGS)}")
+        _, check, kind, _ = _SETTINGS[name]
+        if not check(value):
+            raise ValueError(f"flambeau.config.{name} must be {kind}, not {value!r}")
+        self._values[name] = value
+        self._apply()
+
+    def __dir__(self) -> list[str]:
+        return [*_SETTINGS, "patch"]
+
+    def _apply(self) -> None:
+        _native.configure(**{name: self._values[name] for name in _NATIVE})
+
+    @contextmanager
+    def patch(self, **changes: Any) -> Iterator[None]:
+        """Sets these for the length of a `with` block (or of each call of a function it decorates)."""
+        old = {name: getattr(self, name) for name in changes}
+        try:
+            for name, value in changes.items():
+                setattr(self, name, value)
+            yield
+        finally:
+            for name, value in old.items():
+                setattr(self, name, value)
+
+
+config = Config()

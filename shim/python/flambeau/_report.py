@@ -1,0 +1,72 @@
+"""What happened: counters, the daemon's status, and explanations of one call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flambeau import _native
+
+
+def counters() -> dict[str, Any]:
+    """Counts of this process since start or `reset`: `graphs`, `ops`, `graph_breaks` (reason: count), `frames_traced`,
+    `recompiles`, `cache` (`hits` and `misses` by tier), `eager_fallbacks` (reason: count), `eager_graph`."""
+    return _native.counters()
+
+
+def reset() -> None:
+    """Forgets every compiled frame of this process and zeroes the counters. The daemon's cache stays."""
+    _native.reset()
+
+
+def status() -> dict[str, Any]:
+    """The daemon's process id, memory, clients and counters; empty if none runs."""
+    text = _native.admin("status")
+    return json.loads(text) if text else {}
+
+
+def list_backends() -> list[str]:
+    """Names that `backend=` takes: flambeau's own, then torch's where `torch._dynamo` is imported already."""
+    import sys
+
+    from flambeau._compile import NATIVE
+
+    dynamo = sys.modules.get("torch._dynamo")
+    return [*NATIVE, "eager", *(dynamo.list_backends() if dynamo else [])]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What one call compiled. `str()` is for people, `json()` for programs."""
+
+    data: dict[str, Any]
+
+    def json(self) -> str:
+        """The same as JSON text."""
+        return json.dumps(self.data)
+
+    def __str__(self) -> str:
+        lines = []
+        for i, frame in enumerate(self.data.get("frames", [])):
+            lines.append(f"graph {i}: {frame.get('ops', '?')} ops, {len(frame.get('guards', []))} guards")
+            lines += [f"    {line}" for line in str(frame.get("graph", "")).splitlines()]
+            lines += [f"    {stage}: {seconds * 1e3:.1f} ms" for stage, seconds in frame.get("timings", [])]
+        for reason in self.data.get("breaks", []):
+            lines.append(f"not compiled: {reason}")
+        return "\n".join(lines) or "nothing was compiled"
+
+
+def explain(fn: Callable[..., Any], **options: Any) -> Callable[..., Explanation]:
+    """`explain(fn)(*args)` compiles and calls `fn`, and says what became of it."""
+    from flambeau._compile import compile
+
+    compiled: Any = compile(fn, **options)
+    native = getattr(compiled, "_flambeau_compiled", None) or getattr(compiled, "__func__", compiled)
+
+    def call(*args: Any, **kwargs: Any) -> Explanation:
+        compiled(*args, **kwargs)
+        return Explanation(json.loads(_native.explain_data(native)))
+
+    return call

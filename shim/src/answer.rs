@@ -1,0 +1,182 @@
+//! Answers to the daemon's questions about objects. Reads raw state only; what would need user code is refused by name.
+
+use crate::raw::{self, Raw};
+use crate::snapshot::describe::Describer;
+use crate::{consts, paths};
+use flambeau_ir::code::Const;
+use flambeau_ir::object::ObjId;
+use flambeau_ir::oracle::{Answer, AnswerValue, Question};
+use flambeau_ir::reason::{Reason, ReasonCode};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+
+/// Answers in the order asked.
+pub fn answer(describer: &mut Describer<'_>, questions: &[Question]) -> Vec<Answer> {
+    questions
+        .iter()
+        .map(|question| {
+            let value =
+                one(describer, question).unwrap_or_else(|(code, why)| AnswerValue::Refused(Reason::new(code, why)));
+            describer.drain();
+            Answer { value, described: describer.take() }
+        })
+        .collect()
+}
+
+type Refusal = (ReasonCode, String);
+
+/// How deep objects that questions bring up are described.
+const DEPTH: u8 = 3;
+
+fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue, Refusal> {
+    let py = describer.py();
+    match question {
+        Question::Describe(ids) => {
+            for id in ids {
+                let object = live(describer, *id)?;
+                describer.reach(object, DEPTH);
+            }
+            Ok(AnswerValue::Described)
+        }
+        Question::DictItem { dict, key } => {
+            let dict = live(describer, *dict)?;
+            // SAFETY: a live object.
+            if unsafe { ffi::PyDict_Check(dict) } == 0 {
+                return Err((ReasonCode::Internal, "an item of what is no dict was asked for".into()));
+            }
+            let key = consts::to_object(py, key).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+            // SAFETY: `dict` is a dict; a key whose look-up could run user code was refused.
+            let value = unsafe {
+                if !raw::plain_keys(dict, key.as_ptr()) {
+                    return Err((ReasonCode::UnguardableObject, "a dict has keys with their own __eq__".into()));
+                }
+                raw::dict_get(dict, key.as_ptr())
+            };
+            Ok(AnswerValue::Object((!value.is_null()).then(|| describer.reach(value, DEPTH))))
+        }
+        Question::TypeLookup { class, name } => {
+            let class = live(describer, *class)?;
+            let name = PyString::new(py, name);
+            // SAFETY: a live object that is a type.
+            let (owner, value) = unsafe {
+                if ffi::PyType_Check(class) == 0 {
+                    return Err((ReasonCode::Internal, "a type look-up on what is no type was asked for".into()));
+                }
+                raw::type_lookup_where(class, name.as_ptr())
+            };
+            if owner.is_null() {
+                return Ok(AnswerValue::Missing);
+            }
+            Ok(AnswerValue::Found(describer.reach(owner, 0), describer.reach(value, DEPTH)))
+        }
+        Question::Slot { object, name } => {
+            let object = live(describer, *object)?;
+            let name = PyString::new(py, name);
+            // SAFETY: a live object; a new reference, given up after the describer took its own.
+            let value = unsafe { Bound::from_owned_ptr_or_opt(py, raw::slot(object, name.as_ptr())) };
+            Ok(AnswerValue::Object(value.map(|v| describer.reach(v.as_ptr(), DEPTH))))
+        }
+        Question::SysModule(name) => {
+            let modules = py.import("sys").and_then(|sys| sys.getattr("modules"));
+            let modules = modules.map_err(|e| (ReasonCode::Internal, e.to_string()))?;
+            let name = PyString::new(py, name);
+            // SAFETY: `sys.modules` is a dict of strs; one that is not gives no item.
+            let value = unsafe {
+                if ffi::PyDict_Check(modules.as_ptr()) == 0 {
+                    return Err((ReasonCode::UnguardableObject, "sys.modules is no dict".into()));
+                }
+                raw::dict_get(modules.as_ptr(), name.as_ptr())
+            };
+            Ok(AnswerValue::Object((!value.is_null()).then(|| describer.reach(value, 0))))
+        }
+        Question::Eval { path, args } => evaluate(py, path, args),
+        Question::TorchCall { target, args, kwargs, ambient } => {
+            crate::fake::call(py, target, args, kwargs, ambient).map(AnswerValue::Meta)
+        }
+    }
+}
+
+fn live(describer: &Describer<'_>, id: ObjId) -> Result<Raw, Refusal> {
+    describer.object(id).ok_or_else(|| (ReasonCode::Internal, format!("object {} was never named", id.0)))
+}
+
+/// Built-ins that are pure on exact built-in immutable values. Methods of those types are pure too, bar the ones that
+/// depend on the locale or on hash seeds.
+const PURE: &[&str] = &[
+    "abs",
+    "all",
+    "any",
+    "ascii",
+    "bin",
+    "bool",
+    "bytes",
+    "chr",
+    "complex",
+    "divmod",
+    "float",
+    "format",
+    "frozenset",
+    "hex",
+    "int",
+    "len",
+    "max",
+    "min",
+    "oct",
+    "ord",
+    "pow",
+    "range",
+    "repr",
+    "round",
+    "sorted",
+    "str",
+    "sum",
+    "tuple",
+];
+/// Switches that the ambient state's guard covers, and functions of dtypes.
+const TORCH: &[&str] = &[
+    "torch._C._get_cudnn_enabled",
+    "torch._C._get_cudnn_benchmark",
+    "torch._C._get_mkldnn_enabled",
+    "torch._C._get_cudnn_deterministic",
+    "torch._C._get_cudnn_allow_tf32",
+    "torch._C._get_cublas_allow_tf32",
+    "torch._C._get_flash_sdp_enabled",
+    "torch._C._get_math_sdp_enabled",
+    "torch._C._get_mem_efficient_sdp_enabled",
+    "torch._C._get_cudnn_sdp_enabled",
+    "torch._C._get_float32_matmul_precision",
+    "torch.promote_types",
+    "torch.can_cast",
+];
+const PURE_TYPES: &[&str] = &["int", "bool", "float", "complex", "str", "bytes", "tuple", "frozenset", "range"];
+
+fn is_pure(path: &str) -> bool {
+    if path.starts_with("math.") || path.starts_with("_operator.") || TORCH.contains(&path) {
+        return true;
+    }
+    let Some(rest) = path.strip_prefix("builtins.") else { return false };
+    match rest.split_once('.') {
+        None => PURE.contains(&rest),
+        Some((class, method)) => PURE_TYPES.contains(&class) && method != "__hash__" && method != "__sizeof__",
+    }
+}
+
+fn evaluate(py: Python<'_>, path: &str, args: &[Const]) -> Result<AnswerValue, Refusal> {
+    if !is_pure(path) {
+        return Err((ReasonCode::UnsupportedCall, path.to_owned()));
+    }
+    let call = || -> PyResult<Py<PyAny>> {
+        let args = args.iter().map(|a| consts::to_object(py, a)).collect::<PyResult<Vec<_>>>()?;
+        Ok(paths::resolve(py, path)?.call1(PyTuple::new(py, args)?)?.unbind())
+    };
+    match call() {
+        Ok(value) => consts::from_code_const(value.bind(py))
+            .map(AnswerValue::Const)
+            .ok_or_else(|| (ReasonCode::UnsupportedCall, format!("{path} returned an object that is no constant"))),
+        Err(error) => {
+            let name = error.get_type(py).name().map_or_else(|_| "Exception".to_owned(), |n| n.to_string());
+            Ok(AnswerValue::Raised(name, error.value(py).to_string()))
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! What happens when no compiled frame of a callable fits a call: ask the daemon for stored frames, then for a new one.
+//! Whatever fails here ends in the original code running, with a counted reason.
+
+use crate::entry::{CaptureScope, Entry, Frame, Record, Retry};
+use crate::installed::{Checked, InstallContext, Installed};
+use crate::leaves::{self, Dynamic, Place};
+use crate::link::{self, LinkError, Pending};
+use crate::raw::Raw;
+use crate::snapshot::describe::Describer;
+use crate::{ambient, answer, code, counters, say, settings, snapshot, structure};
+use flambeau_ir::code::Code;
+use flambeau_ir::frame::FrameId;
+use flambeau_ir::plan::Body;
+use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_wire::from_client::{FrameKey, FromClient};
+use flambeau_wire::from_daemon::{Delivery, FromDaemon};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// How a call without a compiled frame goes on.
+pub enum Outcome {
+    /// Run this frame; its guards hold.
+    Run(Arc<Installed>, Checked),
+    /// Run the original code.
+    Eager,
+    /// Raise: a signal handler's exception, or `fullgraph=True` and a break.
+    Raise(PyErr),
+}
+
+/// A call that found no compiled frame.
+struct Miss<'a, 'py> {
+    py: Python<'py>,
+    entry: &'a Entry,
+    function: Raw,
+    args: &'a [Raw],
+    code: Arc<Code>,
+    fingerprint: u64,
+}
+
+/// Gets a frame for the call, or says how to go on without.
+pub fn miss(py: Python<'_>, entry: &Entry, function: Raw, args: &[Raw]) -> Outcome {
+    // SAFETY: live objects of the running call.
+    let found = unsafe { leaves::of(args) };
+    // SAFETY: as above.
+    let fingerprint = unsafe { fingerprint(py, &found) };
+    if left_alone(py, entry, fingerprint) || limit_reached(py, entry, function) {
+        return Outcome::Eager;
+    }
+    // SAFETY: a live function.
+    let code = unsafe { code::encode(py, (*function.cast::<ffi::PyFunctionObject>()).func_code) };
+    let Some(code) = code else {
+        counters::eager_fallback(py, "code_not_encodable");
+        return Outcome::Eager;
+    };
+    let miss = Miss { py, entry, function, args, code, fingerprint };
+    let _scope = CaptureScope::enter();
+    match miss.resolve(&found) {
+        Ok(outcome) => outcome,
+        Err(LinkError::Interrupted(error)) => Outcome::Raise(error),
+        Err(LinkError::Unavailable(cause, detail)) => {
+            counters::eager_fallback(py, cause);
+            say::warn_once(
+                py,
+                cause,
+                &format!("flambeau runs code uncompiled, because of its daemon ({cause}): {detail}"),
+            );
+            Outcome::Eager
+        }
+    }
+}
+
+/// Types and sizes of the call and the thread's state: what decides whether a failed compile may go differently.
+unsafe fn fingerprint(py: Python<'_>, found: &[(Place, Raw)]) -> u64 {
+    let mut hasher = std::collections::hash_map::DefaultHasher::new();
+    // SAFETY: the caller's promise.
+    unsafe { leaves::fingerprint(py, found) }.hash(&mut hasher);
+    ambient::capture(py).ok().hash(&mut hasher);
+    hasher.finish()
+}
+
+fn left_alone(py: Python<'_>, entry: &Entry, fingerprint: u64) -> bool {
+    let mut table = entry.table.borrow(py);
+    match table.failed.get_mut(&fingerprint) {
+        Some(retry) if retry.skip > 0 => {
+            retry.skip -= 1;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// True if the callable has as many compiled frames as it may; explains that once.
+fn limit_reached(py: Python<'_>, entry: &Entry, function: Raw) -> bool {
+    let limit = settings::get().recompile_limit;
+    let mut table = entry.table.borrow(py);
+    if table.frames.len() < limit {
+        return false;
+    }
+    let explain = !std::mem::replace(&mut table.limit_explained, true);
+    let worst = table.frames.iter().map(Frame::last_failure).max_by_key(|(count, _)| *count);
+    drop(table);
+    if explain {
+        let (count, guard) = worst.unwrap_or_default();
+        let name = name_of(function);
+        let text = format!(
+            "flambeau compiled {name} {limit} times (recompile_limit) and stops: calls that match none of the compiled \
+             frames run eagerly from now on, the compiled ones stay in use. The guard that keeps failing ({count} times): \
+             {guard}. Pass what varies as a tensor, use flambeau.mark_dynamic or dynamic=True, or raise \
+             flambeau.config.recompile_limit."
+        );
+        counters::bump(py, "recompile_limit_hits");
+        say::log("recompiles", || text.clone());
+        say::warn_once(py, &format!("recompile_limit:{:p}", entry), &text);
+    }
+    counters::eager_fallback(py, "recompile_limit");
+    true
+}
+
+fn name_of(function: Raw) -> String {
+    // SAFETY: a live Python function.
+    unsafe {
+        let function = function.cast::<ffi::PyFunctionObject>();
+        let module = crate::raw::utf8((*function).func_module).unwrap_or("?");
+        format!("{module}.{}", crate::raw::utf8((*function).func_qualname).unwrap_or("?"))
+    }
+}
+
+impl Miss<'_, '_> {
+    fn resolve(&self, found: &[(Place, Raw)]) -> Result<Outcome, LinkError> {
+        let py = self.py;
+        // SAFETY: live objects of the running call.
+        let marked = unsafe { leaves::marked(py, found) };
+        let key = self.key(&marked);
+        if let Some((installed, checked)) = self.lookup(&key)? {
+            return Ok(Outcome::Run(installed, checked));
+        }
+        let mut dynamic = marked;
+        let again = {
+            let mut table = self.entry.table.borrow(py);
+            // SAFETY: as above.
+            let varies = unsafe { table.history.note(py, found) };
+            if self.entry.options.dynamic != Some(false) {
+                dynamic.extend(
+                    varies
+                        .into_iter()
+                        .filter(|v| !dynamic.iter().any(|d: &Dynamic| d.place == v.place && d.dim == v.dim))
+                        .collect::<Vec<_>>(),
+                );
+            }
+            let table = &mut *table;
+            table.frames.first().map(Frame::last_failure)
+        };
+        if let Some((_, guard)) = again {
+            counters::bump(py, "recompiles");
+            say::log("recompiles", || format!("{}: {guard}", name_of(self.function)));
+        }
+        self.compile(key, &dynamic)
+    }
+
+    fn key(&self, marked: &[Dynamic]) -> FrameKey {
+        let options = &self.entry.options;
+        // SAFETY: the first argument of the running call.
+        let receiver = unsafe { structure::hash(self.py, self.args.first().copied().unwrap_or(std::ptr::null_mut())) };
+        let marks: Vec<_> = marked.iter().map(|m| (m.place, m.dim, m.min, m.max)).collect();
+        let shaped = (&self.entry.backend, options.fullgraph, options.dynamic, marks, receiver);
+        // Writing plain data to memory does not fail.
+        let bytes = postcard::to_stdvec(&shaped).unwrap_or_default();
+        let versions = versions(self.py);
+        FrameKey {
+            frame: FrameId { code: self.code.hash, path: Vec::new() },
+            options: *blake3::hash(&bytes).as_bytes(),
+            python: versions.0.clone(),
+            torch: versions.1.clone(),
+            target: target().to_owned(),
+        }
+    }
+
+    /// A stored frame whose guards hold.
+    fn lookup(&self, key: &FrameKey) -> Result<Option<(Arc<Installed>, Checked)>, LinkError> {
+        let py = self.py;
+        let request = link::next_request();
+        let mut pending = link::send(py, request, &FromClient::Lookup { request, key: key.clone() })?;
+        match pending.wait(py)? {
+            FromDaemon::Candidates { frames, miss, .. } => {
+                let count = frames.len();
+                for delivery in frames {
+                    match self.install(delivery, Vec::new(), "cache") {
+                        Ok(Some(ready)) => {
+                            counters::cache_hit(py, "daemon");
+                            say::log("cache", || format!("{}: a stored frame fits", name_of(self.function)));
+                            return Ok(Some(ready));
+                        }
+                        Ok(None) => {}
+                        Err(why) => say::log("cache", || format!("a stored frame cannot be used: {why}")),
+                    }
+                }
+                counters::cache_miss(py, "daemon");
+                say::log("cache", || {
+                    let why = miss.unwrap_or_else(|| format!("none of {count} stored frames fits"));
+                    format!("{}: {why}", name_of(self.function))
+                });
+                Ok(None)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn compile(&self, key: FrameKey, dynamic: &[Dynamic]) -> Result<Outcome, LinkError> {
+        let py = self.py;
+        let mut describer = Describer::new(py);
+        let snapshot = snapshot::take(&mut describer, self.function, self.args, self.entry.options.clone(), dynamic);
+        let snapshot = match snapshot {
+            Ok(snapshot) => Box::new(snapshot),
+            Err(error) => {
+                counters::eager_fallback(py, "snapshot");
+                say::warn_once(py, "snapshot", &format!("a frame could not be described: {error}"));
+                return Ok(Outcome::Eager);
+            }
+        };
+        say::log("snapshot", || {
+            let described = &snapshot.described;
+            format!(
+                "{} objects, {} codes, {} items, {} look-ups",
+                described.objects.len(),
+                described.codes.len(),
+                described.items.len(),
+                described.lookups.len()
+            )
+        });
+        counters::bump(py, "frames_traced");
+        let request = link::next_request();
+        let mut pending = link::send(py, request, &FromClient::Compile { request, key, snapshot })?;
+        match self.converse(&mut pending, &mut describer)? {
+            FromDaemon::Compiled { delivery, timings, .. } => match self.install(*delivery, timings, "compiled") {
+                Ok(Some((installed, checked))) => Ok(Outcome::Run(installed, checked)),
+                Ok(None) => {
+                    // Another thread changed something meanwhile.
+                    counters::eager_fallback(py, "changed_during_compile");
+                    Ok(Outcome::Eager)
+                }
+                Err(why) => {
+                    self.leave_alone();
+                    counters::eager_fallback(py, "install_failed");
+                    say::warn_once(py, &format!("install:{why}"), &format!("a compiled frame cannot be used: {why}"));
+                    Ok(Outcome::Eager)
+                }
+            },
+            FromDaemon::Failed { reason, .. } => Ok(self.failed(&reason)),
+            FromDaemon::Later { .. } => {
+                counters::eager_fallback(py, "daemon_busy");
+                Ok(Outcome::Eager)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Answers questions until the outcome comes.
+    fn converse(&self, pending: &mut Pending, describer: &mut Describer<'_>) -> Result<FromDaemon, LinkError> {
+        loop {
+            match pending.wait(self.py)? {
+                FromDaemon::Questions { request, questions } => {
+                    say::log("questions", || format!("{questions:?}"));
+                    let answers = answer::answer(describer, &questions);
+                    pending.write(self.py, &FromClient::Answers { request, answers })?;
+                }
+                message => return Ok(message),
+            }
+        }
+    }
+
+    /// Makes a delivery ready and keeps it if its guards hold now.
+    fn install(
+        &self,
+        delivery: Delivery,
+        timings: Vec<(String, f64)>,
+        origin: &'static str,
+    ) -> Result<Option<(Arc<Installed>, Checked)>, String> {
+        let py = self.py;
+        let frame = delivery.frame.clone();
+        let context = InstallContext {
+            fx_backend: self.entry.fx.as_ref().map(|f| f.clone_ref(py)),
+            plugin_dirs: settings::get().wire.plugin_path.clone(),
+        };
+        // SAFETY: a live function.
+        let function = unsafe { Bound::from_borrowed_ptr(py, self.function) };
+        let installed = Arc::new(Installed::install(py, delivery, &function, self.args, &context)?);
+        let checked = match installed.check(py, self.function, self.args) {
+            Ok(checked) => checked,
+            Err(guard) => {
+                say::log("guards", || format!("does not fit: {}", installed.explain_failure(guard)));
+                return Ok(None);
+            }
+        };
+        let ops = match &frame.body {
+            Body::Eager(graph) | Body::Fx(graph) => graph.calls(),
+            Body::Native(plan) => plan.steps.len(),
+        };
+        let sources = &frame.guards.sources;
+        let guards =
+            frame.guards.guards.iter().map(|g| format!("{}: {:?}", sources.display(g.source), g.kind)).collect();
+        let record = Record { graph: frame.graph_text.clone(), ops, guards, timings, origin };
+        let name = name_of(self.function);
+        say::log("graph", || format!("{name} ({ops} ops)\n{}", record.graph));
+        say::log("guards", || format!("{name}\n{}", record.guards.join("\n")));
+        counters::bump(py, "graphs");
+        counters::add(py, "ops", ops as u64);
+        if let Some(reason) = &frame.fallback {
+            counters::eager_graph(py, reason.code.name());
+            say::log("breaks", || format!("{name} runs op by op: {}", describe(reason)));
+        }
+        // SAFETY: as above.
+        let code = unsafe { (*self.function.cast::<ffi::PyFunctionObject>()).func_code };
+        let mut table = self.entry.table.borrow(py);
+        if table.is_for(code) {
+            table.frames.insert(0, Frame::new(installed.clone(), record));
+        }
+        Ok(Some((installed, checked)))
+    }
+
+    fn failed(&self, reason: &Reason) -> Outcome {
+        let py = self.py;
+        let text = describe(reason);
+        counters::graph_break(py, reason.code.name());
+        self.entry.table.borrow(py).breaks.push(text.clone());
+        let place = reason.stack.last().map_or_else(String::new, |l| format!("{}:{}", l.file, l.line));
+        say::log("breaks", || format!("{} is not compiled: {text}", name_of(self.function)));
+        self.leave_alone();
+        let eager_raises = matches!(reason.code, ReasonCode::Exception | ReasonCode::Shape);
+        if reason.code == ReasonCode::Internal {
+            say::warn_once(py, &format!("internal:{place}"), &format!("flambeau met a bug of its own: {text}"));
+        }
+        if self.entry.options.fullgraph && !eager_raises {
+            return Outcome::Raise(PyRuntimeError::new_err(format!(
+                "fullgraph=True, but {} cannot be one graph: {text}",
+                name_of(self.function)
+            )));
+        }
+        Outcome::Eager
+    }
+
+    /// Lets calls like this one run eagerly for a growing number of times.
+    fn leave_alone(&self) {
+        let mut table = self.entry.table.borrow(self.py);
+        let retry = table.failed.entry(self.fingerprint).or_insert(Retry { skip: 0, next: 32 });
+        *retry = Retry { skip: retry.next, next: retry.next.saturating_mul(8) };
+    }
+}
+
+/// Reason, explanation, hint and user stack, for people.
+fn describe(reason: &Reason) -> String {
+    let mut text = format!("{}: {} {}", reason.code.name(), reason.detail, reason.code.explanation());
+    for place in &reason.stack {
+        text.push_str(&format!("\n  File \"{}\", line {}, in {}", place.file, place.line, place.function));
+    }
+    text.push_str(&format!("\n  Hint: {}", reason.code.hint()));
+    text
+}
+
+fn unexpected(message: &FromDaemon) -> LinkError {
+    LinkError::Unavailable("protocol", format!("unexpected answer: {message:?}").chars().take(200).collect())
+}
+
+/// Versions of Python and torch, for keys.
+fn versions(py: Python<'_>) -> &'static (String, String) {
+    static VERSIONS: PyOnceLock<(String, String)> = PyOnceLock::new();
+    VERSIONS.get_or_init(py, || {
+        let python = py.version_info();
+        let torch = py.import("torch").and_then(|t| t.getattr("__version__")?.str()?.extract::<String>());
+        (format!("{}.{}.{}", python.major, python.minor, python.patch), torch.unwrap_or_default())
+    })
+}
+
+/// The instruction sets that kernels may use here.
+fn target() -> &'static str {
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        "x86_64+avx512f"
+    } else if std::arch::is_x86_feature_detected!("avx2") {
+        "x86_64+avx2"
+    } else {
+        "x86_64"
+    }
+}

@@ -1,0 +1,153 @@
+//! Replaying one change.
+
+use super::build::{del_item, instance_dict, raised, set_item};
+use crate::raw;
+use flambeau_ir::exit::{BuildId, Effect};
+use pyo3::exceptions::PyAttributeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PySet};
+use std::ptr::null_mut;
+
+/// An [`Effect`] with its names made into objects; numbers are indices of builds.
+pub enum Change {
+    /// Instance dict store.
+    SetAttr(usize, Py<PyAny>, usize),
+    /// Instance dict delete.
+    DelAttr(usize, Py<PyAny>),
+    /// Store through a descriptor of the type: slots and C-level setters.
+    SetDescriptor(usize, Py<PyAny>, usize),
+    /// Dict store.
+    SetItem(usize, usize, usize),
+    /// Dict delete.
+    DelItem(usize, usize),
+    /// List contents.
+    SetList(usize, Vec<usize>),
+    /// Set contents.
+    SetSet(usize, Vec<usize>),
+    /// Dict contents.
+    SetDict(usize, Vec<(usize, usize)>),
+    /// Cell contents.
+    SetCell(usize, Option<usize>),
+    /// Grad mode.
+    SetGradMode(bool),
+}
+
+impl Change {
+    /// Makes an effect ready.
+    pub fn new(py: Python<'_>, effect: &Effect) -> Change {
+        let at = |id: &BuildId| id.0 as usize;
+        let name = |s: &str| pyo3::types::PyString::intern(py, s).into_any().unbind();
+        match effect {
+            Effect::SetAttr(object, key, value) => Change::SetAttr(at(object), name(key), at(value)),
+            Effect::DelAttr(object, key) => Change::DelAttr(at(object), name(key)),
+            Effect::SetSlot(object, key, value) | Effect::SetDescriptor(object, key, value) => {
+                Change::SetDescriptor(at(object), name(key), at(value))
+            }
+            Effect::SetItem(dict, key, value) => Change::SetItem(at(dict), at(key), at(value)),
+            Effect::DelItem(dict, key) => Change::DelItem(at(dict), at(key)),
+            Effect::SetList(list, items) => Change::SetList(at(list), items.iter().map(at).collect()),
+            Effect::SetSet(set, items) => Change::SetSet(at(set), items.iter().map(at).collect()),
+            Effect::SetDict(dict, items) => {
+                Change::SetDict(at(dict), items.iter().map(|(k, v)| (at(k), at(v))).collect())
+            }
+            Effect::SetCell(cell, value) => Change::SetCell(at(cell), value.as_ref().map(at)),
+            Effect::SetGradMode(on) => Change::SetGradMode(*on),
+        }
+    }
+
+    /// Applies it.
+    pub fn run(&self, py: Python<'_>, made: &[Py<PyAny>]) -> PyResult<()> {
+        match self {
+            Change::SetAttr(object, name, value) => {
+                store_attr(py, made[*object].bind(py), name.bind(py), Some(made[*value].bind(py)))
+            }
+            Change::DelAttr(object, name) => store_attr(py, made[*object].bind(py), name.bind(py), None),
+            Change::SetDescriptor(object, name, value) => {
+                store_descriptor(py, made[*object].bind(py), name.bind(py), made[*value].bind(py))
+            }
+            Change::SetItem(dict, key, value) => {
+                set_item(py, made[*dict].as_ptr(), made[*key].as_ptr(), made[*value].as_ptr())
+            }
+            Change::DelItem(dict, key) => del_item(py, made[*dict].as_ptr(), made[*key].as_ptr()),
+            Change::SetList(list, items) => {
+                let items = PyList::new(py, items.iter().map(|i| made[*i].bind(py)))?;
+                // SAFETY: a live list; the whole of it is replaced.
+                raised(py, unsafe {
+                    ffi::PyList_SetSlice(made[*list].as_ptr(), 0, ffi::Py_ssize_t::MAX, items.as_ptr())
+                })
+            }
+            Change::SetSet(set, items) => {
+                let set = made[*set].bind(py).cast::<PySet>()?;
+                set.clear();
+                items.iter().try_for_each(|i| set.add(made[*i].bind(py)))
+            }
+            Change::SetDict(dict, items) => {
+                clear(py, made[*dict].bind(py))?;
+                items
+                    .iter()
+                    .try_for_each(|(k, v)| set_item(py, made[*dict].as_ptr(), made[*k].as_ptr(), made[*v].as_ptr()))
+            }
+            Change::SetCell(cell, value) => {
+                let value = value.map_or(null_mut(), |i| made[i].as_ptr());
+                // SAFETY: a live cell takes its own reference.
+                raised(py, unsafe { PyCell_Set(made[*cell].as_ptr(), value) })
+            }
+            Change::SetGradMode(on) => {
+                crate::paths::resolve(py, "torch._C._set_grad_enabled")?.call1((*on,)).map(|_| ())
+            }
+        }
+    }
+}
+
+unsafe extern "C" {
+    fn PyCell_Set(cell: raw::Raw, value: raw::Raw) -> i32;
+}
+
+/// A store into (or delete from) the instance dict; on a type, through `type` itself so that its caches are told.
+fn store_attr(
+    py: Python<'_>,
+    object: &Bound<'_, PyAny>,
+    name: &Bound<'_, PyAny>,
+    value: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    // SAFETY: live objects; a null value deletes.
+    unsafe {
+        if ffi::PyType_Check(object.as_ptr()) != 0 {
+            let set = (*(&raw mut ffi::PyType_Type)).tp_setattro;
+            let set = set.ok_or_else(|| PyAttributeError::new_err("type has no setter"))?;
+            return raised(py, set(object.as_ptr(), name.as_ptr(), value.map_or(null_mut(), Bound::as_ptr)));
+        }
+    }
+    let dict = instance_dict(py, object.as_ptr())?;
+    match value {
+        Some(value) => set_item(py, dict.as_ptr(), name.as_ptr(), value.as_ptr()),
+        None => del_item(py, dict.as_ptr(), name.as_ptr()),
+    }
+}
+
+fn store_descriptor(
+    py: Python<'_>,
+    object: &Bound<'_, PyAny>,
+    name: &Bound<'_, PyAny>,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    // SAFETY: the descriptor is found on the object's own type and called with live objects.
+    unsafe {
+        let descriptor = raw::type_lookup(raw::class_of(object.as_ptr()), name.as_ptr());
+        let set = if descriptor.is_null() { None } else { (*ffi::Py_TYPE(descriptor)).tp_descr_set };
+        let set = set.ok_or_else(|| PyAttributeError::new_err(format!("{name} cannot be set")))?;
+        raised(py, set(descriptor, object.as_ptr(), value.as_ptr()))
+    }
+}
+
+/// `dict.clear` of the C class, never of a subclass.
+fn clear(py: Python<'_>, dict: &Bound<'_, PyAny>) -> PyResult<()> {
+    let ordered = py.import("collections")?.getattr("OrderedDict")?;
+    if dict.is_instance(&ordered)? {
+        return ordered.call_method1("clear", (dict,)).map(|_| ());
+    }
+    // SAFETY: a live dict.
+    unsafe { ffi::PyDict_Clear(dict.as_ptr()) };
+    Ok(())
+}

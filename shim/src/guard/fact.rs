@@ -1,0 +1,219 @@
+//! One fact about one value.
+
+use super::ambient::AmbientFact;
+use super::class::ClassFact;
+use super::constant::{self, Constant};
+use super::order;
+use super::source::{Key, Values, is_cell, is_function};
+use super::symbols::Expr;
+use super::tensor::TensorFact;
+use crate::raw::{self, Raw};
+use crate::torch_abi::Torch;
+use flambeau_ir::code::CodeHash;
+use flambeau_ir::guard::{GuardKind, Relation};
+use flambeau_ir::source::SourceId;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// A guard's fact with its constants made into objects.
+pub enum Fact {
+    /// Names of the value's type.
+    Type(ClassFact),
+    /// Names of the value, a type.
+    IsClass(ClassFact),
+    /// Exactly this constant.
+    Equals(Constant),
+    /// Base value of a subclass instance.
+    BaseEquals(flambeau_ir::code::Const),
+    /// This very object.
+    Is(Py<PyAny>),
+    /// A function with this code.
+    Function(CodeHash),
+    /// A tensor.
+    Tensor(Box<TensorFact>),
+    /// Raw length.
+    Len(usize),
+    /// Keys in order.
+    Keys(Vec<Constant>),
+    /// Set elements.
+    Elements(Vec<flambeau_ir::code::Const>),
+    /// Missing dict key.
+    NoItem(Key),
+    /// Missing type attribute.
+    NoTypeAttr(Py<PyAny>),
+    /// No instance dict.
+    NoDict,
+    /// Empty slot.
+    NoSlot(Py<PyAny>),
+    /// Module not imported.
+    NoSysModule(Key),
+    /// Empty cell.
+    EmptyCell,
+    /// `.grad is None`
+    NoGrad(super::source::Read),
+    /// Same object as the value in another slot.
+    Same(usize),
+    /// Another object than the value in another slot.
+    NotSame(usize),
+    /// Pairwise disjoint storages of the values in slots.
+    Disjoint(Vec<usize>),
+    /// The thread's state.
+    Ambient(AmbientFact),
+    /// A relation of sizes.
+    Relation(Relation, Expr, Expr),
+}
+
+impl Fact {
+    /// From its guard. `slot` gives the place of another source's value.
+    pub fn new(py: Python<'_>, kind: &GuardKind, slot: &mut dyn FnMut(SourceId) -> usize) -> PyResult<Fact> {
+        let name = |s: &str| pyo3::types::PyString::intern(py, s).into_any().unbind();
+        Ok(match kind {
+            GuardKind::Type(class) => Fact::Type(ClassFact::new(class)),
+            GuardKind::IsClass(class) => Fact::IsClass(ClassFact::new(class)),
+            GuardKind::Equals(value) => Fact::Equals(Constant::new(py, value)),
+            GuardKind::BaseEquals(value) => Fact::BaseEquals(value.clone()),
+            GuardKind::IsPath(path) => Fact::Is(crate::paths::resolve(py, path)?.unbind()),
+            GuardKind::Function { code } => Fact::Function(*code),
+            GuardKind::Tensor(guard) => Fact::Tensor(Box::new(TensorFact::new(guard))),
+            GuardKind::Len(n) => Fact::Len(*n),
+            GuardKind::Keys(keys) => Fact::Keys(keys.iter().map(|k| Constant::new(py, k)).collect()),
+            GuardKind::Elements(elements) => Fact::Elements(elements.clone()),
+            GuardKind::NoItem(key) => Fact::NoItem(Key::new(py, key)?),
+            GuardKind::NoTypeAttr(s) => Fact::NoTypeAttr(name(s)),
+            GuardKind::NoDict => Fact::NoDict,
+            GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
+            GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
+            GuardKind::EmptyCell => Fact::EmptyCell,
+            GuardKind::NoGrad => Fact::NoGrad(super::source::grad(py)?),
+            GuardKind::Same(other) => Fact::Same(slot(*other)),
+            GuardKind::NotSame(other) => Fact::NotSame(slot(*other)),
+            GuardKind::DisjointStorage(sources) => Fact::Disjoint(sources.iter().map(|s| slot(*s)).collect()),
+            GuardKind::Ambient(ambient) => Fact::Ambient(AmbientFact::new(ambient)),
+            GuardKind::Relation(relation, a, b) => Fact::Relation(*relation, a.into(), b.into()),
+        })
+    }
+
+    /// Whether it is about more than one value, or about the thread: checked last, with [`Fact::holds_across`].
+    pub fn is_across(&self) -> bool {
+        matches!(self, Fact::Same(_) | Fact::NotSame(_) | Fact::Disjoint(_) | Fact::Ambient(_) | Fact::Relation(..))
+    }
+
+    /// Whether a fact across values holds; `value` is the one that its source has, `slots` the others.
+    pub fn holds_across(&self, py: Python<'_>, torch: &Torch, value: Raw, slots: &[Raw], symbols: &[i64]) -> bool {
+        match self {
+            Fact::Same(other) => !value.is_null() && slots[*other] == value,
+            Fact::NotSame(other) => !value.is_null() && slots[*other] != value,
+            Fact::Disjoint(others) => disjoint(torch, others.iter().map(|slot| slots[*slot])),
+            Fact::Ambient(expected) => expected.holds(py, torch),
+            Fact::Relation(relation, a, b) => relates(*relation, a, b, symbols),
+            _ => false,
+        }
+    }
+    /// Whether a fact about one value holds of `value`, which is live or null.
+    pub fn holds(&self, py: Python<'_>, torch: &Torch, value: Raw, values: &mut Values<'_>) -> bool {
+        if value.is_null() {
+            return false;
+        }
+        // SAFETY: live objects, GIL held; each arm checks the kind of object that it reads.
+        unsafe {
+            match self {
+                Fact::Type(class) => class.holds(raw::class_of(value)),
+                Fact::IsClass(class) => ffi::PyType_Check(value) != 0 && class.holds(value),
+                Fact::Equals(expected) => expected.is(py, value),
+                Fact::BaseEquals(expected) => constant::base_equals(py, value, expected),
+                Fact::Is(object) => object.as_ptr() == value,
+                Fact::Function(code) => {
+                    is_function(value)
+                        && crate::code::hash(py, (*value.cast::<ffi::PyFunctionObject>()).func_code) == Some(*code)
+                }
+                Fact::Tensor(fact) => fact.holds(py, torch, value),
+                Fact::Len(n) => length(value) == Some(*n),
+                Fact::Keys(keys) => ffi::PyDict_Check(value) != 0 && has_keys(py, value, keys),
+                Fact::Elements(elements) => ffi::PyAnySet_Check(value) != 0 && constant::elements(py, value, elements),
+                Fact::NoItem(key) => ffi::PyDict_Check(value) != 0 && key.get(value).is_null(),
+                Fact::NoTypeAttr(name) => {
+                    ffi::PyType_Check(value) != 0 && raw::type_lookup(value, name.as_ptr()).is_null()
+                }
+                Fact::NoDict => raw::instance_dict(value).is_null(),
+                Fact::NoSlot(name) => {
+                    let held = Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr()));
+                    held.is_none()
+                }
+                Fact::NoSysModule(name) => {
+                    let modules = ffi::PyImport_GetModuleDict();
+                    ffi::PyDict_Check(modules) != 0 && name.get(modules).is_null()
+                }
+                Fact::EmptyCell => is_cell(value) && super::source::cell_contents(value).is_null(),
+                Fact::NoGrad(read) => values.step(py, value, read) == ffi::Py_None(),
+                Fact::Same(_) | Fact::NotSame(_) | Fact::Disjoint(_) | Fact::Ambient(_) | Fact::Relation(..) => false,
+            }
+        }
+    }
+}
+
+fn relates(relation: Relation, a: &Expr, b: &Expr, symbols: &[i64]) -> bool {
+    let (Some(a), Some(b)) = (a.eval(symbols), b.eval(symbols)) else { return false };
+    match relation {
+        Relation::Eq => a == b,
+        Relation::Ne => a != b,
+        Relation::Lt => a < b,
+        Relation::Le => a <= b,
+        Relation::Gt => a > b,
+        Relation::Ge => a >= b,
+    }
+}
+
+/// Length of a list, tuple, dict or set, or of a subclass instance, read raw.
+///
+/// # Safety
+/// A live object, GIL held.
+pub unsafe fn length(object: Raw) -> Option<usize> {
+    // SAFETY: each read is of an object of its kind.
+    let size = unsafe {
+        if ffi::PyTuple_Check(object) != 0 || ffi::PyList_Check(object) != 0 {
+            ffi::Py_SIZE(object)
+        } else if ffi::PyDict_Check(object) != 0 {
+            ffi::PyDict_Size(object)
+        } else if ffi::PyAnySet_Check(object) != 0 {
+            ffi::PySet_Size(object)
+        } else {
+            return None;
+        }
+    };
+    usize::try_from(size).ok()
+}
+
+unsafe fn has_keys(py: Python<'_>, dict: Raw, keys: &[Constant]) -> bool {
+    let mut at = 0;
+    // SAFETY: a live dict, GIL held; comparing runs no user code.
+    unsafe {
+        if ffi::PyDict_Size(dict) as usize != keys.len() {
+            return false;
+        }
+        order::each_key(dict, |key| {
+            let same = keys.get(at).is_some_and(|expected| expected.is(py, key));
+            at += usize::from(same);
+            same
+        });
+    }
+    at == keys.len()
+}
+
+/// Whether all are tensors with memory that no two share.
+pub fn disjoint(torch: &Torch, tensors: impl Iterator<Item = Raw>) -> bool {
+    let mut ranges = Vec::new();
+    for tensor in tensors {
+        // SAFETY: live objects or null; only strided tensors get here, their guards come first.
+        unsafe {
+            if tensor.is_null() || !torch.is_tensor(tensor) {
+                return false;
+            }
+            let (start, size) = torch.storage(torch.handle(tensor));
+            if size > 0 {
+                ranges.push((start, size));
+            }
+        }
+    }
+    ranges.sort_unstable();
+    ranges.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0)
+}

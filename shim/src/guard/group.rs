@@ -1,0 +1,154 @@
+//! The facts under one root (an argument, the function, a module), checked together and pinned together.
+
+use super::fact::Fact;
+use super::pin::{Pin, Pinner, Shape};
+use super::source::{Read, Values};
+use crate::raw::Raw;
+use crate::torch_abi::Torch;
+use pyo3::prelude::*;
+use std::cell::{Cell, RefCell};
+
+/// Roots of one group that are pinned at a time: instances that share a compiled frame.
+const PINS: usize = 32;
+
+/// A group whose pins missed this often with no hit between is checked by value from then on.
+const HOPELESS: u32 = 64;
+
+/// Facts and wanted values under one root.
+pub struct Group {
+    root: u32,
+    /// Indices of its facts.
+    facts: Vec<usize>,
+    /// All sources on the paths to facts and wanted values, parents first; the root apart.
+    sources: Vec<u32>,
+    /// Wanted values: source and slot.
+    wanted: Vec<(u32, usize)>,
+    pins: RefCell<Vec<Pin>>,
+    misses: Cell<u32>,
+}
+
+/// Groups facts and slots by root, in order of the first fact of each.
+pub fn by_root(steps: &[(Option<u32>, Read)], facts: &[(u32, Fact)], slots: &[u32]) -> Vec<Group> {
+    let root_of = |mut source: u32| {
+        while let Some(base) = steps[source as usize].0 {
+            source = base;
+        }
+        source
+    };
+    let mut groups: Vec<Group> = Vec::new();
+    let mut group_of = |source: u32, add: &mut dyn FnMut(&mut Group)| {
+        let root = root_of(source);
+        let at = groups.iter().position(|g| g.root == root).unwrap_or_else(|| {
+            groups.push(Group {
+                root,
+                facts: Vec::new(),
+                sources: Vec::new(),
+                wanted: Vec::new(),
+                pins: RefCell::default(),
+                misses: Cell::new(0),
+            });
+            groups.len() - 1
+        });
+        let group = &mut groups[at];
+        let mut on_path = source;
+        while let Some(base) = steps[on_path as usize].0 {
+            group.sources.push(on_path);
+            on_path = base;
+        }
+        add(group);
+    };
+    for (index, (source, fact)) in facts.iter().enumerate() {
+        if !fact.is_across() {
+            group_of(*source, &mut |group| group.facts.push(index));
+        }
+    }
+    for (slot, source) in slots.iter().enumerate() {
+        group_of(*source, &mut |group| group.wanted.push((*source, slot)));
+    }
+    for group in &mut groups {
+        group.sources.sort_unstable();
+        group.sources.dedup();
+    }
+    groups
+}
+
+impl Group {
+    /// Checks the group's facts and fills its slots; else the index of a failing fact.
+    pub fn check(
+        &self,
+        py: Python<'_>,
+        torch: &Torch,
+        shape: &Shape<'_>,
+        values: &mut Values<'_>,
+        slots: &mut [Raw],
+    ) -> Result<(), usize> {
+        let root = values.root_of(shape.steps, self.root);
+        if self.sources.is_empty() {
+            for index in &self.facts {
+                if !shape.facts[*index].1.holds(py, torch, root, values) {
+                    return Err(*index);
+                }
+            }
+            self.wanted.iter().for_each(|(_, slot)| slots[*slot] = root);
+            return Ok(());
+        }
+        let pinning = self.misses.get() < HOPELESS && !root.is_null();
+        if pinning {
+            let mut pins = self.pins.borrow_mut();
+            if let Some(at) = pins.iter().position(|pin| pin.root() == root) {
+                if pins[at].holds(py, torch, shape, values) {
+                    pins[at].values().iter().for_each(|(slot, value)| slots[*slot] = *value);
+                    self.misses.set(0);
+                    return Ok(());
+                }
+                pins.remove(at);
+            }
+        }
+        for index in &self.facts {
+            let (source, fact) = &shape.facts[*index];
+            let value = values.get(py, *source);
+            if !fact.holds(py, torch, value, values) {
+                return Err(*index);
+            }
+        }
+        for (source, slot) in &self.wanted {
+            slots[*slot] = values.get(py, *source);
+        }
+        if pinning {
+            self.misses.set(self.misses.get() + 1);
+            self.pin(py, shape, values, root);
+        }
+        Ok(())
+    }
+
+    fn pin(&self, py: Python<'_>, shape: &Shape<'_>, values: &mut Values<'_>, root: Raw) {
+        let mut pinner = Pinner::new(Shape { steps: shape.steps, facts: shape.facts }, root);
+        let mut by_source: Vec<(u32, usize)> = self.facts.iter().map(|i| (shape.facts[*i].0, *i)).collect();
+        by_source.sort_unstable();
+        let mut next = 0;
+        let mut add_facts = |pinner: &mut Pinner<'_>, values: &mut Values<'_>, up_to: u32| {
+            while let Some((source, fact)) = by_source.get(next).filter(|(source, _)| *source <= up_to) {
+                pinner.fact(py, *fact, values.get(py, *source));
+                next += 1;
+            }
+        };
+        add_facts(&mut pinner, values, self.root);
+        for source in &self.sources {
+            let base = shape.steps[*source as usize].0.map_or(root, |base| values.get(py, base));
+            pinner.source(*source, base, values.get(py, *source));
+            add_facts(&mut pinner, values, *source);
+        }
+        for (source, slot) in &self.wanted {
+            pinner.value(*slot, values.get(py, *source));
+        }
+        if let Some(pin) = pinner.finish() {
+            let mut pins = self.pins.borrow_mut();
+            if pins.len() >= PINS {
+                pins.remove(0);
+            }
+            pins.push(pin);
+        } else {
+            self.misses.set(HOPELESS);
+        }
+    }
+}

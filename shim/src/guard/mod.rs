@@ -1,0 +1,117 @@
+//! The guard evaluator: a guard program made ready for this process, checked by value, and pinned so that what did not
+//! change is not read again. Checking runs no user code.
+
+mod ambient;
+mod class;
+mod constant;
+mod fact;
+mod group;
+mod order;
+mod pin;
+mod source;
+mod symbols;
+mod tensor;
+
+pub use source::Roots;
+pub use symbols::Expr;
+
+use crate::raw::Raw;
+use crate::torch_abi::Torch;
+use fact::Fact;
+use flambeau_ir::guard::GuardProgram;
+use flambeau_ir::plan::Symbol;
+use flambeau_ir::source::SourceId;
+use group::Group;
+use pin::Shape;
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+use source::{Read, Values};
+use std::collections::HashMap;
+use std::ptr::null_mut;
+use symbols::Symbols;
+
+/// A guard program ready to run.
+pub struct Program {
+    steps: Vec<(Option<u32>, Read)>,
+    facts: Vec<(u32, Fact)>,
+    /// Facts about one value, by the root of its path.
+    groups: Vec<Group>,
+    /// Facts about several values, the thread or sizes, with the slot of their source.
+    across: Vec<(usize, usize)>,
+    symbols: Symbols,
+    /// Values that a run needs: the first slots.
+    wanted: usize,
+    slots: usize,
+    torch: &'static Torch,
+}
+
+/// Values that passed: one per wanted source, and the symbols.
+pub struct Passed {
+    /// New references in slot order; a slot whose path leads nowhere is empty.
+    pub values: Vec<Option<Py<PyAny>>>,
+    /// By symbol id.
+    pub symbols: Vec<i64>,
+}
+
+/// Numbers sources whose values are kept for after the groups were checked.
+#[derive(Default)]
+struct Slots {
+    by_source: HashMap<u32, usize>,
+    sources: Vec<u32>,
+}
+
+impl Slots {
+    fn of(&mut self, source: SourceId) -> usize {
+        *self.by_source.entry(source.0).or_insert_with(|| {
+            self.sources.push(source.0);
+            self.sources.len() - 1
+        })
+    }
+}
+
+impl Program {
+    /// Makes a program ready. `wanted` are the distinct sources whose values a run needs.
+    pub fn new(py: Python<'_>, program: &GuardProgram, symbols: &[Symbol], wanted: &[u32]) -> Result<Program, String> {
+        let torch = Torch::get(py)?;
+        let describe = |e: PyErr| format!("a guard cannot be prepared: {e}");
+        let steps = source::compile(py, &program.sources).map_err(describe)?;
+        let mut slots = Slots::default();
+        wanted.iter().for_each(|source| _ = slots.of(SourceId(*source)));
+        let mut facts = Vec::with_capacity(program.guards.len());
+        let mut across = Vec::new();
+        for (index, guard) in program.guards.iter().enumerate() {
+            let fact = Fact::new(py, &guard.kind, &mut |s| slots.of(s)).map_err(describe)?;
+            if fact.is_across() {
+                across.push((index, slots.of(guard.source)));
+            }
+            facts.push((guard.source.0, fact));
+        }
+        let symbols = Symbols::new(symbols, &mut |s| slots.of(s));
+        let groups = group::by_root(&steps, &facts, &slots.sources);
+        Ok(Program { steps, facts, groups, across, symbols, wanted: wanted.len(), slots: slots.sources.len(), torch })
+    }
+
+    /// The values and symbols of a call that passes; else the index of a failing guard, or past the guards that of a symbol
+    /// out of its range.
+    pub fn check(&self, py: Python<'_>, roots: Roots<'_>) -> Result<Passed, usize> {
+        let mut slots: SmallVec<[Raw; 64]> = SmallVec::from_elem(null_mut(), self.slots);
+        let mut values = Values::new(&self.steps, roots);
+        let shape = Shape { steps: &self.steps, facts: &self.facts };
+        for group in &self.groups {
+            group.check(py, self.torch, &shape, &mut values, &mut slots)?;
+        }
+        let symbols = self.symbols.bind(self.torch, &slots).map_err(|i| self.facts.len() + i)?;
+        for (index, slot) in &self.across {
+            if !self.facts[*index].1.holds_across(py, self.torch, slots[*slot], &slots, &symbols) {
+                return Err(*index);
+            }
+        }
+        let values = slots[..self.wanted].iter().map(|value| own(py, *value)).collect();
+        Ok(Passed { values, symbols })
+    }
+}
+
+fn own(py: Python<'_>, value: Raw) -> Option<Py<PyAny>> {
+    // SAFETY: a live object or null; the GIL is held.
+    unsafe { Py::from_borrowed_ptr_or_opt(py, value) }
+}

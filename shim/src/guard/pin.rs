@@ -1,0 +1,357 @@
+//! Pins: what a successful check by value leaves behind, so that the next one with the same root reads almost nothing.
+//!
+//! A pin is a list of words of memory and what they held. Dict version tags, type version tags, type pointers, dict pointers,
+//! list sizes, code pointers are all words. They are compared in order from the root down, and each is read only after
+//! those before it have shown that the object it lies in is alive and the same: a dict whose tag is unchanged still holds
+//! (and keeps alive) the same values, and no two states of any dicts or types share a tag. So a pin needs no reference to
+//! anything that it describes, and keeps nothing alive but constants and code objects.
+
+use super::class::version_tag;
+use super::fact::Fact;
+use super::order;
+use super::source::{Read, Values, function_closure};
+use crate::raw::{self, Raw};
+use crate::torch_abi::Torch;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::collections::{HashMap, HashSet};
+use std::mem::offset_of;
+
+/// One word of memory.
+struct Word {
+    address: *const u64,
+    expected: u64,
+    /// Index into [`Pin::dicts`] if it is a dict's version tag, else `NO_DICT`.
+    dict: u32,
+}
+
+const NO_DICT: u32 = u32::MAX;
+
+/// What was read of one dict: enough to accept a new version of it in which that is the same.
+struct DictReads {
+    dict: Raw,
+    /// Sources of its items that were read, or facts that it lacks a key, and the value (null for a lacking key).
+    items: Vec<(ItemKey, Raw)>,
+    /// Its order, length or keys as a whole were read.
+    whole: bool,
+}
+
+#[derive(Clone, Copy)]
+enum ItemKey {
+    /// The key of this source's step.
+    Source(u32),
+    /// The key of this fact.
+    Fact(usize),
+}
+
+/// The pinned state of one root.
+pub struct Pin {
+    root: Raw,
+    words: Vec<Word>,
+    dicts: Vec<DictReads>,
+    /// Tensor facts, checked on every call.
+    tensors: Vec<(Raw, usize)>,
+    /// Facts that no word can stand for.
+    others: Vec<(Raw, usize)>,
+    /// Values for slots.
+    values: Vec<(usize, Raw)>,
+    /// Constants and code objects that were compared by value: their addresses must not be reused.
+    held: Vec<Py<PyAny>>,
+}
+
+/// What pins of a program share.
+pub struct Shape<'a> {
+    /// All steps.
+    pub steps: &'a [(Option<u32>, Read)],
+    /// All facts.
+    pub facts: &'a [(u32, Fact)],
+}
+
+impl Pin {
+    /// The root it is for.
+    pub fn root(&self) -> Raw {
+        self.root
+    }
+
+    /// The values that it stands for, by slot.
+    pub fn values(&self) -> &[(usize, Raw)] {
+        &self.values
+    }
+
+    /// Whether nothing changed. The root is alive and at [`Pin::root`].
+    pub fn holds(&mut self, py: Python<'_>, torch: &Torch, shape: &Shape<'_>, values: &mut Values<'_>) -> bool {
+        for word in &mut self.words {
+            // SAFETY: the words before this one hold, so the object that it lies in is alive (see the module's text).
+            let found = unsafe { word.address.read() };
+            if found != word.expected {
+                let Some(reads) = self.dicts.get(word.dict as usize) else { return false };
+                if !reads.hold(shape) {
+                    return false;
+                }
+                word.expected = found;
+            }
+        }
+        // SAFETY: all words hold, so these objects are alive and of the types they had.
+        self.tensors.iter().all(|(tensor, fact)| match &shape.facts[*fact].1 {
+            Fact::Tensor(fact) => unsafe { fact.metadata(py, torch, *tensor) },
+            _ => false,
+        }) && self.others.iter().all(|(value, fact)| shape.facts[*fact].1.holds(py, torch, *value, values))
+    }
+}
+
+impl DictReads {
+    /// Whether a changed dict still says what was read of it. It is alive.
+    fn hold(&self, shape: &Shape<'_>) -> bool {
+        !self.whole
+            && self.items.iter().all(|(key, expected)| {
+                let key = match key {
+                    ItemKey::Source(source) => match &shape.steps[*source as usize].1 {
+                        Read::Item(key) => key,
+                        _ => return false,
+                    },
+                    ItemKey::Fact(fact) => match &shape.facts[*fact].1 {
+                        Fact::NoItem(key) => key,
+                        _ => return false,
+                    },
+                };
+                // SAFETY: a live dict, GIL held.
+                unsafe { key.get(self.dict) == *expected }
+            })
+    }
+}
+
+/// Makes a pin of values that have just been checked, with no Python run since.
+pub struct Pinner<'a> {
+    shape: Shape<'a>,
+    pin: Pin,
+    seen: HashSet<usize>,
+    dict_index: HashMap<usize, u32>,
+    failed: bool,
+}
+
+impl<'a> Pinner<'a> {
+    /// For a root; `shape` is the program's.
+    pub fn new(shape: Shape<'a>, root: Raw) -> Self {
+        let pin = Pin {
+            root,
+            words: Vec::new(),
+            dicts: Vec::new(),
+            tensors: Vec::new(),
+            others: Vec::new(),
+            values: Vec::new(),
+            held: Vec::new(),
+        };
+        Pinner { shape, pin, seen: HashSet::new(), dict_index: HashMap::new(), failed: false }
+    }
+
+    /// Adds a source: how its value was reached. Sources come parents first.
+    pub fn source(&mut self, source: u32, base: Raw, value: Raw) {
+        let (_, read) = &self.shape.steps[source as usize];
+        if base.is_null() || value.is_null() {
+            self.failed = true;
+            return;
+        }
+        // SAFETY: the step has just been read from the live object `base`, so it is of the kind that the step reads.
+        unsafe {
+            self.class(base);
+            match read {
+                Read::Dict => self.instance_dict(base, value),
+                Read::Item(_) => self.dict(base, Some((ItemKey::Source(source), value))),
+                Read::KeyAt(_) => self.dict(base, None),
+                Read::Index(i) => self.item(base, *i, value),
+                Read::Class => {}
+                Read::TypeAttr(_) | Read::Mro(_) => self.tag(base),
+                Read::Closure(i) => {
+                    let closure = function_closure(base);
+                    self.field(base, offset_of!(ffi::PyFunctionObject, func_closure));
+                    self.class(closure);
+                    self.item(closure, *i, value);
+                }
+                Read::Field(_, offset, _) => self.field(base, *offset),
+                Read::Slot(name) => self.slot(base, name.as_ptr(), value),
+                Read::Receiver if ffi::PyCFunction_Check(base) != 0 => {
+                    self.field(base, offset_of!(ffi::PyCFunctionObject, m_self));
+                }
+                Read::Receiver => self.field(base, std::mem::size_of::<ffi::PyObject>() + 8),
+                Read::Arg(_) | Read::Function | Read::Builtins | Read::SysModule(_) | Read::Grad(_) => {
+                    self.failed = true;
+                }
+            }
+        }
+    }
+
+    /// Adds a fact that holds of `value`.
+    pub fn fact(&mut self, py: Python<'_>, index: usize, value: Raw) {
+        // SAFETY: the fact holds of the live object `value`, so it is of the kind that the fact is about.
+        unsafe {
+            match &self.shape.facts[index].1 {
+                Fact::Type(_) => self.class(value),
+                Fact::IsClass(_) | Fact::NoTypeAttr(_) => self.tag(value),
+                Fact::Equals(_) => self.hold(py, value),
+                Fact::BaseEquals(_) => {
+                    self.class(value);
+                    self.pin.others.push((value, index));
+                }
+                Fact::Is(_) => {}
+                Fact::Function(_) => {
+                    self.class(value);
+                    self.field(value, offset_of!(ffi::PyFunctionObject, func_code));
+                    self.hold(py, (*value.cast::<ffi::PyFunctionObject>()).func_code);
+                }
+                Fact::Tensor(_) => {
+                    self.class(value);
+                    self.pin.tensors.push((value, index));
+                }
+                Fact::Len(_) if ffi::PyDict_Check(value) != 0 => {
+                    self.class(value);
+                    self.dict(value, None);
+                }
+                Fact::Len(_) if ffi::PyAnySet_Check(value) == 0 => {
+                    self.class(value);
+                    self.size(value);
+                }
+                Fact::Keys(_) => {
+                    self.class(value);
+                    self.dict(value, None);
+                }
+                Fact::NoItem(_) => {
+                    self.class(value);
+                    self.dict(value, Some((ItemKey::Fact(index), std::ptr::null_mut())));
+                }
+                Fact::EmptyCell => {
+                    self.class(value);
+                    self.field(value, std::mem::size_of::<ffi::PyObject>());
+                }
+                Fact::Len(_) | Fact::Elements(_) | Fact::NoDict | Fact::NoSlot(_) | Fact::NoSysModule(_) => {
+                    self.class(value);
+                    self.pin.others.push((value, index));
+                }
+                Fact::NoGrad(_)
+                | Fact::Same(_)
+                | Fact::NotSame(_)
+                | Fact::Disjoint(_)
+                | Fact::Ambient(_)
+                | Fact::Relation(..) => self.failed = true,
+            }
+        }
+    }
+
+    /// Adds a value for a slot.
+    pub fn value(&mut self, slot: usize, value: Raw) {
+        self.pin.values.push((slot, value));
+    }
+
+    /// The pin, unless something cannot be pinned.
+    pub fn finish(self) -> Option<Pin> {
+        if self.failed { None } else { Some(self.pin) }
+    }
+
+    unsafe fn word(&mut self, address: *const u64, dict: u32) {
+        if self.seen.insert(address as usize) {
+            // SAFETY: the callers give addresses of aligned words of live objects.
+            let expected = unsafe { address.read() };
+            self.pin.words.push(Word { address, expected, dict });
+        }
+    }
+
+    unsafe fn field(&mut self, object: Raw, offset: usize) {
+        // SAFETY: the callers give offsets of pointer fields.
+        unsafe { self.word(object.cast::<u8>().add(offset).cast(), NO_DICT) }
+    }
+
+    /// The object's type, and its state.
+    unsafe fn class(&mut self, object: Raw) {
+        // SAFETY: a live object.
+        unsafe {
+            self.field(object, offset_of!(ffi::PyObject, ob_type));
+            self.tag(raw::class_of(object));
+        }
+    }
+
+    /// The type's state.
+    unsafe fn tag(&mut self, class: Raw) {
+        // SAFETY: a live type. The tag is 4 bytes; the 4 after it are padding, zeroed when the type was allocated.
+        unsafe {
+            if version_tag(class) == 0 {
+                let name = pyo3::intern!(Python::assume_attached(), "__class__");
+                raw::type_lookup(class, name.as_ptr());
+            }
+            if version_tag(class) == 0 {
+                self.failed = true;
+                return;
+            }
+            self.field(class, offset_of!(ffi::PyTypeObject, tp_version_tag));
+        }
+    }
+
+    unsafe fn size(&mut self, sequence: Raw) {
+        // SAFETY: lists and tuples have their size here.
+        unsafe { self.field(sequence, offset_of!(ffi::PyVarObject, ob_size)) }
+    }
+
+    unsafe fn item(&mut self, sequence: Raw, index: usize, value: Raw) {
+        // SAFETY: `value` has just been read from this place.
+        unsafe {
+            self.size(sequence);
+            if ffi::PyTuple_Check(sequence) != 0 {
+                let items = offset_of!(ffi::PyTupleObject, ob_item);
+                self.field(sequence, items + index * std::mem::size_of::<Raw>());
+            } else {
+                self.field(sequence, offset_of!(ffi::PyListObject, ob_item));
+                let items = (*sequence.cast::<ffi::PyListObject>()).ob_item;
+                debug_assert_eq!(*items.add(index), value);
+                self.word(items.add(index).cast(), NO_DICT);
+            }
+        }
+    }
+
+    unsafe fn dict(&mut self, dict: Raw, read: Option<(ItemKey, Raw)>) {
+        // SAFETY: a live dict.
+        unsafe {
+            if order::is_ordered(dict) && read.is_none() {
+                self.word(order::state(dict), NO_DICT);
+            }
+            let next = self.pin.dicts.len() as u32;
+            let at = *self.dict_index.entry(dict as usize).or_insert(next);
+            if at == next {
+                self.pin.dicts.push(DictReads { dict, items: Vec::new(), whole: false });
+                let tag = &raw const (*dict.cast::<ffi::PyDictObject>()).ma_version_tag;
+                self.word(tag, at);
+            }
+            let reads = &mut self.pin.dicts[at as usize];
+            match read {
+                Some(read) => reads.items.push(read),
+                None => reads.whole = true,
+            }
+        }
+    }
+
+    unsafe fn instance_dict(&mut self, object: Raw, dict: Raw) {
+        // SAFETY: the slot belongs to the live object and holds `dict`.
+        unsafe {
+            let slot = raw::instance_dict_slot(object);
+            if slot.is_null() || *slot != dict {
+                self.failed = true;
+                return;
+            }
+            self.word(slot.cast(), NO_DICT);
+        }
+    }
+
+    unsafe fn slot(&mut self, object: Raw, name: Raw, value: Raw) {
+        // SAFETY: the value has just been read through this member descriptor.
+        unsafe {
+            match raw::object_member(object, name) {
+                Some(address) if *address == value => self.word(address.cast(), NO_DICT),
+                _ => self.failed = true,
+            }
+        }
+    }
+
+    unsafe fn hold(&mut self, py: Python<'_>, object: Raw) {
+        // SAFETY: a live object.
+        if self.seen.insert(object as usize ^ 1) {
+            self.pin.held.push(unsafe { Py::from_borrowed_ptr(py, object) });
+        }
+    }
+}

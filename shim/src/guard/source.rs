@@ -1,0 +1,411 @@
+//! Reading sources: each step of a path, from one object to the next, without running user code.
+
+use crate::consts;
+use crate::raw::{self, Raw};
+use flambeau_ir::code::Const;
+use flambeau_ir::source::{SourceTable, Step};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::ptr::null_mut;
+
+/// A step with its names and keys made into Python objects.
+pub enum Read {
+    /// Argument slot.
+    Arg(usize),
+    /// The called function.
+    Function,
+    /// The function's builtins.
+    Builtins,
+    /// `sys.modules[name]`.
+    SysModule(Key),
+    /// Instance dict.
+    Dict,
+    /// Dict item.
+    Item(Key),
+    /// Dict key by position.
+    KeyAt(usize),
+    /// List or tuple item.
+    Index(usize),
+    /// Raw slot; null if empty.
+    Slot(Py<PyAny>),
+    /// Type.
+    Class,
+    /// Type attribute.
+    TypeAttr(Py<PyAny>),
+    /// MRO entry.
+    Mro(usize),
+    /// A closure cell of a function.
+    Closure(usize),
+    /// `.grad`.
+    Grad(Py<PyAny>),
+    /// A pointer-sized field of an object of the kind that the test accepts; null reads as `None` where the flag is set.
+    Field(fn(Raw) -> bool, usize, bool),
+    /// `__self__` of a bound method or built-in.
+    Receiver,
+}
+
+/// A dict key of exact built-in type, with its hash.
+pub struct Key {
+    /// The object.
+    pub object: Py<PyAny>,
+    hash: ffi::Py_hash_t,
+    /// Whether it is a str.
+    exact_str: bool,
+}
+
+impl Key {
+    /// The key's object; a constant that cannot be a key fails.
+    pub fn new(py: Python<'_>, value: &Const) -> PyResult<Key> {
+        let object = consts::to_object(py, value)?;
+        if let Const::Str(_) = value {
+            let mut raw = object.clone().into_ptr();
+            // SAFETY: an exact str, exchanged for the interned one.
+            unsafe { ffi::PyUnicode_InternInPlace(&raw mut raw) };
+            // SAFETY: the reference that interning returned.
+            let object = unsafe { Py::from_owned_ptr(py, raw) };
+            // SAFETY: a str's hash runs no user code.
+            let hash = unsafe { ffi::PyObject_Hash(object.as_ptr()) };
+            return Ok(Key { object, hash, exact_str: true });
+        }
+        let hash = object.hash()?;
+        Ok(Key { object: object.unbind(), hash, exact_str: false })
+    }
+
+    /// The value in `dict` under this key, or null. A dict that holds keys of other than exact built-in type is searched
+    /// for a key of the same type and value, so that no user `__eq__` runs.
+    ///
+    /// # Safety
+    /// `dict` is a live dict or an instance of a subclass, GIL held.
+    pub unsafe fn get(&self, dict: Raw) -> Raw {
+        unsafe extern "C" {
+            fn _PyDict_GetItem_KnownHash(dict: Raw, key: Raw, hash: ffi::Py_hash_t) -> Raw;
+        }
+        // SAFETY: with only exact built-in keys in the dict, comparing runs no user code.
+        unsafe {
+            if (self.exact_str && has_only_str_keys(dict)) || has_only_plain_keys(dict) {
+                let value = _PyDict_GetItem_KnownHash(dict, self.object.as_ptr(), self.hash);
+                if value.is_null() && !ffi::PyErr_Occurred().is_null() {
+                    ffi::PyErr_Clear();
+                }
+                return value;
+            }
+            let (mut position, mut key, mut value) = (0, null_mut(), null_mut());
+            while ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
+                if same_plain(key, self.object.as_ptr()) {
+                    return value;
+                }
+            }
+            null_mut()
+        }
+    }
+}
+
+/// Whether the dict's key table has only ever held exact strs.
+///
+/// # Safety
+/// As [`Key::get`].
+unsafe fn has_only_str_keys(dict: Raw) -> bool {
+    /// Byte offset of `dk_kind` in CPython 3.11's `PyDictKeysObject`; zero is the general kind.
+    const DK_KIND: usize = 10;
+    // SAFETY: a dict always has a key table.
+    unsafe { *(*dict.cast::<ffi::PyDictObject>()).ma_keys.cast::<u8>().add(DK_KIND) != 0 }
+}
+
+unsafe fn has_only_plain_keys(dict: Raw) -> bool {
+    let (mut position, mut key, mut value) = (0, null_mut(), null_mut());
+    // SAFETY: nothing runs between two steps.
+    unsafe {
+        while ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
+            if !is_plain(key) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Whether the object's type compares and hashes without user code.
+unsafe fn is_plain(object: Raw) -> bool {
+    // SAFETY: a live object.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        class == &raw mut ffi::PyUnicode_Type
+            || class == &raw mut ffi::PyLong_Type
+            || class == &raw mut ffi::PyBool_Type
+            || class == &raw mut ffi::PyFloat_Type
+            || class == &raw mut ffi::PyBytes_Type
+            || class == &raw mut ffi::PyType_Type
+            || object == ffi::Py_None()
+            || class == &raw mut ffi::PyFunction_Type
+            || (class == &raw mut ffi::PyTuple_Type
+                && (0..ffi::PyTuple_GET_SIZE(object)).all(|i| is_plain(ffi::PyTuple_GET_ITEM(object, i))))
+    }
+}
+
+/// Equality of two objects if both are of the same plain type.
+unsafe fn same_plain(a: Raw, b: Raw) -> bool {
+    // SAFETY: plain types compare without user code.
+    unsafe {
+        a == b
+            || (ffi::Py_TYPE(a) == ffi::Py_TYPE(b)
+                && is_plain(a)
+                && is_plain(b)
+                && ffi::PyObject_RichCompareBool(a, b, ffi::Py_EQ) == 1)
+    }
+}
+
+/// The steps of a table, ready to be read.
+pub fn compile(py: Python<'_>, table: &SourceTable) -> PyResult<Vec<(Option<u32>, Read)>> {
+    table.nodes().iter().map(|node| Ok((node.base.map(|b| b.0), read(py, &node.step)?))).collect()
+}
+
+fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
+    let name = |s: &str| pyo3::types::PyString::intern(py, s).into_any().unbind();
+    let function = |field| Read::Field(is_function, field, true);
+    Ok(match step {
+        Step::Arg(i) => Read::Arg(*i as usize),
+        Step::Function => Read::Function,
+        Step::SysModule(name) => Read::SysModule(Key::new(py, &Const::Str(name.clone()))?),
+        Step::Builtins => Read::Builtins,
+        Step::Dict => Read::Dict,
+        Step::Item(key) => Read::Item(Key::new(py, key)?),
+        Step::Key(i) => Read::KeyAt(*i as usize),
+        Step::Index(i) => Read::Index(*i as usize),
+        Step::Slot(s) => Read::Slot(name(s)),
+        Step::Class => Read::Class,
+        Step::TypeAttr(s) => Read::TypeAttr(name(s)),
+        Step::Mro(i) => Read::Mro(*i as usize),
+        Step::Closure(i) => Read::Closure(*i as usize),
+        Step::Grad => grad(py)?,
+        Step::Globals => function(std::mem::offset_of!(ffi::PyFunctionObject, func_globals)),
+        Step::Defaults => function(std::mem::offset_of!(ffi::PyFunctionObject, func_defaults)),
+        Step::KwDefaults => function(std::mem::offset_of!(ffi::PyFunctionObject, func_kwdefaults)),
+        Step::CellContents => Read::Field(is_cell, HEAD, false),
+        Step::MethodFunc => Read::Field(is_method, HEAD, false),
+        Step::Receiver => Read::Receiver,
+        Step::PropertyGet => Read::Field(is_property, HEAD, true),
+        Step::PropertySet => Read::Field(is_property, HEAD + WORD, true),
+        Step::Wrapped => Read::Field(is_wrapper, HEAD, false),
+        Step::Partial(i) => {
+            partial_class(py)?;
+            Read::Field(is_partial, HEAD + WORD * usize::from(*i), false)
+        }
+    })
+}
+
+/// The step to a tensor's `.grad`, through torch's own getter.
+pub fn grad(py: Python<'_>) -> PyResult<Read> {
+    Ok(Read::Grad(crate::paths::resolve(py, "torch._C.TensorBase")?.getattr("grad")?.unbind()))
+}
+
+/// A function's closure tuple, or null.
+///
+/// # Safety
+/// A live Python function.
+pub unsafe fn function_closure(function: Raw) -> Raw {
+    // SAFETY: the caller's promise.
+    unsafe { (*function.cast::<ffi::PyFunctionObject>()).func_closure }
+}
+
+/// What a cell holds, or null.
+///
+/// # Safety
+/// A live cell.
+pub unsafe fn cell_contents(cell: Raw) -> Raw {
+    // SAFETY: a cell is a head and one pointer.
+    unsafe { *cell.byte_add(HEAD).cast::<Raw>() }
+}
+
+const HEAD: usize = std::mem::size_of::<ffi::PyObject>();
+const WORD: usize = std::mem::size_of::<usize>();
+
+macro_rules! exact {
+    ($($name:ident: $($class:ident)|+;)*) => {$(
+        pub(super) fn $name(object: Raw) -> bool {
+            // SAFETY: called with live objects only.
+            let class = unsafe { ffi::Py_TYPE(object) };
+            $(class == &raw mut $class)||+
+        }
+    )*};
+}
+
+unsafe extern "C" {
+    static mut PyCell_Type: ffi::PyTypeObject;
+    static mut PyMethod_Type: ffi::PyTypeObject;
+    static mut PyStaticMethod_Type: ffi::PyTypeObject;
+    static mut PyClassMethod_Type: ffi::PyTypeObject;
+}
+use ffi::{PyFunction_Type, PyProperty_Type};
+
+exact! {
+    is_function: PyFunction_Type;
+    is_cell: PyCell_Type;
+    is_method: PyMethod_Type;
+    is_property: PyProperty_Type;
+    is_wrapper: PyStaticMethod_Type | PyClassMethod_Type;
+}
+
+fn partial_class(py: Python<'_>) -> PyResult<usize> {
+    static CLASS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    if let Some(class) = CLASS.get() {
+        return Ok(*class);
+    }
+    // The module keeps its class alive for the life of the process.
+    let class = py.import("functools")?.getattr("partial")?;
+    Ok(*CLASS.get_or_init(|| class.into_ptr() as usize))
+}
+
+fn is_partial(object: Raw) -> bool {
+    Python::attach(partial_class).is_ok_and(|class| {
+        // SAFETY: called with live objects only.
+        unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class as *mut ffi::PyTypeObject) != 0 }
+    })
+}
+
+/// The roots of one call, borrowed.
+#[derive(Clone, Copy)]
+pub struct Roots<'a> {
+    /// The called function.
+    pub function: Raw,
+    /// `localsplus` order, null where absent.
+    pub args: &'a [Raw],
+}
+
+/// Values of sources during one check, read as needed.
+pub struct Values<'a> {
+    steps: &'a [(Option<u32>, Read)],
+    roots: Roots<'a>,
+    /// Empty until the first read.
+    table: Vec<Option<Raw>>,
+    /// New references that reading made; they live as long as the check.
+    made: Vec<Py<PyAny>>,
+}
+
+impl<'a> Values<'a> {
+    /// Nothing read yet.
+    pub fn new(steps: &'a [(Option<u32>, Read)], roots: Roots<'a>) -> Self {
+        Values { steps, roots, table: Vec::new(), made: Vec::new() }
+    }
+
+    /// The source's value, borrowed; null if the path leads nowhere.
+    pub fn get(&mut self, py: Python<'_>, source: u32) -> Raw {
+        if self.table.is_empty() {
+            self.table = vec![None; self.steps.len()];
+        }
+        if let Some(value) = self.table[source as usize] {
+            return value;
+        }
+        let (base, read) = &self.steps[source as usize];
+        let value = match base {
+            None => self.root(read),
+            Some(base) => {
+                let base = self.get(py, *base);
+                if base.is_null() { null_mut() } else { self.step(py, base, read) }
+            }
+        };
+        self.table[source as usize] = Some(value);
+        value
+    }
+
+    /// The value of a root.
+    pub fn root_of(&self, steps: &[(Option<u32>, Read)], source: u32) -> Raw {
+        self.root(&steps[source as usize].1)
+    }
+
+    fn root(&self, read: &Read) -> Raw {
+        // SAFETY: the roots are live; `PyImport_GetModuleDict` is borrowed from the interpreter.
+        unsafe {
+            match read {
+                Read::Arg(i) => self.roots.args.get(*i).copied().unwrap_or(null_mut()),
+                Read::Function => self.roots.function,
+                Read::Builtins if is_function(self.roots.function) => {
+                    (*self.roots.function.cast::<ffi::PyFunctionObject>()).func_builtins
+                }
+                Read::SysModule(name) => {
+                    let modules = ffi::PyImport_GetModuleDict();
+                    if modules.is_null() || ffi::PyDict_Check(modules) == 0 { null_mut() } else { name.get(modules) }
+                }
+                _ => null_mut(),
+            }
+        }
+    }
+
+    /// The value one step away from `base`, a live object; null if there is none.
+    pub fn step(&mut self, py: Python<'_>, base: Raw, read: &Read) -> Raw {
+        // SAFETY: `base` is live; each arm checks the kind of object that it reads from.
+        unsafe {
+            match read {
+                Read::Slot(name) => self.own(py, raw::slot(base, name.as_ptr())),
+                Read::Grad(getter) => {
+                    let Some(get) = (*ffi::Py_TYPE(getter.as_ptr())).tp_descr_get else { return null_mut() };
+                    let is_tensor = crate::torch_abi::Torch::get(py).is_ok_and(|torch| torch.is_tensor(base));
+                    if !is_tensor {
+                        return null_mut();
+                    }
+                    self.own(py, get(getter.as_ptr(), base, raw::class_of(base)))
+                }
+                _ => borrowed_step(base, read),
+            }
+        }
+    }
+
+    fn own(&mut self, py: Python<'_>, value: Raw) -> Raw {
+        // SAFETY: `value` is a new reference or null (with or without an exception set).
+        match unsafe { Py::<PyAny>::from_owned_ptr_or_opt(py, value) } {
+            Some(object) => self.made.push(object),
+            None => unsafe { ffi::PyErr_Clear() },
+        }
+        value
+    }
+}
+
+/// Steps whose value is kept alive by what it is read from.
+///
+/// # Safety
+/// `base` is live, GIL held.
+pub unsafe fn borrowed_step(base: Raw, read: &Read) -> Raw {
+    // SAFETY: each arm checks the kind of object that it reads from.
+    unsafe {
+        match read {
+            Read::Dict => raw::instance_dict(base),
+            Read::Item(key) if ffi::PyDict_Check(base) != 0 => key.get(base),
+            Read::KeyAt(i) if ffi::PyDict_Check(base) != 0 => super::order::key_at(base, *i),
+            Read::Index(i) => item(base, *i),
+            Read::Class => raw::class_of(base),
+            Read::TypeAttr(name) if ffi::PyType_Check(base) != 0 => raw::type_lookup(base, name.as_ptr()),
+            Read::Mro(i) if ffi::PyType_Check(base) != 0 => {
+                let mro = (*base.cast::<ffi::PyTypeObject>()).tp_mro;
+                if mro.is_null() { null_mut() } else { item(mro, *i) }
+            }
+            Read::Closure(i) if is_function(base) => {
+                let closure = (*base.cast::<ffi::PyFunctionObject>()).func_closure;
+                if closure.is_null() { null_mut() } else { item(closure, *i) }
+            }
+            Read::Receiver if is_method(base) => *base.cast::<Raw>().byte_add(HEAD + WORD),
+            Read::Receiver if ffi::PyCFunction_Check(base) != 0 => {
+                let receiver = (*base.cast::<ffi::PyCFunctionObject>()).m_self;
+                if receiver.is_null() { ffi::Py_None() } else { receiver }
+            }
+            Read::Field(accepts, offset, or_none) if accepts(base) => {
+                let value = *base.cast::<Raw>().byte_add(*offset);
+                if value.is_null() && *or_none { ffi::Py_None() } else { value }
+            }
+            _ => null_mut(),
+        }
+    }
+}
+
+/// A list or tuple item, or null.
+unsafe fn item(sequence: Raw, index: usize) -> Raw {
+    // SAFETY: both macros are used on objects of their kind, within bounds.
+    unsafe {
+        let index = index as ffi::Py_ssize_t;
+        if ffi::PyTuple_Check(sequence) != 0 {
+            if index < ffi::PyTuple_GET_SIZE(sequence) { ffi::PyTuple_GET_ITEM(sequence, index) } else { null_mut() }
+        } else if ffi::PyList_Check(sequence) != 0 {
+            if index < ffi::PyList_GET_SIZE(sequence) { ffi::PyList_GET_ITEM(sequence, index) } else { null_mut() }
+        } else {
+            null_mut()
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A compiled frame made ready in this process. `callable` keeps a list of them per code object.
+
+use crate::exit::{self, Ending, Given};
+use crate::fx::FxBody;
+use crate::guard::{Passed, Program, Roots};
+use crate::run::{Failure, eager::EagerBody, native::NativeBody};
+use flambeau_ir::graph::{Graph, NodeOp};
+use flambeau_ir::plan::{Body, CompiledFrame};
+use flambeau_ir::source::SourceId;
+use flambeau_wire::from_daemon::Delivery;
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What installation needs from the callable it is for.
+pub struct InstallContext {
+    /// `f(gm, example_inputs)`, for [`flambeau_ir::plan::Body::Fx`].
+    pub fx_backend: Option<Py<PyAny>>,
+    /// Directories that hold launch halves of plug-ins, best first.
+    pub plugin_dirs: Vec<PathBuf>,
+}
+
+/// Why a run gave no value.
+pub enum RunError {
+    /// Raise this: the commit point is passed, or eager would raise the same.
+    Python(PyErr),
+    /// Nothing visible happened yet: run the original code. One line saying why, for counters.
+    Fallback(String),
+}
+
+/// What passed the guards: inputs and symbols of one call.
+pub struct Checked {
+    passed: Passed,
+}
+
+/// A compiled frame with resolved callables, loaded kernels and pinned guards.
+pub struct Installed {
+    frame: Arc<CompiledFrame>,
+    program: Program,
+    body: Run,
+    ending: Ending,
+    /// The graph output that is the whole result, if the exit does nothing else.
+    plain: Option<usize>,
+}
+
+enum Run {
+    Eager(EagerBody),
+    Fx(FxBody),
+    Native(NativeBody),
+}
+
+impl Run {
+    fn commits(&self) -> bool {
+        match self {
+            Run::Eager(body) => body.commits(),
+            Run::Fx(body) => body.commits(),
+            Run::Native(body) => body.commits(),
+        }
+    }
+}
+
+// SAFETY: all that is not `Send` or `Sync` in it are cells, which are only touched with the GIL held.
+unsafe impl Send for Installed {}
+// SAFETY: as above.
+unsafe impl Sync for Installed {}
+
+/// Sources of values that a run reads, and the slot of each.
+struct Slots {
+    order: Vec<u32>,
+    by_source: HashMap<u32, usize>,
+}
+
+impl Slots {
+    fn of(frame: &CompiledFrame) -> Slots {
+        let mut slots = Slots { order: Vec::new(), by_source: HashMap::new() };
+        match &frame.body {
+            Body::Eager(graph) | Body::Fx(graph) => placeholders(graph).for_each(|s| slots.add(s)),
+            Body::Native(plan) => plan.inputs.iter().for_each(|s| slots.add(*s)),
+        }
+        exit::sources(&frame.exit).for_each(|s| slots.add(s));
+        slots
+    }
+
+    fn add(&mut self, source: SourceId) {
+        let next = self.order.len();
+        if *self.by_source.entry(source.0).or_insert(next) == next {
+            self.order.push(source.0);
+        }
+    }
+}
+
+fn run_error(failure: Failure) -> RunError {
+    match failure {
+        Failure::Before(why) => RunError::Fallback(why),
+        Failure::After(error) => RunError::Python(error),
+    }
+}
+
+fn placeholders(graph: &Graph) -> impl Iterator<Item = SourceId> {
+    graph.nodes.iter().filter_map(|node| match node.op {
+        NodeOp::Placeholder(source) => Some(source),
+        NodeOp::Call { .. } => None,
+    })
+}
+
+impl Installed {
+    /// Makes a delivery ready and checks its guards by value on this call; no user code runs.
+    pub fn install(
+        py: Python<'_>,
+        delivery: Delivery,
+        function: &Bound<'_, PyAny>,
+        args: &[*mut pyo3::ffi::PyObject],
+        context: &InstallContext,
+    ) -> Result<Installed, String> {
+        let frame = delivery.frame;
+        let slots = Slots::of(&frame);
+        let slot = |source: SourceId| slots.by_source[&source.0];
+        let program = Program::new(py, &frame.guards, &frame.symbols, &slots.order)?;
+        let body = match &frame.body {
+            Body::Eager(graph) => Run::Eager(EagerBody::new(py, graph, &slot)?),
+            Body::Native(plan) => {
+                Run::Native(NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, &slot)?)
+            }
+            Body::Fx(graph) => {
+                let backend = context.fx_backend.as_ref().ok_or("the callable has no back end for graphs")?;
+                Run::Fx(FxBody::new(graph, backend.clone_ref(py), &slot))
+            }
+        };
+        let ending = Ending::new(py, &frame.exit, function, &slot)?;
+        let plain = exit::plain_output(&frame.exit).map(|i| i as usize);
+        let _ = args;
+        Ok(Installed { frame, program, body, ending, plain })
+    }
+
+    /// Whether the frame may run for this call; else the index of a failing guard. Runs no user code.
+    ///
+    /// `function` and `args` (`localsplus` order, null where absent) must be alive.
+    pub fn check(
+        &self,
+        py: Python<'_>,
+        function: *mut pyo3::ffi::PyObject,
+        args: &[*mut pyo3::ffi::PyObject],
+    ) -> Result<Checked, usize> {
+        let passed = self.program.check(py, Roots { function, args })?;
+        Ok(Checked { passed })
+    }
+
+    /// Runs the body and the exit.
+    pub fn run(
+        &self,
+        py: Python<'_>,
+        checked: Checked,
+        function: *mut pyo3::ffi::PyObject,
+        args: &[*mut pyo3::ffi::PyObject],
+    ) -> Result<Py<PyAny>, RunError> {
+        let Passed { values, symbols } = checked.passed;
+        if let Run::Fx(body) = &self.body
+            && body.needs_compile(&symbols)
+        {
+            body.compile(py, &values, &symbols).map_err(run_error)?;
+            // The back end is user code: what was checked before it may no longer hold.
+            if self.check(py, function, args).is_err() {
+                return Err(RunError::Fallback("a guard no longer holds after the back end ran".into()));
+            }
+        }
+        let outputs = match &self.body {
+            Run::Eager(body) => body.run(py, &values, &symbols),
+            Run::Fx(body) => body.run(py, &values, &symbols),
+            Run::Native(body) => body.run(py, &values, &symbols),
+        };
+        let mut outputs = outputs.map_err(run_error)?;
+        if let Some(plain) = self.plain {
+            return Ok(outputs.swap_remove(plain));
+        }
+        let given = Given { values: &values, symbols: &symbols, outputs: &outputs };
+        let made = self.ending.build(py, &given).map_err(|error| {
+            if self.body.commits() { RunError::Python(error) } else { RunError::Fallback(error.to_string()) }
+        })?;
+        self.ending.finish(py, &made).map_err(RunError::Python)
+    }
+
+    /// The guard with this index in words.
+    pub fn explain_failure(&self, index: usize) -> String {
+        let program = &self.frame.guards;
+        match program.guards.get(index) {
+            Some(guard) => format!("{} is no longer {:?}", program.sources.display(guard.source), guard.kind),
+            None => match self.frame.symbols.get(index - program.guards.len()) {
+                Some(symbol) => format!(
+                    "{} of {} is outside {}..={}",
+                    symbol.id.0,
+                    program.sources.display(symbol.source),
+                    symbol.min,
+                    symbol.max
+                ),
+                None => "an unknown guard".into(),
+            },
+        }
+    }
+}

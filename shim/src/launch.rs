@@ -1,0 +1,95 @@
+//! Launch halves of plug-ins, opened once a process, and the kernels loaded through them.
+
+use flambeau_plugin::load::{Executable, LaunchLibrary};
+use flambeau_wire::from_daemon::Artifact;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
+
+/// A loaded kernel and the back end that explains its failures.
+#[derive(Clone)]
+pub struct LoadedKernel {
+    executable: Arc<Executable>,
+    library: Arc<LaunchLibrary>,
+}
+
+impl LoadedKernel {
+    /// Runs it on `threads` threads at most.
+    ///
+    /// # Safety
+    /// As [`Executable::launch`].
+    pub unsafe fn launch(
+        &self,
+        buffers: &[*mut std::ffi::c_void],
+        scalars: &[i64],
+        threads: u32,
+    ) -> Result<(), String> {
+        // SAFETY: the caller's promise.
+        let status =
+            unsafe { self.executable.launch(buffers.as_ptr(), scalars.as_ptr(), std::ptr::null_mut(), threads) };
+        if status == 0 { Ok(()) } else { Err(self.library.explain(status)) }
+    }
+}
+
+#[derive(Default)]
+struct Loaded {
+    libraries: HashMap<PathBuf, Arc<LaunchLibrary>>,
+    kernels: HashMap<(PathBuf, [u8; 32]), Weak<Executable>>,
+}
+
+fn loaded() -> &'static Mutex<Loaded> {
+    static LOADED: OnceLock<Mutex<Loaded>> = OnceLock::new();
+    LOADED.get_or_init(Mutex::default)
+}
+
+/// Loads the kernel whose artifact has this hash. Its bytes are checked against the hash before they are mapped.
+pub fn kernel(
+    dirs: &[PathBuf],
+    backend: &str,
+    hash: &[u8; 32],
+    artifacts: &[Artifact],
+) -> Result<LoadedKernel, String> {
+    let path = find(dirs, backend)?;
+    let mut loaded = loaded().lock().unwrap_or_else(PoisonError::into_inner);
+    let library = match loaded.libraries.get(&path) {
+        Some(library) => library.clone(),
+        None => {
+            let library = Arc::new(LaunchLibrary::open(&path).map_err(|e| e.to_string())?);
+            loaded.libraries.insert(path.clone(), library.clone());
+            library
+        }
+    };
+    let key = (path, *hash);
+    if let Some(executable) = loaded.kernels.get(&key).and_then(Weak::upgrade) {
+        return Ok(LoadedKernel { executable, library });
+    }
+    let artifact = artifacts.iter().find(|a| a.hash == *hash).ok_or("an artifact of the plan was not delivered")?;
+    if blake3::hash(&artifact.bytes).as_bytes() != hash {
+        return Err("an artifact of the plan is damaged".into());
+    }
+    let executable = Arc::new(library.load(&artifact.bytes)?);
+    loaded.kernels.retain(|_, kept| kept.strong_count() > 0);
+    loaded.kernels.insert(key, Arc::downgrade(&executable));
+    Ok(LoadedKernel { executable, library })
+}
+
+fn find(dirs: &[PathBuf], backend: &str) -> Result<PathBuf, String> {
+    let name = format!("libflambeau_{backend}_launch.so");
+    let found = dirs.iter().map(|dir| dir.join(&name)).find(|path: &PathBuf| Path::exists(path));
+    found.ok_or_else(|| format!("no launch half of back end {backend} ({name}) was found"))
+}
+
+/// Whether this process is a fork of one that may have used several threads: libgomp hangs in such a child.
+pub fn is_forked() -> bool {
+    static FORKED: AtomicBool = AtomicBool::new(false);
+    static WATCH: Once = Once::new();
+    extern "C" fn note() {
+        FORKED.store(true, Ordering::Relaxed);
+    }
+    WATCH.call_once(|| {
+        // SAFETY: the handler only stores a flag.
+        unsafe { libc::pthread_atfork(None, None, Some(note)) };
+    });
+    FORKED.load(Ordering::Relaxed)
+}

@@ -1,0 +1,454 @@
+//! The connection to the daemon: one per process, made (and the daemon started) by its own thread, which then hands
+//! messages to whoever waits for them. Waiting releases the GIL, lets Ctrl-C through and has a deadline.
+
+use crate::settings;
+use flambeau_wire::endpoint::{self, Start};
+use flambeau_wire::from_client::{FromClient, Hello, RequestId};
+use flambeau_wire::from_daemon::FromDaemon;
+use flambeau_wire::{PROTOCOL, frame};
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between two looks for a pending signal while waiting.
+const SIGNAL_POLL: Duration = Duration::from_millis(20);
+/// First pause before another attempt to connect; doubles up to [`LONGEST_BACK_OFF`].
+const BACK_OFF: Duration = Duration::from_millis(500);
+/// Longest pause between attempts.
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
+
+/// Why the daemon did not answer.
+#[derive(Debug)]
+pub enum LinkError {
+    /// A signal handler raised; the caller raises it.
+    Interrupted(PyErr),
+    /// The daemon cannot be reached or went away: run eagerly. A stable name and what happened.
+    Unavailable(&'static str, String),
+}
+
+/// An open connection.
+struct Connection {
+    writer: Mutex<UnixStream>,
+    waiting: Mutex<HashMap<RequestId, Sender<FromDaemon>>>,
+    dead: AtomicBool,
+    pid: u32,
+}
+
+enum State {
+    /// Nothing yet, or the last attempt failed: not before this instant.
+    Closed {
+        not_before: Option<Instant>,
+        pause: Duration,
+        why: Option<(&'static str, String)>,
+    },
+    /// A thread is at it.
+    Connecting,
+    Open(Arc<Connection>),
+}
+
+struct Link {
+    state: Mutex<State>,
+    changed: Condvar,
+    next: AtomicU64,
+    epoch: AtomicU64,
+}
+
+static LINK: AtomicPtr<Link> = AtomicPtr::new(std::ptr::null_mut());
+/// The socket, for the child of a fork to close.
+static SOCKET: AtomicI32 = AtomicI32::new(-1);
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// True in a process that was forked from one with this module loaded.
+pub fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+extern "C" fn in_forked_child() {
+    FORKED.store(true, Ordering::Relaxed);
+    // The parent's link (its locks may be held) is left alone; a new one is made when needed.
+    LINK.store(std::ptr::null_mut(), Ordering::Release);
+    let socket: RawFd = SOCKET.swap(-1, Ordering::AcqRel);
+    if socket >= 0 {
+        // SAFETY: the child's copy of the descriptor; closing it does not end the parent's connection.
+        unsafe { libc::close(socket) };
+    }
+}
+
+fn link() -> &'static Link {
+    static HANDLER: Once = Once::new();
+    HANDLER.call_once(|| {
+        // SAFETY: the handler only stores to atomics and closes a descriptor.
+        unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
+    });
+    let found = LINK.load(Ordering::Acquire);
+    if !found.is_null() {
+        // SAFETY: links are never freed.
+        return unsafe { &*found };
+    }
+    let fresh = Box::into_raw(Box::new(Link {
+        state: Mutex::new(State::Closed { not_before: None, pause: BACK_OFF, why: None }),
+        changed: Condvar::new(),
+        next: AtomicU64::new(1),
+        epoch: AtomicU64::new(0),
+    }));
+    match LINK.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: links are never freed.
+        Ok(_) => unsafe { &*fresh },
+        Err(other) => {
+            // SAFETY: `fresh` was not shared; `other` is a link, never freed.
+            unsafe {
+                drop(Box::from_raw(fresh));
+                &*other
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts connecting in the background, so that the daemon is up by the time the first frame needs it.
+pub fn warm_up() {
+    let link = link();
+    begin(link, &mut lock(&link.state));
+}
+
+/// Ends the connection; the next request makes another, with the settings of then.
+pub fn disconnect() {
+    let old =
+        std::mem::replace(&mut *lock(&link().state), State::Closed { not_before: None, pause: BACK_OFF, why: None });
+    if let State::Open(connection) = old {
+        connection.dead.store(true, Ordering::Release);
+        let _ = lock(&connection.writer).shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// Whether a daemon listens already; starts none.
+pub fn daemon_runs() -> bool {
+    settings::get().start().is_ok_and(|start| UnixStream::connect(start.socket).is_ok())
+}
+
+/// The process id of the daemon, if connected.
+pub fn daemon_pid() -> Option<u32> {
+    match &*lock(&link().state) {
+        State::Open(connection) if !connection.dead.load(Ordering::Acquire) => Some(connection.pid),
+        _ => None,
+    }
+}
+
+/// Counts changes of back ends that the daemon announced.
+pub fn epoch() -> u64 {
+    link().epoch.load(Ordering::Relaxed)
+}
+
+/// Starts the connecting thread unless one runs, the link is open, or it is too early for another attempt.
+fn begin(link: &'static Link, state: &mut State) {
+    let pause = match state {
+        State::Connecting => return,
+        State::Open(connection) if !connection.dead.load(Ordering::Acquire) => return,
+        State::Open(_) => BACK_OFF,
+        State::Closed { not_before: Some(instant), .. } if Instant::now() < *instant => return,
+        State::Closed { pause, .. } => *pause,
+    };
+    *state = State::Connecting;
+    let spawned = std::thread::Builder::new().name("flambeau-link".into()).spawn(move || {
+        block_signals();
+        run(link, pause);
+    });
+    if let Err(e) = spawned {
+        *state = closed(pause, ("no_thread", e.to_string()));
+    }
+}
+
+fn closed(pause: Duration, why: (&'static str, String)) -> State {
+    let not_before = Some(Instant::now() + pause);
+    State::Closed { not_before, pause: (pause * 2).min(LONGEST_BACK_OFF), why: Some(why) }
+}
+
+/// Signals are for Python's main thread.
+fn block_signals() {
+    // SAFETY: a local signal set, filled and used for this thread only.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    }
+}
+
+/// The thread: connect, then read until the connection ends.
+fn run(link: &'static Link, pause: Duration) {
+    let opened = connect();
+    let (mut stream, connection) = match opened {
+        Ok(opened) => opened,
+        Err(why) => {
+            *lock(&link.state) = closed(pause, why);
+            link.changed.notify_all();
+            return;
+        }
+    };
+    SOCKET.store(stream.as_raw_fd(), Ordering::Release);
+    *lock(&link.state) = State::Open(connection.clone());
+    link.changed.notify_all();
+    while let Ok(message) = receive(&mut stream) {
+        let request = match &message {
+            FromDaemon::Candidates { request, .. }
+            | FromDaemon::Questions { request, .. }
+            | FromDaemon::Compiled { request, .. }
+            | FromDaemon::Failed { request, .. }
+            | FromDaemon::Later { request }
+            | FromDaemon::Progress { request, .. }
+            | FromDaemon::Report { request, .. } => *request,
+            FromDaemon::Epoch(epoch) => {
+                link.epoch.store(*epoch, Ordering::Relaxed);
+                continue;
+            }
+            FromDaemon::Goodbye | FromDaemon::Refused(_) => break,
+            FromDaemon::Welcome { .. } => continue,
+        };
+        if let Some(waiting) = lock(&connection.waiting).get(&request) {
+            // A waiter that gave up dropped its end; its answer is dropped too.
+            let _ = waiting.send(message);
+        }
+    }
+    connection.dead.store(true, Ordering::Release);
+    let _ = SOCKET.compare_exchange(stream.as_raw_fd(), -1, Ordering::AcqRel, Ordering::Relaxed);
+    // Dropping the senders wakes the waiters.
+    lock(&connection.waiting).clear();
+}
+
+fn receive(stream: &mut UnixStream) -> Result<FromDaemon, String> {
+    let mut prefix = [0; 4];
+    stream.read_exact(&mut prefix).map_err(|e| e.to_string())?;
+    let length = frame::body_length(prefix).map_err(|e| e.to_string())?;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).map_err(|e| e.to_string())?;
+    frame::decode(&body).map_err(|e| e.to_string())
+}
+
+type Why = (&'static str, String);
+
+/// Connects to the daemon of this build, starting it if need be, and shakes hands.
+fn connect() -> Result<(UnixStream, Arc<Connection>), Why> {
+    let settings = settings::get();
+    let start = settings.start().map_err(|e| ("no_socket_directory", e))?;
+    let timeout = settings::get().timeout;
+    let mut stream = open(&start, timeout)?;
+    endpoint::check_peer(&stream).map_err(|e| ("wrong_user", e.to_string()))?;
+    let lost = |e: String| ("daemon_lost", e);
+    // A daemon that is stopped accepts connections and answers nothing.
+    stream.set_read_timeout(Some(timeout.max(SIGNAL_POLL))).map_err(|e| lost(e.to_string()))?;
+    stream.set_write_timeout(Some(timeout.max(SIGNAL_POLL))).map_err(|e| lost(e.to_string()))?;
+    let hello = FromClient::Hello(Hello {
+        protocol: PROTOCOL,
+        build: endpoint::BUILD.to_owned(),
+        pid: std::process::id(),
+        settings: settings.wire.clone(),
+    });
+    let bytes = frame::encode(&hello).map_err(|e| lost(e.to_string()))?;
+    stream.write_all(&bytes).map_err(|e| lost(e.to_string()))?;
+    match receive(&mut stream) {
+        Ok(FromDaemon::Welcome { pid, .. }) => {
+            stream.set_read_timeout(None).map_err(|e| lost(e.to_string()))?;
+            let writer = stream.try_clone().map_err(|e| lost(e.to_string()))?;
+            let (writer, waiting) = (Mutex::new(writer), Mutex::default());
+            Ok((stream, Arc::new(Connection { writer, waiting, dead: AtomicBool::new(false), pid })))
+        }
+        Ok(FromDaemon::Refused(why)) => Err(("daemon_refused", why)),
+        Ok(other) => Err(lost(format!("it sent {other:?} in place of a greeting"))),
+        Err(e) => Err(("daemon_silent", format!("it did not answer the greeting: {e}"))),
+    }
+}
+
+fn open(start: &Start, timeout: Duration) -> Result<UnixStream, Why> {
+    if let Ok(stream) = UnixStream::connect(&start.socket) {
+        return Ok(stream);
+    }
+    let began = Instant::now();
+    loop {
+        let busy = spawn(start)?;
+        match UnixStream::connect(&start.socket) {
+            Ok(stream) => return Ok(stream),
+            Err(e) if !busy || began.elapsed() > timeout => {
+                return Err(("daemon_unreachable", format!("{}: {e}", start.socket.display())));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}
+
+/// Starts a daemon; true if another one is about to serve the socket.
+fn spawn(start: &Start) -> Result<bool, Why> {
+    let daemon = settings::daemon();
+    let failed = |e: std::io::Error| ("daemon_start", format!("{}: {e}", daemon.display()));
+    let mut child = Command::new(&daemon)
+        .args(start.args())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let mut report = Vec::new();
+    let mut first = [0_u8; 1];
+    let mut output = child.stdout.take().ok_or(("daemon_start", "it has no output".to_owned()))?;
+    let read = output.read_exact(&mut first);
+    if read.is_ok() && first[0] == endpoint::ERROR {
+        let _ = output.read_to_end(&mut report);
+    }
+    let _ = child.wait();
+    match (read, first[0]) {
+        (Ok(()), endpoint::READY) => Ok(false),
+        (Ok(()), endpoint::BUSY) => Ok(true),
+        (Ok(()), endpoint::ERROR) => Err(("daemon_start", String::from_utf8_lossy(&report).trim().to_owned())),
+        (Ok(()), other) => Err(("daemon_start", format!("it reported {other:#x}"))),
+        (Err(e), _) => Err(failed(e)),
+    }
+}
+
+/// One request in flight. Dropping it unanswered cancels it.
+pub struct Pending {
+    connection: Arc<Connection>,
+    id: RequestId,
+    replies: Receiver<FromDaemon>,
+    deadline: Deadline,
+    done: bool,
+}
+
+struct Deadline {
+    timeout: Duration,
+    last_progress: Instant,
+}
+
+impl Deadline {
+    fn new() -> Self {
+        Deadline { timeout: settings::get().timeout, last_progress: Instant::now() }
+    }
+
+    fn passed(&self) -> bool {
+        self.last_progress.elapsed() >= self.timeout
+    }
+}
+
+fn silent() -> LinkError {
+    LinkError::Unavailable("daemon_timeout", "the daemon made no progress within FLAMBEAU_TIMEOUT".into())
+}
+
+/// An id for a new request of this process.
+pub fn next_request() -> RequestId {
+    RequestId(link().next.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Sends a request, connecting first if need be.
+pub fn send(py: Python<'_>, id: RequestId, message: &FromClient) -> Result<Pending, LinkError> {
+    let connection = connection(py)?;
+    let (sender, replies) = mpsc::channel();
+    lock(&connection.waiting).insert(id, sender);
+    let pending = Pending { connection, id, replies, deadline: Deadline::new(), done: false };
+    pending.write(py, message)?;
+    Ok(pending)
+}
+
+/// The open connection; waits for the connecting thread.
+fn connection(py: Python<'_>) -> Result<Arc<Connection>, LinkError> {
+    let link = link();
+    let deadline = Deadline::new();
+    loop {
+        let found = py.detach(|| {
+            let mut state = lock(&link.state);
+            begin(link, &mut state);
+            if matches!(*state, State::Connecting) {
+                state = link.changed.wait_timeout(state, SIGNAL_POLL).map_or_else(|p| p.into_inner().0, |(s, _)| s);
+            }
+            match &*state {
+                State::Open(connection) => Some(Ok(connection.clone())),
+                State::Connecting => None,
+                State::Closed { why, .. } => {
+                    let (name, detail) = why.clone().unwrap_or(("daemon_lost", String::new()));
+                    Some(Err(LinkError::Unavailable(name, detail)))
+                }
+            }
+        });
+        py.check_signals().map_err(LinkError::Interrupted)?;
+        match found {
+            Some(result) => return result,
+            None if deadline.passed() => return Err(silent()),
+            None => {}
+        }
+    }
+}
+
+impl Pending {
+    /// Sends another message of this request.
+    pub fn write(&self, py: Python<'_>, message: &FromClient) -> Result<(), LinkError> {
+        let lost = |e: String| LinkError::Unavailable("daemon_lost", e);
+        let bytes = frame::encode(message).map_err(|e| lost(e.to_string()))?;
+        detached(py, || lock(&self.connection.writer).write_all(&bytes)).map_err(|e| {
+            self.connection.dead.store(true, Ordering::Release);
+            lost(e.to_string())
+        })
+    }
+
+    /// The next reply other than progress.
+    pub fn wait(&mut self, py: Python<'_>) -> Result<FromDaemon, LinkError> {
+        loop {
+            let replies = &self.replies;
+            // The receiver is used by this thread only; it is moved into the closure as an exclusive borrow.
+            let received = detached(py, || replies.recv_timeout(SIGNAL_POLL));
+            py.check_signals().map_err(LinkError::Interrupted)?;
+            match received {
+                Ok(FromDaemon::Progress { .. }) => self.deadline.last_progress = Instant::now(),
+                Ok(message) => {
+                    self.deadline.last_progress = Instant::now();
+                    self.done = !matches!(message, FromDaemon::Questions { .. });
+                    return Ok(message);
+                }
+                Err(RecvTimeoutError::Timeout) if self.deadline.passed() => return Err(silent()),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.done = true;
+                    return Err(LinkError::Unavailable("daemon_lost", "the connection ended".into()));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        lock(&self.connection.waiting).remove(&self.id);
+        if !self.done && !self.connection.dead.load(Ordering::Acquire) {
+            // Best effort, and never blocking: a daemon that is stopped reads nothing.
+            if let (Ok(bytes), Ok(mut writer)) =
+                (frame::encode(&FromClient::Cancel(self.id)), self.connection.writer.try_lock())
+            {
+                let _ = writer.set_nonblocking(true);
+                let complete = writer.write(&bytes).is_ok_and(|n| n == bytes.len());
+                let _ = writer.set_nonblocking(false);
+                if !complete {
+                    self.connection.dead.store(true, Ordering::Release);
+                }
+            }
+        }
+    }
+}
+
+/// Runs `f` without the GIL; `f` may borrow what is not `Sync` because it runs on this very thread.
+fn detached<T>(_py: Python<'_>, f: impl FnOnce() -> T) -> T {
+    struct Restore(*mut pyo3::ffi::PyThreadState);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            // SAFETY: saved by this thread below.
+            unsafe { pyo3::ffi::PyEval_RestoreThread(self.0) };
+        }
+    }
+    // SAFETY: the GIL is held (`_py`); `f` touches no Python object.
+    let _restore = Restore(unsafe { pyo3::ffi::PyEval_SaveThread() });
+    f()
+}

@@ -1,0 +1,146 @@
+//! The extension module `flambeau._native`: its functions are what the Python face is made of.
+
+use crate::entry::reset_all;
+use crate::leaves::MARK;
+use crate::settings::Settings;
+use crate::{callable, counters, entry, link, say, settings};
+use flambeau_wire::from_client::{Admin, FromClient, Settings as WireSettings};
+use flambeau_wire::from_daemon::FromDaemon;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The native half of the `flambeau` package.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    crate::testing::register(module)?;
+    module.add("Compiled", callable::class(module.py())?)?;
+    module.add_function(wrap_pyfunction!(admin, module)?)?;
+    module.add_function(wrap_pyfunction!(configure, module)?)?;
+    module.add_function(wrap_pyfunction!(report, module)?)?;
+    module.add_function(wrap_pyfunction!(explain_data, module)?)?;
+    module.add_function(wrap_pyfunction!(mark_dynamic, module)?)?;
+    module.add_function(wrap_pyfunction!(reset, module)?)?;
+    module.add_function(wrap_pyfunction!(warm_up, module)?)
+}
+
+/// Sets what `flambeau.config` resolved.
+#[pyfunction]
+#[pyo3(signature = (*, cache_dir, cache_size, idle_timeout, logs, plugin_path, recompile_limit, record_dir, timeout))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments, one per setting")]
+fn configure(
+    cache_dir: PathBuf,
+    cache_size: f64,
+    idle_timeout: f64,
+    logs: &str,
+    plugin_path: Vec<PathBuf>,
+    recompile_limit: usize,
+    record_dir: Option<PathBuf>,
+    timeout: f64,
+) {
+    // The daemon runs in `/`: only absolute paths mean the same to both.
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    let own = settings::package().join("_plugins");
+    let changed = settings::set(Settings {
+        wire: WireSettings {
+            cache_dir: absolute(cache_dir),
+            cache_size: cache_size as u64,
+            plugin_path: plugin_path.into_iter().map(absolute).chain([own]).collect(),
+            record_dir: record_dir.map(absolute),
+        },
+        idle_timeout: idle_timeout as u64,
+        recompile_limit,
+        timeout: Duration::from_secs_f64(timeout.clamp(0.0, 1e9)),
+        logs: logs.split(',').map(|t| t.trim().to_owned()).filter(|t| !t.is_empty()).collect(),
+    });
+    if changed {
+        link::disconnect();
+    }
+}
+
+/// Connects to the daemon in the background.
+#[pyfunction]
+fn warm_up() {
+    link::warm_up();
+}
+
+/// What this process did.
+#[pyfunction(name = "counters")]
+fn report(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    counters::report(py)
+}
+
+/// Forgets compiled frames, counts and warnings given.
+#[pyfunction]
+fn reset(py: Python<'_>) {
+    reset_all();
+    counters::reset(py);
+    say::reset(py);
+}
+
+/// A report of the daemon as JSON; `None` for `status` and `stop` if none runs.
+#[pyfunction]
+fn admin(py: Python<'_>, command: &str) -> PyResult<Option<String>> {
+    let admin = match command {
+        "status" => Admin::Status,
+        "stop" => Admin::Stop,
+        "cache stats" => Admin::CacheStats,
+        "cache clear" => Admin::CacheClear,
+        "cache why" => Admin::CacheWhy,
+        "backends" => Admin::Backends,
+        _ => return Err(PyValueError::new_err(format!("no command is called {command:?}"))),
+    };
+    if matches!(admin, Admin::Status | Admin::Stop) && !link::daemon_runs() {
+        return Ok(None);
+    }
+    let request = link::next_request();
+    let answer = link::send(py, request, &FromClient::Admin { request, command: admin }).and_then(|mut p| p.wait(py));
+    match answer {
+        Ok(FromDaemon::Report { json, .. }) => Ok(Some(json)),
+        Ok(other) => Err(PyRuntimeError::new_err(format!("the daemon answered {other:?}"))),
+        Err(link::LinkError::Interrupted(error)) => Err(error),
+        Err(link::LinkError::Unavailable(cause, detail)) => Err(PyRuntimeError::new_err(format!("{cause}: {detail}"))),
+    }
+}
+
+/// What was compiled for a callable, as JSON.
+#[pyfunction]
+fn explain_data(compiled: &Bound<'_, PyAny>) -> PyResult<String> {
+    let py = compiled.py();
+    let entry = callable::entry_of(py, compiled).ok_or_else(|| PyTypeError::new_err("expected a Compiled object"))?;
+    Ok(explanation(py, entry).to_string())
+}
+
+fn explanation(py: Python<'_>, entry: &entry::Entry) -> serde_json::Value {
+    let table = entry.table.borrow(py);
+    let frames: Vec<_> = table
+        .frames
+        .iter()
+        .map(|frame| {
+            let record = &frame.record;
+            serde_json::json!({
+                "graph": record.graph,
+                "ops": record.ops,
+                "guards": record.guards,
+                "timings": record.timings,
+                "origin": record.origin,
+            })
+        })
+        .collect();
+    serde_json::json!({ "backend": entry.backend, "frames": frames, "breaks": table.breaks })
+}
+
+/// Notes on a tensor that one of its sizes is to be symbolic.
+#[pyfunction]
+#[pyo3(signature = (tensor, dim, minimum, maximum))]
+fn mark_dynamic(tensor: &Bound<'_, PyAny>, dim: u32, minimum: Option<i64>, maximum: Option<i64>) -> PyResult<()> {
+    let mut marks: BTreeMap<u32, (i64, i64)> = match tensor.getattr_opt(MARK)? {
+        Some(marks) => marks.extract()?,
+        None => BTreeMap::new(),
+    };
+    marks.insert(dim, (minimum.unwrap_or(2).max(2), maximum.unwrap_or(i64::MAX)));
+    tensor.setattr(MARK, marks)
+}

@@ -1,0 +1,300 @@
+//! Trusted import paths: which object is what a path such as `torch.relu` names, and the reverse.
+//!
+//! An object has a path only if it *is* what the path names now. Python functions must besides come from a file of the
+//! root itself, so that a patched-in function never passes for the original.
+
+use crate::raw::{self, Raw};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyModule, PyString, PyType};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+/// Modules whose built-in functions carry no usable `__module__`, or that are looked up by address anyway.
+const TABLE_MODULES: &[&str] = &[
+    "builtins",
+    "math",
+    "_operator",
+    "itertools",
+    "_functools",
+    "_collections",
+    "time",
+    "torch",
+    "torch._C._nn",
+    "torch._C._linalg",
+    "torch._C._fft",
+    "torch._C._special",
+    "torch._C._sparse",
+    "torch._C._nested",
+    "torch._C",
+    "torch._C._functorch",
+    "flambeau._native",
+];
+
+/// Types whose own attributes (method descriptors, getsets, static functions) are looked up by address.
+const TABLE_TYPES: &[(&str, &str)] = &[
+    ("builtins", "object"),
+    ("builtins", "type"),
+    ("builtins", "int"),
+    ("builtins", "bool"),
+    ("builtins", "float"),
+    ("builtins", "complex"),
+    ("builtins", "str"),
+    ("builtins", "bytes"),
+    ("builtins", "tuple"),
+    ("builtins", "list"),
+    ("builtins", "dict"),
+    ("builtins", "set"),
+    ("builtins", "frozenset"),
+    ("builtins", "slice"),
+    ("builtins", "range"),
+    ("builtins", "property"),
+    ("builtins", "super"),
+    ("builtins", "BaseException"),
+    ("builtins", "zip"),
+    ("builtins", "map"),
+    ("builtins", "filter"),
+    ("builtins", "enumerate"),
+    ("builtins", "reversed"),
+    ("collections", "OrderedDict"),
+    ("collections", "deque"),
+    ("torch", "Tensor"),
+    ("torch", "Size"),
+    ("torch", "Generator"),
+    ("torch", "device"),
+    ("torch", "dtype"),
+];
+
+/// Roots whose classes and Python functions have paths.
+const ROOTS: &[&str] = &[
+    "builtins",
+    "torch",
+    "math",
+    "operator",
+    "_operator",
+    "functools",
+    "itertools",
+    "collections",
+    "contextlib",
+    "copy",
+    "dataclasses",
+    "enum",
+    "abc",
+    "types",
+    "typing",
+    "inspect",
+    "warnings",
+    "logging",
+    "numbers",
+    "random",
+    "time",
+    "weakref",
+    "sys",
+    "os",
+    "string",
+    "re",
+    "numpy",
+    "flambeau",
+];
+
+struct Paths {
+    by_address: HashMap<usize, Arc<str>>,
+    /// Keeps the addresses valid.
+    _objects: Vec<Py<PyAny>>,
+    /// Directories that trusted Python functions come from.
+    directories: Vec<String>,
+}
+
+fn paths(py: Python<'_>) -> &'static Paths {
+    static PATHS: OnceLock<Paths> = OnceLock::new();
+    PATHS.get_or_init(|| Paths::load(py))
+}
+
+impl Paths {
+    fn load(py: Python<'_>) -> Paths {
+        let mut paths = Paths { by_address: HashMap::new(), _objects: Vec::new(), directories: Vec::new() };
+        for name in TABLE_MODULES {
+            if let Some(module) = import(py, name) {
+                paths.add_all(&module.dict(), name);
+            }
+        }
+        for (module, name) in TABLE_TYPES {
+            if let Some(class) = import(py, module).and_then(|m| m.getattr(*name).ok())
+                && let Ok(class) = class.cast_into::<PyType>()
+            {
+                paths.add_type(py, &class, &format!("{module}.{name}"));
+            }
+        }
+        for name in ["torch", "functools", "flambeau"] {
+            if let Some(file) = import(py, name).and_then(|m| m.getattr("__file__").ok()?.extract::<String>().ok())
+                && let Some((directory, _)) = file.rsplit_once('/')
+            {
+                paths.directories.push(format!("{directory}/"));
+            }
+        }
+        paths
+    }
+
+    /// The attributes of a type and, for `torch.Tensor`, of the C type below it.
+    fn add_type(&mut self, py: Python<'_>, class: &Bound<'_, PyType>, path: &str) {
+        for base in class.mro().iter() {
+            // SAFETY: an entry of an MRO is a type.
+            let (module, _) = unsafe { raw::class_names(base.as_ptr()) };
+            if base.is(class) || module.starts_with("torch._C") {
+                // SAFETY: a ready type has a dict.
+                let dict = unsafe { Bound::from_borrowed_ptr(py, raw::type_dict(base.as_ptr())) };
+                if let Ok(dict) = dict.cast::<PyDict>() {
+                    self.add_all(dict, path);
+                }
+            }
+        }
+    }
+
+    fn add_all(&mut self, dict: &Bound<'_, PyDict>, prefix: &str) {
+        for (key, value) in dict.iter() {
+            let Ok(name) = key.extract::<&str>() else { continue };
+            // A static method's function is what attribute access gives.
+            let value = match value.cast::<pyo3::types::PyAny>() {
+                // SAFETY: a live object.
+                Ok(v) if unsafe { raw::tp_name(raw::class_of(v.as_ptr())) } == "staticmethod" => {
+                    let Ok(inner) = value.getattr("__func__") else { continue };
+                    inner
+                }
+                _ => value,
+            };
+            // SAFETY: a live object.
+            let own_name = unsafe { builtin_name(value.as_ptr()) };
+            let Some(own_name) = own_name else { continue };
+            let known = self.by_address.contains_key(&(value.as_ptr() as usize));
+            if !known || (own_name == name && !self.named(&value, &own_name)) {
+                self.by_address.insert(value.as_ptr() as usize, format!("{prefix}.{name}").into());
+                self._objects.push(value.unbind());
+            }
+        }
+    }
+
+    /// Whether the path kept for `value` already ends in its own name.
+    fn named(&self, value: &Bound<'_, PyAny>, own_name: &str) -> bool {
+        let path = self.by_address.get(&(value.as_ptr() as usize));
+        path.is_some_and(|p| p.rsplit('.').next() == Some(own_name))
+    }
+}
+
+/// A module that was imported already; nothing is imported that the user did not import.
+fn import<'py>(py: Python<'py>, name: &str) -> Option<Bound<'py, PyModule>> {
+    let key = PyString::intern(py, name);
+    // SAFETY: the interpreter's module dict.
+    let module = unsafe { Bound::from_borrowed_ptr_or_opt(py, raw::dict_get(ffi::PyImport_GetModuleDict(), key.as_ptr())) };
+    module?.cast_into::<PyModule>().ok()
+}
+
+/// `__name__` of a built-in function, method descriptor or data descriptor; `None` for anything else.
+///
+/// # Safety
+/// A live object, under the GIL.
+unsafe fn builtin_name(object: Raw) -> Option<String> {
+    // SAFETY: the type test says which layout the object has.
+    unsafe {
+        if ffi::PyCFunction_Check(object) != 0 {
+            let method = (*object.cast::<ffi::PyCFunctionObject>()).m_ml;
+            return Some(std::ffi::CStr::from_ptr((*method).ml_name).to_str().ok()?.to_owned());
+        }
+        if raw::is_descriptor(object) {
+            return raw::utf8(raw::descriptor_name(object)).map(str::to_owned);
+        }
+        None
+    }
+}
+
+/// The import path that names this very object in a trusted root, if one does.
+pub fn path_of(py: Python<'_>, object: Raw) -> Option<Arc<str>> {
+    if let Some(path) = paths(py).by_address.get(&(object as usize)) {
+        return Some(path.clone());
+    }
+    // SAFETY: a live object; the type tests say which layout it has.
+    unsafe {
+        if ffi::PyType_Check(object) != 0 {
+            let (module, qualname) = raw::class_names(object);
+            return named(py, object, &module, &qualname);
+        }
+        if ffi::PyFunction_Check(object) != 0 {
+            let function = object.cast::<ffi::PyFunctionObject>();
+            let module = raw::utf8((*function).func_module)?;
+            let qualname = raw::utf8((*function).func_qualname)?;
+            trusted(module).then_some(())?;
+            let code = Bound::from_borrowed_ptr(py, (*function).func_code);
+            let file: String = code.getattr("co_filename").ok()?.extract().ok()?;
+            paths(py).directories.iter().any(|d| file.starts_with(d.as_str())).then_some(())?;
+            return named(py, object, module, qualname);
+        }
+        if ffi::PyModule_Check(object) != 0 {
+            let name = raw::module_name(object)?;
+            let found = import(py, &name)?;
+            return (trusted(&name) && found.as_ptr() == object).then(|| name.into());
+        }
+        torch_op(py, object)
+    }
+}
+
+fn trusted(module: &str) -> bool {
+    ROOTS.contains(&module.split('.').next().unwrap_or(module))
+}
+
+/// `module.qualname` if walking it gives the object.
+fn named(py: Python<'_>, object: Raw, module: &str, qualname: &str) -> Option<Arc<str>> {
+    if !trusted(module) || qualname.contains('<') {
+        return None;
+    }
+    let mut value: Raw = import(py, module)?.as_ptr();
+    for part in qualname.split('.') {
+        let key = PyString::intern(py, part);
+        // SAFETY: modules and types have the dicts read here; borrowed values live in them.
+        value = unsafe {
+            let dict = if ffi::PyType_Check(value) != 0 { raw::type_dict(value) } else { raw::instance_dict(value) };
+            raw::dict_get(dict, key.as_ptr())
+        };
+        if value.is_null() {
+            return None;
+        }
+    }
+    (value == object).then(|| format!("{module}.{qualname}").into())
+}
+
+/// `torch.ops.aten.add.Tensor` for torch's op overload objects, `torch.ops.aten.add` for packets.
+///
+/// # Safety
+/// A live object, under the GIL.
+unsafe fn torch_op(py: Python<'_>, object: Raw) -> Option<Arc<str>> {
+    // SAFETY: the caller's promise.
+    let (class, dict) = unsafe { (raw::class_names(raw::class_of(object)), raw::instance_dict(object)) };
+    if class.0 != "torch._ops" || dict.is_null() {
+        return None;
+    }
+    // SAFETY: an instance dict.
+    let dict = unsafe { Bound::from_borrowed_ptr(py, dict) }.cast_into::<PyDict>().ok()?;
+    let text = |key: &str| dict.get_item(key).ok()??.extract::<String>().ok();
+    let (namespace, name) = match class.1.as_str() {
+        "OpOverload" => text("_name")?.split_once("::").map(|(n, o)| (n.to_owned(), o.to_owned()))?,
+        "OpOverloadPacket" => {
+            text("_qualified_op_name")?.split_once("::").map(|(n, o)| (n.to_owned(), o.to_owned()))?
+        }
+        _ => return None,
+    };
+    let path = match (class.1.as_str(), name.contains('.')) {
+        ("OpOverload", false) => format!("torch.ops.{namespace}.{name}.default"),
+        _ => format!("torch.ops.{namespace}.{name}"),
+    };
+    (resolve(py, &path).ok()?.as_ptr() == object).then(|| path.into())
+}
+
+/// What a path names now. The longest prefix that is an imported module is its root; the rest are attributes.
+pub fn resolve<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
+    let (mut object, rest) = match path.split_once('.') {
+        Some((first, rest)) => (py.import(first)?.into_any(), rest),
+        None => return Ok(py.import(path)?.into_any()),
+    };
+    for part in rest.split('.') {
+        object = object.getattr(part)?;
+    }
+    Ok(object)
+}

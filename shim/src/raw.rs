@@ -1,0 +1,437 @@
+//! Reads of raw object state. Nothing here runs user code: no descriptors, no `__getattr__`, no `__eq__`, no `__hash__`
+//! beyond those of exact built-in types. All pointers are borrowed unless said otherwise.
+
+use pyo3::ffi;
+use std::ffi::{CStr, c_char};
+use std::ptr;
+
+/// A Python object, borrowed.
+pub type Raw = *mut ffi::PyObject;
+
+unsafe extern "C" {
+    fn _PyObject_GetDictPtr(object: Raw) -> *mut Raw;
+    fn _PyType_Lookup(class: *mut ffi::PyTypeObject, name: Raw) -> Raw;
+    fn _PyDict_GetItem_KnownHash(dict: Raw, key: Raw, hash: ffi::Py_hash_t) -> Raw;
+}
+
+/// `type(object)`.
+///
+/// # Safety
+/// `object` is a live object and the GIL is held; so for every function of this module.
+pub unsafe fn class_of(object: Raw) -> Raw {
+    // SAFETY: the caller's promise.
+    unsafe { ffi::Py_TYPE(object).cast() }
+}
+
+/// The instance `__dict__`, or null if there is none (yet).
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn instance_dict(object: Raw) -> Raw {
+    // SAFETY: a live object; the returned slot belongs to it.
+    unsafe {
+        let slot = _PyObject_GetDictPtr(object);
+        if slot.is_null() { ptr::null_mut() } else { *slot }
+    }
+}
+
+/// Where the instance `__dict__` is kept, or null if instances have none. An inline one is made a dict first.
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn instance_dict_slot(object: Raw) -> *mut Raw {
+    // SAFETY: the caller's promise.
+    unsafe { _PyObject_GetDictPtr(object) }
+}
+
+/// Where the member descriptor `name` of `object`'s type keeps its object; `None` if it keeps none.
+///
+/// # Safety
+/// As [`class_of`]; `name` is an exact str.
+pub unsafe fn object_member(object: Raw, name: Raw) -> Option<*mut Raw> {
+    // SAFETY: a member descriptor's definition gives the offset of a field in instances of its type.
+    unsafe {
+        let descriptor = type_lookup(class_of(object), name);
+        if descriptor.is_null() || ffi::Py_TYPE(descriptor) != &raw mut ffi::PyMemberDescr_Type {
+            return None;
+        }
+        let member = (*descriptor.cast::<ffi::PyMemberDescrObject>()).d_member.cast::<ffi::PyMemberDef>();
+        let is_object = (*member).type_code == ffi::Py_T_OBJECT_EX || (*member).type_code == 6;
+        is_object.then(|| object.byte_offset((*member).offset).cast())
+    }
+}
+
+/// The class of `class.__mro__` whose own dict has `name` (an exact str), and the value there; nulls if none has.
+///
+/// # Safety
+/// As [`class_of`]; `class` is a type.
+pub unsafe fn type_lookup_where(class: Raw, name: Raw) -> (Raw, Raw) {
+    // SAFETY: `tp_mro` of a ready type is a tuple of types, each with a dict.
+    unsafe {
+        let mro = (*class.cast::<ffi::PyTypeObject>()).tp_mro;
+        if !mro.is_null() {
+            for i in 0..ffi::PyTuple_GET_SIZE(mro) {
+                let base = ffi::PyTuple_GET_ITEM(mro, i);
+                let value = dict_get(type_dict(base), name);
+                if !value.is_null() {
+                    return (base, value);
+                }
+            }
+        }
+        (ptr::null_mut(), ptr::null_mut())
+    }
+}
+
+/// What `_PyType_Lookup` finds (uses the type's method cache), or null.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn type_lookup(class: Raw, name: Raw) -> Raw {
+    // SAFETY: the caller's promise; the function sets no exception for exact str names.
+    unsafe { _PyType_Lookup(class.cast(), name) }
+}
+
+/// The type's own dict.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn type_dict(class: Raw) -> Raw {
+    // SAFETY: a ready type of 3.11 keeps its dict in this field.
+    unsafe { (*class.cast::<ffi::PyTypeObject>()).tp_dict }
+}
+
+/// `dict.get(key)` for a key of exact built-in immutable type, or null. A key in the dict whose `__eq__` is user code and
+/// whose hash collides would run it; dicts that hold keys of other than exact built-in types are filtered by callers.
+///
+/// # Safety
+/// As [`class_of`]; `dict` is a dict or a subclass.
+pub unsafe fn dict_get(dict: Raw, key: Raw) -> Raw {
+    // SAFETY: the caller's promise; an error (unhashable key) is cleared.
+    unsafe {
+        if dict.is_null() {
+            return ptr::null_mut();
+        }
+        let hash = ffi::PyObject_Hash(key);
+        if hash == -1 {
+            ffi::PyErr_Clear();
+            return ptr::null_mut();
+        }
+        let value = _PyDict_GetItem_KnownHash(dict, key, hash);
+        if value.is_null() && !ffi::PyErr_Occurred().is_null() {
+            ffi::PyErr_Clear();
+        }
+        value
+    }
+}
+
+/// The value of the member descriptor `name` of `object`'s type, as a *new* reference; null if it is empty or if there is no
+/// such raw slot.
+///
+/// # Safety
+/// As [`class_of`]; `name` is an exact str.
+pub unsafe fn slot(object: Raw, name: Raw) -> Raw {
+    // SAFETY: a member descriptor's `tp_descr_get` reads a struct member.
+    unsafe {
+        let descriptor = type_lookup(class_of(object), name);
+        if descriptor.is_null() || ffi::Py_TYPE(descriptor) != &raw mut ffi::PyMemberDescr_Type {
+            return ptr::null_mut();
+        }
+        let Some(get) = (*ffi::Py_TYPE(descriptor)).tp_descr_get else { return ptr::null_mut() };
+        let value = get(descriptor, object, class_of(object));
+        if value.is_null() {
+            ffi::PyErr_Clear();
+        }
+        value
+    }
+}
+
+/// The UTF-8 of an exact or derived str; `None` for other objects and for lone surrogates.
+///
+/// # Safety
+/// As [`class_of`]. The result lives as long as the object.
+pub unsafe fn utf8<'a>(object: Raw) -> Option<&'a str> {
+    // SAFETY: the buffer is cached in the str object.
+    unsafe {
+        if object.is_null() || ffi::PyUnicode_Check(object) == 0 {
+            return None;
+        }
+        let mut size = 0;
+        let data = ffi::PyUnicode_AsUTF8AndSize(object, &raw mut size);
+        if data.is_null() {
+            ffi::PyErr_Clear();
+            return None;
+        }
+        let bytes = std::slice::from_raw_parts(data.cast::<u8>(), size as usize);
+        Some(std::str::from_utf8_unchecked(bytes))
+    }
+}
+
+/// `tp_name` of a type.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn tp_name<'a>(class: Raw) -> &'a str {
+    // SAFETY: a C string that lives as long as the type.
+    unsafe {
+        let name: *const c_char = (*class.cast::<ffi::PyTypeObject>()).tp_name;
+        CStr::from_ptr(name).to_str().unwrap_or("?")
+    }
+}
+
+/// `(__module__, __qualname__)` of a type as raw slots say: the dict's `__module__` for heap types, `tp_name` for static ones.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn class_names(class: Raw) -> (String, String) {
+    // SAFETY: `PyHeapTypeObject` starts with the type; its flag says so.
+    unsafe {
+        let flags = ffi::PyType_GetFlags(class.cast());
+        if flags & ffi::Py_TPFLAGS_HEAPTYPE != 0 {
+            let key = ffi::PyUnicode_InternFromString(c"__module__".as_ptr());
+            let module = dict_get(type_dict(class), key);
+            ffi::Py_DECREF(key);
+            let qualname = (*class.cast::<ffi::PyHeapTypeObject>()).ht_qualname;
+            let module = utf8(module).unwrap_or("builtins").to_owned();
+            return (module, utf8(qualname).unwrap_or_else(|| tp_name(class)).to_owned());
+        }
+        let full = tp_name(class);
+        match full.rsplit_once('.') {
+            Some((module, name)) => (module.to_owned(), name.to_owned()),
+            None => ("builtins".to_owned(), full.to_owned()),
+        }
+    }
+}
+
+/// CPython's `PyDescrObject`, which every descriptor of a C type starts with.
+#[repr(C)]
+struct Descriptor {
+    base: ffi::PyObject,
+    class: *mut ffi::PyTypeObject,
+    name: Raw,
+    qualname: Raw,
+}
+
+/// Whether the object is a method, slot-wrapper, class-method, getset or member descriptor.
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn is_descriptor(object: Raw) -> bool {
+    // SAFETY: a comparison of type addresses.
+    unsafe { is_method_descriptor(object) || is_data_descriptor(object) }
+}
+
+/// Whether the object is a method, slot-wrapper or class-method descriptor.
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn is_method_descriptor(object: Raw) -> bool {
+    // SAFETY: a comparison of type addresses.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        class == &raw mut ffi::PyMethodDescr_Type
+            || class == &raw mut ffi::PyWrapperDescr_Type
+            || class == &raw mut ffi::PyClassMethodDescr_Type
+    }
+}
+
+/// Whether the object is a getset or member descriptor.
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn is_data_descriptor(object: Raw) -> bool {
+    // SAFETY: a comparison of type addresses.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        class == &raw mut ffi::PyGetSetDescr_Type || class == &raw mut ffi::PyMemberDescr_Type
+    }
+}
+
+/// `__objclass__` of a descriptor.
+///
+/// # Safety
+/// [`is_descriptor`] holds.
+pub unsafe fn descriptor_class(object: Raw) -> Raw {
+    // SAFETY: the caller's promise.
+    unsafe { (*object.cast::<Descriptor>()).class.cast() }
+}
+
+/// `__name__` of a descriptor.
+///
+/// # Safety
+/// [`is_descriptor`] holds.
+pub unsafe fn descriptor_name(object: Raw) -> Raw {
+    // SAFETY: the caller's promise.
+    unsafe { (*object.cast::<Descriptor>()).name }
+}
+
+/// `__name__` in a module's dict.
+///
+/// # Safety
+/// `object` is a module.
+pub unsafe fn module_name(object: Raw) -> Option<String> {
+    // SAFETY: a module has a dict.
+    unsafe {
+        let key = ffi::PyUnicode_InternFromString(c"__name__".as_ptr());
+        let name = dict_get(ffi::PyModule_GetDict(object), key);
+        ffi::Py_DECREF(key);
+        utf8(name).map(str::to_owned)
+    }
+}
+
+/// `_PySet_NextEntry`: walks a set's table.
+///
+/// # Safety
+/// `set` is a set or frozenset (or subclass) that does not change between calls; the pointers are valid.
+pub unsafe fn set_next(set: Raw, position: *mut ffi::Py_ssize_t, key: *mut Raw, hash: *mut ffi::Py_hash_t) -> i32 {
+    unsafe extern "C" {
+        fn _PySet_NextEntry(
+            set: Raw,
+            position: *mut ffi::Py_ssize_t,
+            key: *mut Raw,
+            hash: *mut ffi::Py_hash_t,
+        ) -> std::ffi::c_int;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { _PySet_NextEntry(set, position, key, hash) }
+}
+
+/// Functions that type objects made by a `class` statement share.
+struct PythonClass {
+    dealloc: usize,
+    object_getattribute: usize,
+    object_setattr: usize,
+}
+
+fn python_class(py: pyo3::Python<'_>) -> &'static PythonClass {
+    use pyo3::prelude::*;
+    static PROBE: std::sync::OnceLock<PythonClass> = std::sync::OnceLock::new();
+    PROBE.get_or_init(|| {
+        let object = py.get_type::<pyo3::types::PyAny>();
+        let probe = py.import("abc").and_then(|abc| abc.getattr("ABC"));
+        let address = |name: &str| {
+            let key = pyo3::types::PyString::intern(py, name);
+            // SAFETY: `object` is a type.
+            unsafe { dict_get(type_dict(object.as_ptr()), key.as_ptr()) as usize }
+        };
+        // SAFETY: `abc.ABC` is a class made by a `class` statement.
+        let dealloc = probe
+            .map_or(1, |p| unsafe { (*p.as_ptr().cast::<ffi::PyTypeObject>()).tp_dealloc.map_or(1, |f| f as usize) });
+        PythonClass {
+            dealloc,
+            object_getattribute: address("__getattribute__"),
+            object_setattr: address("__setattr__"),
+        }
+    })
+}
+
+/// Whether a `class` statement (or `type(...)`) made this type.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn is_python_class(py: pyo3::Python<'_>, class: Raw) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let object = class.cast::<ffi::PyTypeObject>();
+        ffi::PyType_GetFlags(object) & ffi::Py_TPFLAGS_HEAPTYPE != 0
+            && (*object).tp_dealloc.map_or(0, |f| f as usize) == python_class(py).dealloc
+    }
+}
+
+/// Whether attribute reads on instances start at `object.__getattribute__` (a `__getattr__` may follow).
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn generic_getattr(py: pyo3::Python<'_>, class: Raw) -> bool {
+    let name = pyo3::types::PyString::intern(py, "__getattribute__");
+    // SAFETY: the caller's promise.
+    unsafe { type_lookup(class, name.as_ptr()) as usize == python_class(py).object_getattribute }
+}
+
+/// Whether attribute stores on instances go to `object.__setattr__`.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn generic_setattr(py: pyo3::Python<'_>, class: Raw) -> bool {
+    let name = pyo3::types::PyString::intern(py, "__setattr__");
+    // SAFETY: the caller's promise.
+    unsafe { type_lookup(class, name.as_ptr()) as usize == python_class(py).object_setattr }
+}
+
+unsafe extern "C" {
+    static mut PyMethod_Type: ffi::PyTypeObject;
+    static mut PyCell_Type: ffi::PyTypeObject;
+    fn PyMethod_Function(method: Raw) -> Raw;
+    fn PyMethod_Self(method: Raw) -> Raw;
+}
+
+/// `__func__` and `__self__` of a bound method; `None` for other objects.
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn method_parts(object: Raw) -> Option<(Raw, Raw)> {
+    // SAFETY: the type test says which layout the object has.
+    unsafe {
+        (ffi::Py_TYPE(object) == &raw mut PyMethod_Type).then(|| (PyMethod_Function(object), PyMethod_Self(object)))
+    }
+}
+
+/// What a closure cell holds (null if it is empty); `None` for other objects.
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn cell_contents(object: Raw) -> Option<Raw> {
+    #[repr(C)]
+    struct Cell {
+        base: ffi::PyObject,
+        contents: Raw,
+    }
+    // SAFETY: the type test says which layout the object has.
+    unsafe { (ffi::Py_TYPE(object) == &raw mut PyCell_Type).then(|| (*object.cast::<Cell>()).contents) }
+}
+
+/// Whether looking `key` (of exact built-in immutable type) up in `dict` compares it with such keys only.
+///
+/// # Safety
+/// `dict` is a dict that does not change meanwhile.
+pub unsafe fn plain_keys(dict: Raw, key: Raw) -> bool {
+    /// The start of CPython 3.11's `PyDictKeysObject`.
+    #[repr(C)]
+    struct Keys {
+        refcount: ffi::Py_ssize_t,
+        log2_size: u8,
+        log2_index_bytes: u8,
+        /// 0 where a key is not an exact str.
+        kind: u8,
+    }
+    /// The start of CPython 3.11's `PyDictObject`.
+    #[repr(C)]
+    struct Dict {
+        base: ffi::PyObject,
+        used: ffi::Py_ssize_t,
+        version: u64,
+        keys: *const Keys,
+    }
+    // SAFETY: the layouts above; the walk reads the table only.
+    unsafe {
+        if ffi::PyUnicode_CheckExact(key) != 0 && (*(*dict.cast::<Dict>()).keys).kind != 0 {
+            return true;
+        }
+        let (mut position, mut key, mut value) = (0, ptr::null_mut(), ptr::null_mut());
+        while ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
+            let class = ffi::Py_TYPE(key);
+            let built_in = ffi::PyUnicode_CheckExact(key) != 0
+                || ffi::PyLong_CheckExact(key) != 0
+                || ffi::PyBool_Check(key) != 0
+                || ffi::PyFloat_CheckExact(key) != 0
+                || ffi::PyBytes_CheckExact(key) != 0
+                || ffi::PyType_Check(key) != 0 && class == &raw mut ffi::PyType_Type
+                || key == ffi::Py_None()
+                || (*class).tp_richcompare.is_none()
+                || (*class).tp_richcompare == ffi::PyBaseObject_Type.tp_richcompare;
+            if !built_in {
+                return false;
+            }
+        }
+        true
+    }
+}

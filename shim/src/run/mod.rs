@@ -1,0 +1,34 @@
+//! Executors: what runs between guards and exit. `eager` runs a torch-level graph op by op, `fx` through a compiled
+//! `GraphModule`, `native` a launch plan.
+
+pub mod args;
+pub mod commit;
+pub mod eager;
+pub mod native;
+pub mod ops;
+pub mod regs;
+
+use pyo3::prelude::*;
+
+/// A failure in a body.
+pub enum Failure {
+    /// Before the commit point: nothing that the user can see happened.
+    Before(String),
+    /// After it, or an interrupt: raise this.
+    After(PyErr),
+}
+
+/// Decides what a failing step means. Interrupts and exits are raised wherever they come.
+pub fn failure(py: Python<'_>, error: PyErr, committed: bool) -> Failure {
+    if committed || !error.is_instance_of::<pyo3::exceptions::PyException>(py) {
+        Failure::After(error)
+    } else {
+        Failure::Before(error.to_string())
+    }
+}
+
+/// The step that tests make fail, from `FLAMBEAU_TEST_FAIL_STEP`.
+pub fn injected_failure() -> Option<usize> {
+    static STEP: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();
+    *STEP.get_or_init(|| std::env::var("FLAMBEAU_TEST_FAIL_STEP").ok()?.parse().ok())
+}

@@ -1,0 +1,333 @@
+//! A launch plan: allocations, kernels, torch ops and views over borrowed handles, with the GIL released round long work.
+
+use super::ops::{Op, OpError};
+use super::regs::{Regs, Slot};
+use super::{Failure, failure, injected_failure};
+use crate::guard::Expr;
+use crate::launch::{self, LoadedKernel};
+use crate::torch_abi::{Owned, Torch};
+use flambeau_ir::dim::Dim;
+use flambeau_ir::kernel::DType;
+use flambeau_ir::plan::{Plan, PlanStep};
+use flambeau_ir::source::SourceId;
+use flambeau_ir::tensor::Device;
+use flambeau_wire::from_daemon::Artifact;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+use std::ffi::c_void;
+use std::path::PathBuf;
+
+/// Kernels on buffers of fewer elements than this keep the GIL: they are done before it could be handed over.
+const DETACH_ELEMENTS: i64 = 1 << 14;
+
+/// How often signals are looked at, in steps.
+const SIGNAL_INTERVAL: usize = 16;
+
+/// A plan ready to run.
+pub struct NativeBody {
+    torch: &'static Torch,
+    /// Slot of each input's value.
+    inputs: Vec<usize>,
+    steps: Vec<Step>,
+    outputs: Vec<usize>,
+    regs: usize,
+    /// First step that cannot be taken back.
+    commit: usize,
+    kernels: Vec<LoadedKernel>,
+    /// Inputs that kernels write to.
+    written: Vec<usize>,
+    /// `torch._C._increment_version`
+    increment_version: Py<PyAny>,
+}
+
+enum Step {
+    Alloc { reg: usize, dtype: DType, device: Device, sizes: Extents, strides: Extents },
+    View(View),
+    Launch { kernel: usize, buffers: Vec<usize>, scalars: Vec<Expr> },
+    Call(Op),
+    Free(usize),
+}
+
+struct View {
+    reg: usize,
+    base: usize,
+    sizes: Extents,
+    strides: Extents,
+    offset: Expr,
+    dtype: DType,
+    /// The user can see that it is a view: it leaves the plan and its base is, or comes from, the user's.
+    visible: bool,
+}
+
+/// Sizes or strides, evaluated only where they change.
+enum Extents {
+    Fixed(Box<[i64]>),
+    Dynamic(Box<[Expr]>),
+}
+
+type Evaluated = SmallVec<[i64; 6]>;
+
+impl Extents {
+    fn new(dims: &[Dim]) -> Extents {
+        match dims.iter().map(Dim::as_const).collect::<Option<Vec<_>>>() {
+            Some(fixed) => Extents::Fixed(fixed.into()),
+            None => Extents::Dynamic(dims.iter().map(Expr::from).collect()),
+        }
+    }
+
+    fn eval(&self, symbols: &[i64]) -> Result<Evaluated, String> {
+        match self {
+            Extents::Fixed(values) => Ok(Evaluated::from_slice(values)),
+            Extents::Dynamic(dims) => dims.iter().map(|d| size(d, symbols)).collect(),
+        }
+    }
+}
+
+fn size(dim: &Expr, symbols: &[i64]) -> Result<i64, String> {
+    dim.eval(symbols).ok_or_else(|| "a size of the plan divides by zero".to_owned())
+}
+
+impl NativeBody {
+    /// Makes a plan ready: kernels are loaded, ops are found.
+    pub fn new(
+        py: Python<'_>,
+        plan: &Plan,
+        artifacts: &[Artifact],
+        plugin_dirs: &[PathBuf],
+        slot: &dyn Fn(SourceId) -> usize,
+    ) -> Result<NativeBody, String> {
+        let torch = Torch::get(py)?;
+        let kernels = plan.kernels.iter().map(|k| launch::kernel(plugin_dirs, &plan.backend, &k.artifact, artifacts));
+        let visible = visible_views(plan);
+        let on_cpu = plan.backend == "cpu";
+        let steps = plan.steps.iter().map(|step| Step::new(py, torch, step, on_cpu, &visible));
+        Ok(NativeBody {
+            torch,
+            inputs: plan.inputs.iter().map(|s| slot(*s)).collect(),
+            steps: steps.collect::<Result<_, _>>()?,
+            outputs: plan.outputs.iter().map(|r| r.0 as usize).collect(),
+            regs: plan.regs as usize,
+            commit: plan.commit as usize,
+            kernels: kernels.collect::<Result<_, _>>()?,
+            written: plan.written.iter().map(|r| r.0 as usize).collect(),
+            increment_version: crate::paths::resolve(py, "torch._C._increment_version")
+                .map_err(|e| format!("torch cannot count changes of tensors: {e}"))?
+                .unbind(),
+        })
+    }
+
+    /// Whether a run, once done, cannot be taken back.
+    pub fn commits(&self) -> bool {
+        self.commit < self.steps.len()
+    }
+
+    /// Runs the plan: its outputs.
+    pub fn run(
+        &self,
+        py: Python<'_>,
+        values: &[Option<Py<PyAny>>],
+        symbols: &[i64],
+    ) -> Result<Vec<Py<PyAny>>, Failure> {
+        let mut regs = Regs::new(self.torch, self.regs);
+        for (reg, slot) in self.inputs.iter().enumerate() {
+            let value = values[*slot].as_ref().ok_or_else(|| Failure::Before("an input is missing".into()))?;
+            regs.set(reg, Slot::Python(value.clone_ref(py)));
+        }
+        let injected = injected_failure();
+        for (index, step) in self.steps.iter().enumerate() {
+            if index == self.commit && !self.written.is_empty() {
+                self.count_changes(py, &mut regs).map_err(|e| failure(py, e, false))?;
+            }
+            let result = if injected == Some(index) {
+                Err(OpError::Native("failure injected by FLAMBEAU_TEST_FAIL_STEP".into()))
+            } else {
+                self.step(py, step, &mut regs, symbols)
+            };
+            result.map_err(|error| match error {
+                OpError::Python(error) => failure(py, error, index >= self.commit),
+                OpError::Native(why) if index < self.commit => Failure::Before(why),
+                OpError::Native(why) => Failure::After(PyRuntimeError::new_err(why)),
+            })?;
+            if index % SIGNAL_INTERVAL == SIGNAL_INTERVAL - 1 {
+                py.check_signals().map_err(Failure::After)?;
+            }
+        }
+        let outputs = self.outputs.iter().map(|reg| regs.python(py, *reg));
+        outputs.collect::<Result<_, _>>().map_err(|why| {
+            if self.commits() { Failure::After(PyRuntimeError::new_err(why)) } else { Failure::Before(why) }
+        })
+    }
+
+    /// Tells autograd that kernels are about to write to inputs. Inference tensors count nothing.
+    fn count_changes(&self, py: Python<'_>, regs: &mut Regs) -> PyResult<()> {
+        for reg in &self.written {
+            let tensor = regs.python(py, *reg).map_err(PyRuntimeError::new_err)?.into_bound(py);
+            if !tensor.call_method0("is_inference")?.is_truthy()? {
+                self.increment_version.bind(py).call1(((tensor,),))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&self, py: Python<'_>, step: &Step, regs: &mut Regs, symbols: &[i64]) -> Result<(), OpError> {
+        match step {
+            Step::Alloc { reg, dtype, device, sizes, strides } => {
+                let (sizes, strides) = (sizes.eval(symbols)?, strides.eval(symbols)?);
+                let made = Owned::empty(self.torch, &sizes, &strides, *dtype, *device)?;
+                regs.set(*reg, Slot::Owned(made));
+            }
+            Step::View(view) => view.run(py, regs, symbols)?,
+            Step::Launch { kernel, buffers, scalars } => {
+                self.launch(py, &self.kernels[*kernel], buffers, scalars, regs, symbols)?;
+            }
+            Step::Call(op) => op.run(py, regs, symbols)?,
+            Step::Free(reg) => regs.set(*reg, Slot::Empty),
+        }
+        Ok(())
+    }
+
+    fn launch(
+        &self,
+        py: Python<'_>,
+        kernel: &LoadedKernel,
+        buffers: &[usize],
+        scalars: &[Expr],
+        regs: &Regs,
+        symbols: &[i64],
+    ) -> Result<(), String> {
+        let mut pointers: SmallVec<[*mut c_void; 12]> = SmallVec::with_capacity(buffers.len());
+        let mut largest = 0;
+        for reg in buffers {
+            let handle = regs.handle(*reg)?;
+            let mut elements = 0;
+            // SAFETY: a live handle.
+            unsafe {
+                pointers.push(self.torch.data(handle));
+                (self.torch.c.numel)(handle, &raw mut elements);
+            }
+            largest = largest.max(elements);
+        }
+        let scalars: SmallVec<[i64; 12]> = scalars.iter().map(|s| size(s, symbols)).collect::<Result<_, _>>()?;
+        let threads = if launch::is_forked() { 1 } else { self.torch.threads() };
+        let pointers = Pointers(pointers);
+        // SAFETY: the plan was lowered with this kernel for tensors of these sizes and strides, which the guards checked;
+        // the registers keep the memory alive.
+        let run = || unsafe { kernel.launch(pointers.get(), &scalars, threads) };
+        if largest < DETACH_ELEMENTS { run() } else { py.detach(run) }
+    }
+}
+
+/// Data pointers that another thread state may use: the run keeps their tensors alive.
+struct Pointers(SmallVec<[*mut c_void; 12]>);
+
+// SAFETY: see the type.
+unsafe impl Send for Pointers {}
+// SAFETY: see the type.
+unsafe impl Sync for Pointers {}
+
+impl Pointers {
+    fn get(&self) -> &[*mut c_void] {
+        &self.0
+    }
+}
+
+impl From<String> for OpError {
+    fn from(why: String) -> Self {
+        OpError::Native(why)
+    }
+}
+
+impl Step {
+    fn new(py: Python<'_>, torch: &Torch, step: &PlanStep, on_cpu: bool, visible: &[u32]) -> Result<Step, String> {
+        Ok(match step {
+            PlanStep::Alloc { reg, dtype, device, sizes, strides } => Step::Alloc {
+                reg: reg.0 as usize,
+                dtype: *dtype,
+                device: *device,
+                sizes: Extents::new(sizes),
+                strides: Extents::new(strides),
+            },
+            PlanStep::View { reg, base, sizes, strides, offset, dtype } => Step::View(View {
+                reg: reg.0 as usize,
+                base: base.0 as usize,
+                sizes: Extents::new(sizes),
+                strides: Extents::new(strides),
+                offset: offset.into(),
+                dtype: *dtype,
+                visible: visible.contains(&reg.0),
+            }),
+            PlanStep::Launch { kernel, buffers, scalars } => Step::Launch {
+                kernel: *kernel as usize,
+                buffers: buffers.iter().map(|r| r.0 as usize).collect(),
+                scalars: scalars.iter().map(Expr::from).collect(),
+            },
+            PlanStep::Call { .. } => Step::Call(Op::new(py, torch, step, on_cpu)?),
+            PlanStep::Free(reg) => Step::Free(reg.0 as usize),
+        })
+    }
+}
+
+/// Views that the user can tell to be such: they leave the plan, and what they show is an input or another output.
+fn visible_views(plan: &Plan) -> Vec<u32> {
+    let bases: std::collections::HashMap<u32, u32> = plan
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            PlanStep::View { reg, base, .. } => Some((reg.0, base.0)),
+            _ => None,
+        })
+        .collect();
+    let is_seen = |reg: u32| (reg as usize) < plan.inputs.len() || plan.outputs.iter().any(|r| r.0 == reg);
+    let mut visible = Vec::new();
+    for output in &plan.outputs {
+        let mut chain = vec![output.0];
+        while let Some(base) = bases.get(chain.last().unwrap_or(&output.0)) {
+            chain.push(*base);
+        }
+        let root = chain.pop().unwrap_or(output.0);
+        if !chain.is_empty() && is_seen(root) {
+            visible.extend(chain);
+        }
+    }
+    visible
+}
+
+impl View {
+    fn run(&self, py: Python<'_>, regs: &mut Regs, symbols: &[i64]) -> Result<(), OpError> {
+        let (sizes, strides) = (self.sizes.eval(symbols)?, self.strides.eval(symbols)?);
+        let base = regs.handle(self.base)?;
+        let torch = regs.torch;
+        // SAFETY: a live handle.
+        let (start, dtype) = unsafe { (torch.storage_offset(base), torch.dtype(base)) };
+        let offset = start + size(&self.offset, symbols)?;
+        let recast = dtype != self.dtype as i32;
+        if self.visible || recast {
+            return self.run_python(py, regs, (sizes, strides), offset, recast);
+        }
+        // SAFETY: a live handle; sizes, strides and offset stay within its storage as the plan was lowered for it.
+        let view = unsafe { Owned::reinterpret(torch, base, &sizes, &strides, offset)? };
+        regs.set(self.reg, Slot::Owned(view));
+        Ok(())
+    }
+
+    /// Through torch's own view functions, which share version counters and know the base.
+    fn run_python(
+        &self,
+        py: Python<'_>,
+        regs: &mut Regs,
+        (sizes, strides): (Evaluated, Evaluated),
+        offset: i64,
+        recast: bool,
+    ) -> Result<(), OpError> {
+        let mut base = regs.python(py, self.base)?.into_bound(py);
+        if recast {
+            let dtype = crate::consts::to_object(py, &flambeau_ir::code::Const::Dtype(self.dtype))?;
+            base = base.call_method1("view", (dtype,))?;
+        }
+        let tuple = |values: &Evaluated| pyo3::types::PyTuple::new(py, values.iter());
+        let view = base.call_method1("as_strided", (tuple(&sizes)?, tuple(&strides)?, offset))?;
+        regs.set(self.reg, Slot::Python(view.unbind()));
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Start-up check of torch's C interface: what the borrowed handles of probe tensors say must be what Python says.
+
+use super::{Functions, TENSOR_OFFSET, Torch, find};
+use flambeau_ir::kernel::DType;
+use pyo3::prelude::*;
+
+/// Words of a `TensorImpl` that are searched for the dispatch key set.
+const IMPL_WORDS: usize = 24;
+
+/// Finds, checks and measures.
+pub(super) fn load(py: Python<'_>) -> Result<Torch, String> {
+    let fail = |e: PyErr| format!("torch cannot be probed: {e}");
+    let module = py.import("torch").map_err(fail)?;
+    let libraries = libraries()?;
+    let c = Functions::load(&|name| find(&libraries, name))?;
+    let class = |path: &str| crate::paths::resolve(py, path).map(|c| c.as_ptr() as usize).map_err(fail);
+    let (tensor_class, parameter_class) = (class("torch.Tensor")?, class("torch.nn.Parameter")?);
+    let mut torch = Torch { c, keys_offset: 0, tensor_class, parameter_class, libraries };
+    let probes = probes(&module).map_err(fail)?;
+    for probe in &probes {
+        agrees(&torch, probe).map_err(fail)?.then_some(()).ok_or("tensor objects have an unknown layout")?;
+    }
+    torch.keys_offset = keys_offset(&module, &probes).map_err(fail)?.ok_or("the dispatch key word was not found")?;
+    Ok(torch)
+}
+
+fn libraries() -> Result<Vec<usize>, String> {
+    [c"libtorch_cpu.so", c"libc10.so"]
+        .into_iter()
+        .map(|name| {
+            // SAFETY: with RTLD_NOLOAD nothing is loaded or initialised.
+            let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
+            if library.is_null() {
+                Err(format!("{} is not loaded", name.to_string_lossy()))
+            } else {
+                Ok(library as usize)
+            }
+        })
+        .collect()
+}
+
+/// Tensors that differ in all that is checked.
+fn probes<'py>(torch: &Bound<'py, PyModule>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let make = |sizes: &[i64], strides: &[i64], dtype: &str, device: &str| {
+        let kwargs = pyo3::types::PyDict::new(torch.py());
+        kwargs.set_item("dtype", torch.getattr(dtype)?)?;
+        kwargs.set_item("device", device)?;
+        torch.getattr("empty_strided")?.call((sizes.to_vec(), strides.to_vec()), Some(&kwargs))
+    };
+    let plain = make(&[2, 3], &[5, 1], "float64", "cpu")?;
+    let grad = make(&[4], &[1], "float32", "cpu")?;
+    grad.call_method1("requires_grad_", (true,))?;
+    let meta = make(&[1, 2, 3, 4, 5, 6, 7], &[5040, 2520, 840, 210, 42, 7, 1], "int64", "meta")?;
+    let complex = make(&[3], &[2], "complex64", "cpu")?.call_method0("conj")?;
+    let scalar = make(&[], &[], "bool", "cpu")?;
+    Ok(vec![plain, grad, meta, complex, scalar])
+}
+
+/// Whether the handle in `probe` says what Python says.
+fn agrees(torch: &Torch, probe: &Bound<'_, PyAny>) -> PyResult<bool> {
+    // SAFETY: `from_python` gives an independent handle; the borrowed one is only dereferenced by torch after its first
+    // word, the `TensorImpl`, was found to be the same.
+    unsafe {
+        let mut owned = std::ptr::null_mut();
+        if (torch.c.from_python)(probe.as_ptr().cast(), &raw mut owned) != 0 {
+            return Ok(false);
+        }
+        let borrowed = torch.handle(probe.as_ptr());
+        let same = *owned.cast::<usize>() == *borrowed.cast::<usize>();
+        (torch.c.delete)(owned);
+        if !same {
+            return Ok(false);
+        }
+        let sizes: Vec<i64> = probe.call_method0("size")?.extract()?;
+        let strides: Vec<i64> = probe.call_method0("stride")?.extract()?;
+        let dtype = crate::consts::dtype(probe.py(), probe.getattr("dtype")?.as_ptr());
+        let requires_grad: bool = probe.getattr("requires_grad")?.extract()?;
+        let meta: bool = probe.getattr("is_meta")?.extract()?;
+        let device = torch.device(borrowed);
+        let data: usize = if meta { 0 } else { probe.call_method0("data_ptr")?.extract()? };
+        Ok(torch.sizes(borrowed) == sizes
+            && torch.strides(borrowed) == strides
+            && DType::from_torch(torch.dtype(borrowed) as u8) == dtype
+            && torch.requires_grad(borrowed) == requires_grad
+            && (device.kind == 14) == meta
+            && (meta || torch.data(borrowed) as usize == data))
+    }
+}
+
+/// The one offset at which every probe holds its key set.
+fn keys_offset(module: &Bound<'_, PyModule>, probes: &[Bound<'_, PyAny>]) -> PyResult<Option<usize>> {
+    let dispatch_keys = module.getattr("_C")?.getattr("_dispatch_keys")?;
+    let mut candidates: Vec<usize> = (1..IMPL_WORDS).collect();
+    for probe in probes {
+        let keys: u64 = dispatch_keys.call1((probe,))?.call_method0("raw_repr")?.extract()?;
+        // SAFETY: the tensor's first word points to its `TensorImpl`, which is larger than the words read
+        // (c10 asserts at least 26 words on 64-bit machines).
+        unsafe {
+            let tensor = probe.as_ptr().cast::<u8>().add(TENSOR_OFFSET).cast::<*const u64>();
+            let words: *const u64 = *tensor;
+            candidates.retain(|i| *words.add(*i) == keys);
+        }
+    }
+    Ok(if let [only] = candidates[..] { Some(only * 8) } else { None })
+}

@@ -1,0 +1,286 @@
+//! Torch without Python: its exported C functions, found in the libraries that `import torch` loaded, and borrowed handles
+//! to the tensors inside Python objects. Nothing here is used before [`Torch::get`] has checked it on probe tensors.
+
+mod calibrate;
+mod owned;
+
+pub use owned::Owned;
+
+use crate::raw::Raw;
+use flambeau_ir::kernel::DType;
+use flambeau_ir::tensor::Device;
+use pyo3::prelude::*;
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::OnceLock;
+
+/// An `AtenTensorHandle`: a pointer to an `at::Tensor`.
+pub type Handle = *mut c_void;
+
+/// What C functions return: zero for success.
+pub type Status = i32;
+
+macro_rules! functions {
+    ($($field:ident = $symbol:literal : fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
+        /// Torch's C functions, by what they do.
+        pub struct Functions { $(pub $field: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)* }
+
+        impl Functions {
+            fn load(find: &dyn Fn(&CStr) -> *mut c_void) -> Result<Functions, String> {
+                $(
+                    let address = find($symbol);
+                    if address.is_null() {
+                        return Err(format!("torch exports no {:?}", $symbol));
+                    }
+                    // SAFETY: the symbol has this C signature in torch's public headers.
+                    let $field = unsafe {
+                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>(address)
+                    };
+                )*
+                Ok(Functions { $($field,)* })
+            }
+        }
+    };
+}
+
+functions! {
+    dim = c"aoti_torch_get_dim": fn(Handle, *mut i64) -> Status;
+    sizes = c"aoti_torch_get_sizes": fn(Handle, *mut *mut i64) -> Status;
+    strides = c"aoti_torch_get_strides": fn(Handle, *mut *mut i64) -> Status;
+    dtype = c"aoti_torch_get_dtype": fn(Handle, *mut i32) -> Status;
+    device_type = c"aoti_torch_get_device_type": fn(Handle, *mut i32) -> Status;
+    device_index = c"aoti_torch_get_device_index": fn(Handle, *mut i32) -> Status;
+    data = c"aoti_torch_get_data_ptr": fn(Handle, *mut *mut c_void) -> Status;
+    storage_offset = c"aoti_torch_get_storage_offset": fn(Handle, *mut i64) -> Status;
+    storage_size = c"aoti_torch_get_storage_size": fn(Handle, *mut i64) -> Status;
+    numel = c"aoti_torch_get_numel": fn(Handle, *mut i64) -> Status;
+    empty_strided = c"aoti_torch_empty_strided": fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Status;
+    reinterpret = c"aoti_torch__reinterpret_tensor": fn(Handle, i64, *const i64, *const i64, i64, *mut Handle) -> Status;
+    delete = c"aoti_torch_delete_tensor_object": fn(Handle) -> Status;
+    num_threads = c"torch_get_num_threads": fn(*mut u32) -> Status;
+    to_python = c"torch_tensor_to_pyobject": fn(Handle, *mut c_void, *mut *mut c_void) -> Status;
+    from_python = c"torch_tensor_from_pyobject": fn(*mut c_void, *mut Handle) -> Status;
+    what = c"torch_exception_get_what_without_backtrace": fn() -> *const c_char;
+    requires_grad = c"_ZNK3c1010TensorImpl13requires_gradEv": fn(*const c_void) -> bool;
+    grad_enabled = c"aoti_torch_grad_mode_is_enabled": fn() -> bool;
+    set_grad_enabled = c"aoti_torch_grad_mode_set_enabled": fn(bool);
+}
+
+/// Torch's C interface, checked against Python's answers in this process.
+pub struct Torch {
+    /// The functions.
+    pub c: Functions,
+    /// Byte offset of the dispatch key word in a `c10::TensorImpl`.
+    keys_offset: usize,
+    /// `torch.Tensor`, kept alive by torch.
+    tensor_class: usize,
+    /// `torch.nn.Parameter`, kept alive by torch.
+    parameter_class: usize,
+    libraries: Vec<usize>,
+}
+
+/// Byte offset of the `at::Tensor` in a Python tensor object.
+const TENSOR_OFFSET: usize = 16;
+
+impl Torch {
+    /// The interface, or one sentence saying why it cannot be used in this process.
+    pub fn get(py: Python<'_>) -> Result<&'static Torch, String> {
+        static TORCH: OnceLock<Result<Torch, String>> = OnceLock::new();
+        TORCH.get_or_init(|| calibrate::load(py)).as_ref().map_err(Clone::clone)
+    }
+
+    /// The address of an exported symbol, or null.
+    pub fn symbol(&self, name: &CStr) -> *mut c_void {
+        find(&self.libraries, name)
+    }
+
+    /// Whether the object is a `torch.Tensor` or an instance of a subclass.
+    ///
+    /// # Safety
+    /// A live object, GIL held.
+    pub unsafe fn is_tensor(&self, object: Raw) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let class = pyo3::ffi::Py_TYPE(object);
+            class as usize == self.tensor_class
+                || class as usize == self.parameter_class
+                || pyo3::ffi::PyType_IsSubtype(class, self.tensor_class as *mut _) != 0
+        }
+    }
+
+    /// Whether the object's type is exactly `torch.Tensor` or `torch.nn.Parameter`.
+    ///
+    /// # Safety
+    /// A live object, GIL held.
+    pub unsafe fn is_plain_tensor(&self, object: Raw) -> bool {
+        // SAFETY: the caller's promise.
+        let class = unsafe { pyo3::ffi::Py_TYPE(object) } as usize;
+        class == self.tensor_class || class == self.parameter_class
+    }
+
+    /// The borrowed handle inside a tensor object.
+    ///
+    /// # Safety
+    /// [`Torch::is_tensor`] holds of the object; the handle lives as long as it.
+    pub unsafe fn handle(&self, tensor: Raw) -> Handle {
+        // SAFETY: the offset was checked on probes.
+        unsafe { tensor.cast::<u8>().add(TENSOR_OFFSET).cast() }
+    }
+
+    /// `DispatchKeySet::raw_repr()`.
+    ///
+    /// # Safety
+    /// A live handle of a defined tensor; so for all functions below.
+    pub unsafe fn keys(&self, handle: Handle) -> u64 {
+        // SAFETY: the first word of an `at::Tensor` is its `TensorImpl`; the offset was checked on probes.
+        unsafe { *(*handle.cast::<*const u8>()).add(self.keys_offset).cast::<u64>() }
+    }
+
+    /// Torch's flag.
+    ///
+    /// # Safety
+    /// As [`Torch::keys`].
+    pub unsafe fn requires_grad(&self, handle: Handle) -> bool {
+        // SAFETY: as `keys`.
+        unsafe { (self.c.requires_grad)(*handle.cast::<*const c_void>()) }
+    }
+
+    /// Sizes, in elements. Borrowed from the tensor.
+    ///
+    /// # Safety
+    /// As [`Torch::keys`]; the tensor is strided.
+    pub unsafe fn sizes<'a>(&self, handle: Handle) -> &'a [i64] {
+        // SAFETY: torch gives a pointer to `dim` values.
+        unsafe { self.dims(handle, self.c.sizes) }
+    }
+
+    /// Strides, in elements. Borrowed from the tensor.
+    ///
+    /// # Safety
+    /// As [`Torch::sizes`].
+    pub unsafe fn strides<'a>(&self, handle: Handle) -> &'a [i64] {
+        // SAFETY: as `sizes`.
+        unsafe { self.dims(handle, self.c.strides) }
+    }
+
+    unsafe fn dims<'a>(
+        &self,
+        handle: Handle,
+        read: unsafe extern "C" fn(Handle, *mut *mut i64) -> Status,
+    ) -> &'a [i64] {
+        let (mut dim, mut values) = (0, std::ptr::null_mut());
+        // SAFETY: torch gives a pointer to `dim` values.
+        unsafe {
+            if (self.c.dim)(handle, &raw mut dim) != 0 || read(handle, &raw mut values) != 0 || dim == 0 {
+                return &[];
+            }
+            std::slice::from_raw_parts(values, dim as usize)
+        }
+    }
+
+    /// Torch's `ScalarType` number.
+    ///
+    /// # Safety
+    /// As [`Torch::keys`].
+    pub unsafe fn dtype(&self, handle: Handle) -> i32 {
+        let mut value = -1;
+        // SAFETY: as `keys`.
+        unsafe { (self.c.dtype)(handle, &raw mut value) };
+        value
+    }
+
+    /// The device; CPU has index -1.
+    ///
+    /// # Safety
+    /// As [`Torch::keys`].
+    pub unsafe fn device(&self, handle: Handle) -> Device {
+        let (mut kind, mut index) = (0, -1);
+        // SAFETY: as `keys`.
+        unsafe {
+            (self.c.device_type)(handle, &raw mut kind);
+            if kind != 0 {
+                (self.c.device_index)(handle, &raw mut index);
+            }
+        }
+        Device { kind: kind as u8, index: index as i8 }
+    }
+
+    /// Address of the first element.
+    ///
+    /// # Safety
+    /// As [`Torch::sizes`].
+    pub unsafe fn data(&self, handle: Handle) -> *mut c_void {
+        let mut data = std::ptr::null_mut();
+        // SAFETY: as `keys`.
+        unsafe { (self.c.data)(handle, &raw mut data) };
+        data
+    }
+
+    /// Elements from the start of the storage.
+    ///
+    /// # Safety
+    /// As [`Torch::sizes`].
+    pub unsafe fn storage_offset(&self, handle: Handle) -> i64 {
+        let mut offset = 0;
+        // SAFETY: as `keys`.
+        unsafe { (self.c.storage_offset)(handle, &raw mut offset) };
+        offset
+    }
+
+    /// Start and length in bytes of the storage's memory.
+    ///
+    /// # Safety
+    /// As [`Torch::sizes`].
+    pub unsafe fn storage(&self, handle: Handle) -> (usize, usize) {
+        let mut size = 0;
+        // SAFETY: as `keys`.
+        unsafe {
+            (self.c.storage_size)(handle, &raw mut size);
+            let element = DType::from_torch(self.dtype(handle) as u8).map_or(1, DType::size);
+            let start = (self.data(handle) as usize).wrapping_sub(self.storage_offset(handle) as usize * element);
+            (start, size as usize)
+        }
+    }
+
+    /// `torch.get_num_threads()`
+    pub fn threads(&self) -> u32 {
+        let mut threads = 1;
+        // SAFETY: writes one number.
+        unsafe { (self.c.num_threads)(&raw mut threads) };
+        threads
+    }
+
+    /// Turns a status into the message of the exception behind it.
+    pub fn check(&self, status: Status) -> Result<(), String> {
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: torch keeps the text of the thread's last exception.
+        let message = unsafe {
+            let what = (self.c.what)();
+            if what.is_null() { None } else { CStr::from_ptr(what).to_str().ok() }
+        };
+        Err(message.unwrap_or("torch reported an error").to_owned())
+    }
+
+    /// A new Python tensor for what the handle refers to.
+    ///
+    /// # Safety
+    /// As [`Torch::keys`]; the GIL is held.
+    pub unsafe fn to_python(&self, py: Python<'_>, handle: Handle) -> Result<Py<PyAny>, String> {
+        let mut object = std::ptr::null_mut();
+        // SAFETY: torch returns a new reference; a null class means `torch.Tensor`.
+        unsafe {
+            self.check((self.c.to_python)(handle, std::ptr::null_mut(), &raw mut object))?;
+            Py::from_owned_ptr_or_opt(py, object.cast()).ok_or_else(|| "torch made no tensor object".to_owned())
+        }
+    }
+}
+
+fn find(libraries: &[usize], name: &CStr) -> *mut c_void {
+    libraries
+        .iter()
+        // SAFETY: handles of libraries that stay loaded.
+        .map(|library| unsafe { libc::dlsym(*library as *mut c_void, name.as_ptr()) })
+        .find(|address| !address.is_null())
+        .unwrap_or(std::ptr::null_mut())
+}

@@ -1,0 +1,123 @@
+"""flambeau beside torch.compile: first calls (cold, second process, after a restart), steady state, small-call cost.
+
+Both compilers run in the same session, turn by turn, with their own caches on, in fresh processes. Ratios are
+peer / flambeau, so more is better; the peer's first-call figures are without its import time. Prints text and JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+from pathlib import Path
+
+from processes import Caches
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+NAMES = ["resnet18", "mobilenet_v2", "vit_tiny_patch16_224", "transformer_encoder", "decoder", "seawater"]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", default=NAMES, choices=NAMES)
+    parser.add_argument("--batches", nargs="*", type=int, default=[1, 8])
+    parser.add_argument("--runs", type=int, default=1, help="fresh caches and processes this often; medians are shown")
+    parser.add_argument("--steady", type=float, default=5.0, help="seconds of steady calls per process")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    return parser.parse_args()
+
+
+def measure(model: str, batch: int, steady: float) -> dict[str, float]:
+    """One round of all figures for one model, each process fresh."""
+    options = ("--batch", str(batch))
+    timing = ("--steady", str(steady))
+    ours, peers, capture = Caches(), Caches(), Caches()
+    try:
+        cold = ours.call(model, "flambeau", "cpu", *options, *timing)
+        peer_cold = peers.call(model, "torch", "inductor", *options, *timing)
+        warm = ours.call(model, "flambeau", "cpu", *options)
+        peer_warm = peers.call(model, "torch", "inductor", *options)
+        ours.stop_daemon()
+        restart = ours.call(model, "flambeau", "cpu", *options)
+        eager = ours.call(model, "flambeau", "eager", *options)
+        peer_eager = capture.call(model, "torch", "eager", *options)
+    finally:
+        for caches in (ours, peers, capture):
+            caches.close()
+    counters = cold["counters"]
+    return {
+        "eager_ms": cold["eager"] * 1e3,
+        "capture_ms": eager["first"] * 1e3,
+        "peer_capture_ms": (peer_eager["first"] - peer_eager["imports"]) * 1e3,
+        "cold_ms": cold["first"] * 1e3,
+        "peer_cold_ms": (peer_cold["first"] - peer_cold["imports"]) * 1e3,
+        "peer_import_ms": peer_cold["imports"] * 1e3,
+        "second_ms": warm["first"] * 1e3,
+        "peer_second_ms": (peer_warm["first"] - peer_warm["imports"]) * 1e3,
+        "restart_ms": restart["first"] * 1e3,
+        "steady_ms": cold["steady"] * 1e3,
+        "peer_steady_ms": peer_cold["steady"] * 1e3,
+        "peer_eager_ms": peer_cold["eager"] * 1e3,
+        "graphs": counters["graphs"],
+        "breaks": sum(counters["graph_breaks"].values()),
+        "fallbacks": sum(counters["eager_fallbacks"].values()),
+        "error": cold["error"],
+    }
+
+
+RATIOS = {
+    "capture": ("peer_capture_ms", "capture_ms"),
+    "cold": ("peer_cold_ms", "cold_ms"),
+    "second": ("peer_second_ms", "second_ms"),
+    "restart": ("peer_second_ms", "restart_ms"),
+    "steady": ("peer_steady_ms", "steady_ms"),
+}
+
+
+def geomean(values: list[float]) -> float:
+    return math.exp(statistics.fmean(math.log(max(v, 1e-9)) for v in values))
+
+
+def report(rows: list[dict], as_json: bool) -> None:
+    ratios = {name: geomean([row[a] / row[b] for row in rows]) for name, (a, b) in RATIOS.items()}
+    if as_json:
+        print(json.dumps({"rows": rows, "ratios": ratios}))
+        return
+    columns = [
+        "eager_ms",
+        "capture_ms",
+        "cold_ms",
+        "second_ms",
+        "restart_ms",
+        "steady_ms",
+        "peer_steady_ms",
+        "graphs",
+        "breaks",
+    ]
+    print("| model | batch | " + " | ".join(columns) + " | error | " + " | ".join(f"{r} x" for r in RATIOS) + " |")
+    print("|---" * (len(columns) + 3 + len(RATIOS)) + "|")
+    for row in rows:
+        cells = [f"{row[c]:.4g}" for c in columns] + [f"{row['error']:.1e}"]
+        cells += [f"{row[a] / row[b]:.2f}" for a, b in RATIOS.values()]
+        print(f"| {row['model']} | {row['batch']} | " + " | ".join(cells) + " |")
+    print("\nGeometric means, peer / flambeau: " + ", ".join(f"{k} {v:.2f}x" for k, v in ratios.items()))
+
+
+def main() -> None:
+    options = arguments()
+    rows = []
+    for model in options.models:
+        for batch in options.batches if model != "seawater" else options.batches[:1]:
+            print(f"{model} batch {batch} ...", file=sys.stderr, flush=True)
+            rounds = [measure(model, batch, options.steady) for _ in range(options.runs)]
+            row = {key: statistics.median(r[key] for r in rounds) for key in rounds[0]}
+            rows.append({"model": model, "batch": batch, **row})
+    report(rows, options.json)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONPATH", str(Path(__file__).parents[2] / "shim/python"))
+    main()

@@ -1,0 +1,97 @@
+"""One process that times the first and the steady calls of one compiler on one model, and prints a line of JSON.
+
+Seconds throughout. `first` is from before the compiler's import to the first result, less one eager call;
+`imports` is the part of it spent importing the compiler, where that can be told apart.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "examples"))
+
+import models  # noqa: E402
+import torch  # noqa: E402
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", choices=list(models.CASES))
+    parser.add_argument("compiler", choices=["eager", "flambeau", "torch"])
+    parser.add_argument("backend", help="flambeau: cpu or eager; torch: inductor or eager")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument(
+        "--steady", type=float, default=0.0, help="seconds of steady calls to time, alternating with eager"
+    )
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+def timed(call) -> float:
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def steady(compiled, eager, seconds: float) -> dict[str, float]:
+    """Medians of alternating calls."""
+    times = {"steady": [], "eager": []}
+    for _ in range(3):
+        compiled()
+        eager()
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until or len(times["eager"]) < 5:
+        times["steady"].append(timed(compiled))
+        times["eager"].append(timed(eager))
+    return {key: statistics.median(values) for key, values in times.items()}
+
+
+def import_and_compile(compiler: str, backend: str, fn):
+    """The compiled callable, and the seconds its import took."""
+    begun = time.perf_counter()
+    if compiler == "flambeau":
+        import flambeau
+
+        return flambeau.compile(fn, backend=backend), time.perf_counter() - begun
+    if compiler == "torch":
+        import torch._dynamo
+
+        if backend == "inductor":
+            import torch._inductor.compile_fx
+        return torch.compile(fn, backend=backend), time.perf_counter() - begun
+    return fn, 0.0
+
+
+def main() -> None:
+    options = arguments()
+    torch.set_num_threads(options.threads)
+    fn, args = models.build(options.model, options.batch)
+    report = {"model": options.model, "compiler": options.compiler, "backend": options.backend, "batch": options.batch}
+    with torch.no_grad():
+        fn(*args)
+        eager_call = min(timed(lambda: fn(*args)) for _ in range(3))
+        expected = fn(*args)
+        begun = time.perf_counter()
+        compiled, report["imports"] = import_and_compile(options.compiler, options.backend, fn)
+        actual = compiled(*args)
+        report["first"] = time.perf_counter() - begun - eager_call
+        report["eager_call"] = eager_call
+        report["error"] = ((actual - expected).abs().max() / expected.abs().max()).item()
+        if options.steady:
+            report |= steady(lambda: compiled(*args), lambda: fn(*args), options.steady)
+    if options.compiler == "flambeau":
+        import flambeau
+
+        report["counters"] = flambeau.counters()
+        report["pid"] = flambeau.status().get("pid")
+    report["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Each pytest worker has a cache and a daemon of its own, gone when it ends."""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_folder = tempfile.mkdtemp(prefix="flambeau-test-")
+os.environ["FLAMBEAU_CACHE_DIR"] = f"{_folder}/cache"
+os.environ["XDG_RUNTIME_DIR"] = _folder
+sys.path.insert(0, str(ROOT / "examples"))
+sys.path.insert(0, str(Path(__file__).parent))
+
+import torch  # noqa: E402
+
+import flambeau  # noqa: E402
+
+torch.set_num_threads(2)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Every test starts with no compiled frames in this process."""
+    flambeau.reset()
+    yield
+    flambeau.reset()
+
+
+@pytest.fixture(params=["eager", "cpu"])
+def backend(request):
+    """Both ways a graph runs: op by op, and lowered to kernels."""
+    return request.param
+
+
+def pytest_unconfigure():
+    """Stops the daemon and removes its folder."""
+    import subprocess
+
+    subprocess.run([sys.executable, "-m", "flambeau", "stop"], capture_output=True, timeout=60, check=False)
+    shutil.rmtree(_folder, ignore_errors=True)

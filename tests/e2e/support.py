@@ -1,0 +1,104 @@
+"""Comparing compiled with eager calls: values, dtypes, strides, aliasing, mutation of inputs, exceptions, RNG."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+import flambeau
+
+
+def run(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, Any, torch.Tensor]:
+    """Calls `fn` from a fixed seed: ("value", result) or ("raised", (type, message)), and the RNG state after."""
+    torch.manual_seed(1234)
+    try:
+        outcome = ("value", fn(*args))
+    except Exception as error:
+        outcome = ("raised", (type(error), str(error)))
+    return (*outcome, torch.get_rng_state())
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Relative tolerance to max|b| for results in `dtype`."""
+    return {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}.get(dtype, 0.0)
+
+
+def assert_same_tensor(a: torch.Tensor, b: torch.Tensor, where: str) -> None:
+    """`a` (compiled) equals `b` (eager) in all that a user can see."""
+    assert type(a) is type(b), f"{where}: {type(a)} instead of {type(b)}"
+    for what in ("dtype", "device", "shape", "requires_grad", "is_leaf"):
+        assert getattr(a, what) == getattr(b, what), f"{where}: {what} {getattr(a, what)} != {getattr(b, what)}"
+    assert a.stride() == b.stride(), f"{where}: strides {a.stride()} != {b.stride()}"
+    assert (a.grad_fn is None) == (b.grad_fn is None), f"{where}: grad_fn {a.grad_fn} {b.grad_fn}"
+    a, b = a.detach(), b.detach()
+    if not (a.is_floating_point() or a.is_complex()):
+        assert torch.equal(a, b), f"{where}: values differ"
+        return
+    assert torch.equal(torch.isnan(a), torch.isnan(b)), f"{where}: NaNs differ"
+    assert torch.equal(torch.isinf(a), torch.isinf(b)), f"{where}: infinities differ"
+    finite = torch.isfinite(b)
+    if finite.any():
+        error = (a[finite] - b[finite]).abs().max().item()
+        scale = max(b[finite].abs().max().item(), 1e-30)
+        assert error <= tolerance(a.dtype) * scale, f"{where}: relative error {error / scale:.2e}"
+
+
+def aliasing(tensors: list[torch.Tensor]) -> list[tuple[int, int]]:
+    """For each tensor: index of the first one with the same storage, and of the first one that is the same object."""
+    storages = [t.untyped_storage().data_ptr() if t.numel() else id(t) for t in tensors]
+    return [(storages.index(s), [id(u) for u in tensors].index(id(t))) for s, t in zip(storages, tensors, strict=True)]
+
+
+def assert_same(a: Any, b: Any, where: str = "result") -> None:
+    """Compares nested results."""
+    leaves_a, spec_a = tree_flatten(a)
+    leaves_b, spec_b = tree_flatten(b)
+    assert spec_a == spec_b, f"{where}: structure {spec_a} != {spec_b}"
+    for i, (x, y) in enumerate(zip(leaves_a, leaves_b, strict=True)):
+        if isinstance(y, torch.Tensor):
+            assert_same_tensor(x, y, f"{where}[{i}]")
+        else:
+            assert type(x) is type(y), f"{where}[{i}]: {type(x)} != {type(y)}"
+            assert x == y or (x != x and y != y), f"{where}[{i}]: {x!r} != {y!r}"
+
+
+def tensors_of(*values: Any) -> list[torch.Tensor]:
+    """All tensors in nested values, in order."""
+    return [leaf for leaf in tree_flatten(values)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def check(
+    fn: Callable[..., Any], *inputs: tuple[Any, ...], backend: str = "cpu", graphs: int | None = 1, **options: Any
+) -> Any:
+    """Runs `fn` eagerly and compiled on each tuple of inputs (twice each) and compares all that can be seen.
+
+    `graphs`: how many graphs all calls together may make; `None` for any number. No call may fall back.
+    """
+    before = flambeau.counters()
+    compiled = flambeau.compile(fn, backend=backend, **options)
+    for round_ in range(2):
+        for i, args in enumerate(inputs):
+            eager_args, compiled_args = copy.deepcopy(args), copy.deepcopy(args)
+            kind_b, b, rng_b = run(fn, eager_args)
+            kind_a, a, rng_a = run(compiled, compiled_args)
+            where = f"call {i} round {round_}"
+            assert kind_a == kind_b, f"{where}: {kind_a} {a!r} instead of {kind_b} {b!r}"
+            if kind_b == "raised":
+                assert a == b, f"{where}: raised {a} instead of {b}"
+            else:
+                assert_same(a, b, where)
+                assert aliasing(tensors_of(a, compiled_args)) == aliasing(tensors_of(b, eager_args)), (
+                    f"{where}: aliasing"
+                )
+            assert_same(compiled_args, eager_args, f"{where}: inputs after the call")
+            assert torch.equal(rng_a, rng_b), f"{where}: RNG state"
+    after = flambeau.counters()
+    if graphs is not None:
+        assert after["graphs"] - before["graphs"] == graphs, f"graphs: {after}"
+        assert after["graph_breaks"] == before["graph_breaks"], f"breaks: {after['graph_breaks']}"
+        assert after["eager_fallbacks"] == before["eager_fallbacks"], f"fallbacks: {after['eager_fallbacks']}"
+    return compiled

@@ -1,0 +1,73 @@
+"""Ways a graph leaves: as FX for torch's back ends and the user's, and Dynamo's graphs coming in."""
+
+import pytest
+import torch
+from support import assert_same
+
+import flambeau
+
+
+def gated(a, b):
+    c = torch.sigmoid(a) * b
+    return c.sum(-1), c
+
+
+def inputs():
+    torch.manual_seed(0)
+    return torch.randn(4, 6), torch.randn(4, 6)
+
+
+@pytest.mark.parametrize("name", ["aot_eager", "inductor"])
+def test_torch_backends(name):
+    before = flambeau.counters()["graphs"]
+    assert_same(flambeau.compile(gated, backend=name)(*inputs()), gated(*inputs()))
+    assert flambeau.counters()["graphs"] - before == 1
+
+
+def test_callable_receives_a_graph_module():
+    seen = []
+
+    def backend(gm, example_inputs):
+        seen.append((gm, example_inputs))
+        return gm.forward
+
+    compiled = flambeau.compile(gated, backend=backend)
+    for _ in range(2):
+        assert_same(compiled(*inputs()), gated(*inputs()))
+    assert len(seen) == 1
+    gm, example_inputs = seen[0]
+    assert isinstance(gm, torch.fx.GraphModule)
+    assert [tuple(t.shape) for t in example_inputs] == [(4, 6), (4, 6)]
+    assert {node.op for node in gm.graph.nodes} >= {"placeholder", "output"}
+
+
+def test_torch_compile_takes_our_backend():
+    before = flambeau.counters()["graphs"]
+    compiled = torch.compile(gated, backend="flambeau")
+    assert_same(compiled(*inputs()), gated(*inputs()))
+    assert flambeau.counters()["graphs"] - before == 1
+
+
+def test_unknown_backend_is_named():
+    with pytest.raises(ValueError, match="no back end is called 'nonsense'"):
+        flambeau.compile(gated, backend="nonsense")
+
+
+def test_fullgraph_says_where_and_why():
+    def broken(a):
+        return a + 1 if a.sum() > 0 else a
+
+    with pytest.raises(Exception, match="data_dependent_jump") as raised:
+        flambeau.compile(broken, fullgraph=True)(torch.ones(2))
+    assert "test_backends.py" in str(raised.value)
+
+
+def test_recompile_limit_is_said_once():
+    def count(a, n):
+        return a + n
+
+    compiled = flambeau.compile(count)
+    with flambeau.config.patch(recompile_limit=3), pytest.warns(UserWarning, match="recompile_limit") as caught:
+        for n in range(8):
+            assert torch.equal(compiled(torch.zeros(2), str(n) == "x" or n * 1.5), torch.full((2,), n * 1.5))
+    assert len([w for w in caught if "recompile_limit" in str(w.message)]) == 1

@@ -1,1 +1,0 @@
-//! Checks on the project itself: crate edges, file headers, file sizes.

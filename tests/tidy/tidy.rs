@@ -1,0 +1,114 @@
+//! Checks on the project itself: crate edges against ARCHITECTURE.md, file headers, file sizes.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Longest file allowed outside `tests`, in lines.
+const MAX_LINES: usize = 800;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn metadata() -> Value {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["metadata", "--format-version=1", "--no-deps", "--offline"];
+    let output = Command::new(cargo).args(arguments).current_dir(root()).output().expect("cargo runs");
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+/// The table "Who may depend on whom": crate → allowed crates.
+fn allowed_edges() -> BTreeMap<String, BTreeSet<String>> {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let names = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();
+    let rows = page
+        .lines()
+        .skip_while(|l| !l.starts_with("| crate | may depend on |"))
+        .skip(2)
+        .take_while(|l| l.starts_with('|'));
+    let mut edges = BTreeMap::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').collect();
+        for krate in names(cells[1]) {
+            edges.insert(krate, names(cells[2]));
+        }
+    }
+    let daemon = ["ir", "bytecode", "ops", "capture", "trace", "guard", "derive", "lower", "codegen"];
+    let server = edges.get_mut("flambeau-server").expect("the server has a row");
+    server.extend(daemon.iter().map(|n| format!("flambeau-{n}")));
+    edges
+}
+
+#[test]
+fn crates_depend_only_on_what_the_table_allows() {
+    let allowed = allowed_edges();
+    let mut wrong = Vec::new();
+    for package in metadata()["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("name");
+        let of_ours = package["dependencies"].as_array().expect("dependencies").iter();
+        for dependency in of_ours.filter(|d| !d["path"].is_null() && d["kind"].is_null()) {
+            let to = dependency["name"].as_str().expect("name");
+            if !allowed.get(name).is_some_and(|edges| edges.contains(to)) {
+                wrong.push(format!("{name} -> {to}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "edges that ARCHITECTURE.md does not allow: {wrong:?}");
+}
+
+#[test]
+fn special_libraries_stay_in_their_crate() {
+    let homes = [
+        ("actix", "flambeau-server"),
+        ("sled", "flambeau-storage"),
+        ("pyo3", "flambeau-shim"),
+        ("inkwell", "flambeau-cpu-compile"),
+    ];
+    for package in metadata()["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("name");
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            for (library, home) in homes {
+                assert!(dependency["name"] != library || name == home, "{name} uses {library}, which only {home} may");
+            }
+        }
+    }
+}
+
+/// All tracked source files with one of the endings.
+fn sources(endings: &[&str]) -> Vec<PathBuf> {
+    let output = Command::new("git").args(["ls-files"]).current_dir(root()).output().expect("git runs");
+    let listing = String::from_utf8(output.stdout).expect("file names are UTF-8");
+    let files: Vec<PathBuf> = listing.lines().map(PathBuf::from).collect();
+    assert!(!files.is_empty(), "git lists no files");
+    files.into_iter().filter(|f| f.extension().is_some_and(|e| endings.iter().any(|w| e == *w))).collect()
+}
+
+#[test]
+fn every_source_file_says_what_lives_in_it() {
+    let mut silent = Vec::new();
+    for file in sources(&["rs", "py"]) {
+        let Ok(text) = fs::read_to_string(root().join(&file)) else { continue };
+        let mut lines = text.lines().filter(|l| !l.starts_with("#!"));
+        let first = lines.next().unwrap_or_default();
+        if !(first.starts_with("//!") || first.starts_with("\"\"\"") || first.starts_with("r\"\"\"")) {
+            silent.push(file);
+        }
+    }
+    assert!(silent.is_empty(), "files without a header: {silent:?}");
+}
+
+#[test]
+fn no_file_outgrows_its_room() {
+    let mut long = Vec::new();
+    for file in sources(&["rs", "py"]).into_iter().filter(|f| !f.starts_with("tests")) {
+        let Ok(text) = fs::read_to_string(root().join(&file)) else { continue };
+        let lines = text.lines().count();
+        if lines > MAX_LINES {
+            long.push(format!("{} has {lines} lines", file.display()));
+        }
+    }
+    assert!(long.is_empty(), "{long:?}");
+}

@@ -1,0 +1,61 @@
+//! Running commands with a line of progress each.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// The project's root folder.
+pub fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().map_or_else(|| manifest.to_path_buf(), Path::to_path_buf)
+}
+
+/// A command that runs in the root.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+/// Cargo, as the one that runs us.
+pub fn cargo() -> Command {
+    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Runs Python of the test environment with the package importable.
+pub fn python(title: &'static str, fixed: &[&str], args: &[String]) -> Result<()> {
+    let mut python = command(root().join(".venv/bin/python"));
+    python.args(fixed).args(args).env("PYTHONPATH", root().join("shim/python"));
+    Step::new(title).run(&mut python)
+}
+
+/// One named step; says when it begins and how long it took.
+pub struct Step {
+    title: &'static str,
+    begun: Instant,
+}
+
+impl Step {
+    /// Announces the step.
+    pub fn new(title: &'static str) -> Self {
+        eprintln!("==> {title}");
+        Step { title, begun: Instant::now() }
+    }
+
+    /// Runs it; its output goes straight to the terminal.
+    pub fn run(self, command: &mut Command) -> Result<()> {
+        let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+        if !status.success() {
+            bail!("{} failed ({status}): {command:?}", self.title);
+        }
+        self.done();
+        Ok(())
+    }
+
+    /// Says how long it took.
+    pub fn done(self) {
+        eprintln!("    {} took {:.0} s", self.title, self.begun.elapsed().as_secs_f64());
+    }
+}

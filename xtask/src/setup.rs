@@ -1,0 +1,83 @@
+//! What a new machine lacks: system packages, the Python environment. Each part is skipped once it is there.
+
+use crate::run::{Step, command, root};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Debian packages and a file each of them brings.
+const PACKAGES: &[(&str, &str)] = &[
+    ("llvm-19-dev", "/usr/lib/llvm-19/bin/llvm-config"),
+    ("libpolly-19-dev", "/usr/lib/llvm-19/lib/libPolly.a"),
+    ("libzstd-dev", "/usr/include/zstd.h"),
+    ("zlib1g-dev", "/usr/include/zlib.h"),
+    ("libffi-dev", "/usr/include/x86_64-linux-gnu/ffi.h"),
+    ("libxml2-dev", "/usr/include/libxml2/libxml/parser.h"),
+    ("g++", "/usr/bin/g++"),
+];
+
+/// Everything.
+pub fn all() -> Result<()> {
+    system_packages()?;
+    python_environment()
+}
+
+fn system_packages() -> Result<()> {
+    let missing: Vec<&str> =
+        PACKAGES.iter().filter(|(_, file)| !Path::new(file).exists()).map(|(name, _)| *name).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let line = format!("apt-get update && apt-get install -y {}", missing.join(" "));
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.trim_ascii() == b"0");
+    if !is_root {
+        bail!("system packages are missing. Run this, then try again:\n    sudo sh -c '{line}'");
+    }
+    Step::new("System packages").run(command("sh").args(["-c", &line]).env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+fn python_environment() -> Result<()> {
+    let venv = root().join(".venv");
+    let wanted = fs::read_to_string(root().join("requirements.txt")).context("requirements.txt")?;
+    let stamp = venv.join("flambeau-requirements.txt");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    if !venv.join("bin/python").exists() {
+        let python = find_python()?;
+        Step::new("Python environment").run(command(python).args(["-m", "venv", ".venv"]))?;
+    }
+    let pip = [
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--progress-bar",
+        "off",
+        "-q",
+        "-r",
+        "requirements.txt",
+    ];
+    Step::new("Python packages (torch is several GB: a minute or more)")
+        .run(command(venv.join("bin/python")).args(pip))?;
+    fs::write(stamp, wanted).context("cannot note what was installed")
+}
+
+/// A CPython 3.11: by name, else one that pyenv holds.
+fn find_python() -> Result<PathBuf> {
+    let answers = |python: &Path| {
+        let version = Command::new(python).args(["-c", "import sys; print(sys.version_info[:2])"]).output();
+        version.is_ok_and(|o| o.stdout.trim_ascii() == b"(3, 11)")
+    };
+    let mut candidates: Vec<PathBuf> = vec!["python3.11".into(), "python3".into()];
+    if let Some(home) = std::env::var_os("HOME")
+        && let Ok(versions) = fs::read_dir(Path::new(&home).join(".pyenv/versions"))
+    {
+        candidates.extend(versions.flatten().map(|v| v.path().join("bin/python3.11")));
+    }
+    candidates
+        .into_iter()
+        .find(|p| answers(p))
+        .context("Python 3.11 was not found: install it (Debian 12: apt-get install python3.11-venv)")
+}
