@@ -374,13 +374,16 @@ fn versions(py: Python<'_>) -> &'static (String, String) {
     })
 }
 
-/// The instruction sets that kernels may use here.
+/// The best target that kernels may be compiled for here, as back ends name it. The launch half of the CPU back end
+/// tests for the same features.
 fn target() -> &'static str {
-    if std::arch::is_x86_feature_detected!("avx512f") {
-        "x86_64+avx512f"
-    } else if std::arch::is_x86_feature_detected!("avx2") {
-        "x86_64+avx2"
-    } else {
-        "x86_64"
+    macro_rules! has {
+        ($($feature:tt)*) => { true $(&& std::arch::is_x86_feature_detected!($feature))* };
+    }
+    let avx2 = has!("avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt" "movbe");
+    match avx2 {
+        true if has!("avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl") => "x86-64-avx512",
+        true => "x86-64-avx2",
+        false => "x86-64",
     }
 }

@@ -184,7 +184,8 @@ impl Paths {
 fn import<'py>(py: Python<'py>, name: &str) -> Option<Bound<'py, PyModule>> {
     let key = PyString::intern(py, name);
     // SAFETY: the interpreter's module dict.
-    let module = unsafe { Bound::from_borrowed_ptr_or_opt(py, raw::dict_get(ffi::PyImport_GetModuleDict(), key.as_ptr())) };
+    let module =
+        unsafe { Bound::from_borrowed_ptr_or_opt(py, raw::dict_get(ffi::PyImport_GetModuleDict(), key.as_ptr())) };
     module?.cast_into::<PyModule>().ok()
 }
 

@@ -101,7 +101,8 @@ impl TensorReader {
             }
             let dtype = flambeau_ir::kernel::DType::from_torch(u8::try_from(torch.dtype(handle)).ok()?)?;
             let requires_grad = torch.requires_grad(handle);
-            let is_leaf = !requires_grad || Bound::from_borrowed_ptr(py, object).getattr("is_leaf").ok()?.is_truthy().ok()?;
+            let is_leaf =
+                !requires_grad || Bound::from_borrowed_ptr(py, object).getattr("is_leaf").ok()?.is_truthy().ok()?;
             let (start, size) = torch.storage(handle);
             // Empty storages have no address to tell them apart by, and nothing that could overlap.
             let storage = if size == 0 { object as usize } else { start };
