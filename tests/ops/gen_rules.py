@@ -997,7 +997,15 @@ def _(g):
         kwargs["attn_mask"] = g.tensor(g.pick([s, t], [b, h, s, t], [b, 1, s, t], [1, 1, 1, t]), g.pick(torch.bool, dtype), "c", grad=0.1)
     if g.chance(0.2):
         kwargs["scale"] = 0.5
-    return [head(s), head(t), head(t)], kwargs
+    if g.chance(0.1):
+        kwargs["dropout_p"] = 0.5
+    q, k, v = head(s), head(t), head(t)
+    if g.chance(0.3):
+        qkv = g.tensor([b, s, 3, h, d], dtype, "c").permute(2, 0, 3, 1, 4)
+        q, k, v = [t.detach() for t in qkv.unbind(0)]
+    if g.chance(0.1):
+        v = g.tensor([*v.shape[:3], 5], dtype)
+    return [q, k, v], kwargs
 
 
 # Encoding.
@@ -1056,10 +1064,12 @@ def observe(function, args, kwargs):
     try:
         result = function(*args, **kwargs)
     except Exception as error:  # what raises is an answer too
-        if "leaf Variable" in str(error):  # leaves are the tracer's business
+        if "leaf Variable" in str(error) or "ZeroDivision" in str(error):  # leaves are the tracer's business
             return None
         return [*encoded, {"error": str(error)[:40]}]
     seen = {"meta": encode(result)}
+    if not torch.is_grad_enabled():
+        seen["no_grad"] = True
     if not torch.equal(state, torch.get_rng_state()):
         seen["rng"] = True
     first = next(iter(flat_tensors(result)), None)
@@ -1091,7 +1101,8 @@ def main():
             drawn = body(Draw(number * 100003 + i))
             if drawn is None:
                 break
-            observed = observe(function, *drawn)
+            with torch.set_grad_enabled(i % 4 != 3):
+                observed = observe(function, *drawn)
             line = json.dumps([target, *(observed or [])], separators=(",", ":"))
             if observed and line not in seen:
                 seen.add(line)

@@ -249,8 +249,14 @@ impl<'a> Call<'a> {
         Ok(Inferred { view_of, ..Inferred::tensor(meta) })
     }
 
-    /// Metadata of a view of `base`.
+    /// Metadata of a view of `base`: it requires grad with its base, whatever the grad mode.
     pub fn view_meta(&self, base: &TensorMeta, sizes: Vec<Dim>, strides: Vec<Dim>) -> TensorMeta {
+        let requires_grad = base.requires_grad;
+        TensorMeta { dtype: base.dtype, device: base.device, sizes, strides, requires_grad }
+    }
+
+    /// Metadata of a copy of `base`.
+    pub fn copy_meta(&self, base: &TensorMeta, sizes: Vec<Dim>, strides: Vec<Dim>) -> TensorMeta {
         let requires_grad = self.grad_mode() && base.requires_grad;
         TensorMeta { dtype: base.dtype, device: base.device, sizes, strides, requires_grad }
     }
@@ -270,10 +276,14 @@ impl<'a> Call<'a> {
     /// The call writes into the argument `name` and returns it. Its data depends on all tensor arguments.
     pub fn written(&mut self, name: &str) -> Answer {
         let mut meta = self.tensor(name)?.clone();
+        // Most ops refuse to write into overlapping memory, and to make ints depend on what requires grad.
         for (size, stride) in meta.sizes.iter().zip(&meta.strides) {
-            if self.env.is(stride, 0) && !self.env.lt(size, &Dim::Const(2)) && !self.env.is_empty(&meta.sizes) {
-                return invalid("more than one element of the written-to tensor refers to a single memory location");
+            if self.env.is(stride, 0) && !self.env.lt(size, &Dim::Const(2)) {
+                return Err(InferError::NoRule);
             }
+        }
+        if !differentiable(meta.dtype) && self.any_grad(DType::F32) {
+            return Err(InferError::NoRule);
         }
         meta.requires_grad |= self.any_grad(meta.dtype);
         let at = self.place(name)?;
@@ -283,6 +293,7 @@ impl<'a> Call<'a> {
     /// Ends a pointwise rule: `result` fresh, or written to the first tensor (in-place form) or to `out=`.
     pub fn finish(&mut self, result: TensorMeta, target: &str) -> Answer {
         let (name, given) = match self.bound.arg("out") {
+            Some(OpArg::Tensor(_)) if self.any_grad(DType::F32) => return Err(InferError::NoRule),
             Some(OpArg::Tensor(out)) => ("out", out),
             Some(_) => return Err(InferError::NoRule),
             None if self.inplace => (target, self.tensor(target)?),

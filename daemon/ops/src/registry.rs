@@ -74,6 +74,8 @@ pub struct Canon {
     pub inplace: bool,
     /// The two arguments are swapped (`__radd__`).
     pub reflected: bool,
+    /// Reached as a Python operator, which may have its numbers and tensors in any order.
+    pub(crate) operator: bool,
     signature: &'static Signature,
 }
 
@@ -180,7 +182,7 @@ fn modules(places: u16) -> impl Iterator<Item = (&'static str, u16)> {
 impl Names {
     fn add(&mut self, op: &'static OpDef) {
         let signature = parsed(op.text);
-        let plain = Canon { op, inplace: false, reflected: false, signature };
+        let plain = Canon { op, inplace: false, reflected: false, operator: false, signature };
         let inplace = Canon { inplace: true, ..plain };
         let method = Canon { signature: op.method_text.map_or(signature, parsed), ..plain };
         for (module, _) in modules(op.places) {
@@ -205,13 +207,15 @@ impl Names {
         if let Some(operator) = op.operator {
             let name = operator.name.trim_end_matches('_');
             let signature = operator.text.map_or(signature, parsed);
-            self.functions.insert(format!("_operator.{}", operator.name), Canon { signature, ..plain });
+            self.functions.insert(format!("_operator.{}", operator.name), Canon { signature, operator: true, ..plain });
             self.methods.insert(format!("__{name}__"), method);
             if operator.reflected {
-                self.methods.insert(format!("__r{name}__"), Canon { reflected: true, ..method });
+                // `x.__radd__(y)` is `x.add(y)`.
+                let reflected = !matches!(op.name, "add" | "mul");
+                self.methods.insert(format!("__r{name}__"), Canon { reflected, ..method });
             }
             if operator.inplace {
-                self.functions.insert(format!("_operator.i{name}"), inplace);
+                self.functions.insert(format!("_operator.i{name}"), Canon { operator: true, ..inplace });
                 self.methods.insert(format!("__i{name}__"), Canon { inplace: true, ..method });
             }
         }
@@ -271,7 +275,8 @@ mod tests {
         for path in [".add_", "_operator.iadd", ".__iadd__"] {
             assert_eq!(named(path), ("add", true, false), "{path}");
         }
-        assert_eq!(named(".__radd__"), ("add", false, true));
+        assert_eq!(named(".__radd__"), ("add", false, false));
+        assert_eq!(named(".__rsub__"), ("sub", false, true));
         assert_eq!(named("torch._C._nn.linear"), ("linear", false, false));
         assert_eq!(named("torch.nn.functional.linear"), ("linear", false, false));
     }

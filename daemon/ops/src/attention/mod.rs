@@ -3,10 +3,16 @@
 pub(crate) mod decompose;
 
 use crate::call::{Answer, Call};
+use crate::layout::preserved;
 use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred};
-use flambeau_ir::dim::Dim;
+use flambeau_ir::code::Const;
+use flambeau_ir::graph::ValueMeta;
 use flambeau_ir::kernel::DType;
+use flambeau_ir::tensor::contiguous_strides;
+
+/// The bit of `Ambient::sdpa` that allows the flash kernel; the client packs torch's switches in a fixed order.
+const FLASH: u32 = 1 << 1;
 
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new(
@@ -15,7 +21,6 @@ pub(crate) static OPS: &[OpDef] = &[
         attention,
         NN,
     )
-    .also(&["torch.nn.functional.scaled_dot_product_attention"])
     .autocast(),
     OpDef::new(
         "_transformer_encoder_layer_fwd",
@@ -26,47 +31,88 @@ pub(crate) static OPS: &[OpDef] = &[
         FN,
     )
     .autocast(),
+    OpDef::new(
+        "_native_multi_head_attention",
+        "query:T, key:T, value:T, embed_dim:I, num_head:I, qkv_weight:T, qkv_bias:T, proj_weight:T, proj_bias:T, \
+         mask:T=None, need_weights:B=True, average_attn_weights:B=True, mask_type:I=None",
+        multi_head,
+        FN,
+    )
+    .autocast(),
 ];
 
-/// A dense batch keeps its sizes.
+/// A whole encoder layer: contiguous, shaped as its input.
 fn encoder_layer(call: &mut Call) -> Answer {
     let src = call.tensor("src")?;
-    if src.ndim() != 3 || !src.dtype.is_float() {
+    let features = call.bound.dim("embed_dim")?.ok_or(InferError::NoRule)?;
+    if src.ndim() != 3 || !src.dtype.is_float() || call.tensor("qkv_weight")?.dtype != src.dtype {
+        return Err(InferError::NoRule);
+    }
+    if !call.env.eq(&src.sizes[2], &features) || call.env.is_empty(&src.sizes) {
         return Err(InferError::NoRule);
     }
     Ok(Inferred::tensor(call.contiguous(src, src.dtype, src.sizes.clone())))
 }
 
-/// The CPU's flash kernel yields `[batch, heads, rows, features]` stored as `[batch, rows, heads, features]`. What does not
-/// run there has no rule.
-fn attention(call: &mut Call) -> Answer {
-    let (q, k, v) = (call.tensor("query")?, call.tensor("key")?, call.tensor("value")?);
-    let plain = call.bound.float("dropout_p")? == Some(0.0) && !call.bound.bool("enable_gqa")?;
-    if !plain || [q, k, v].iter().any(|t| t.ndim() != 4 || t.dtype != q.dtype) || !q.dtype.is_float() {
+/// Self-attention: the output, and the weights where they are wanted.
+fn multi_head(call: &mut Call) -> Answer {
+    let query = call.tensor("query")?;
+    let heads = call.bound.dim("num_head")?.ok_or(InferError::NoRule)?;
+    if query.ndim() != 3 || !query.dtype.is_float() || call.tensor("key")? != query || call.tensor("value")? != query {
         return Err(InferError::NoRule);
     }
-    let last = |t: &flambeau_ir::tensor::TensorMeta| t.strides[3].clone();
+    if call.tensor("qkv_weight")?.dtype != query.dtype || call.env.is_empty(&query.sizes) {
+        return Err(InferError::NoRule);
+    }
+    let out = ValueMeta::Tensor(call.contiguous(query, query.dtype, query.sizes.clone()));
+    let [batch, rows] = [&query.sizes[0], &query.sizes[1]];
+    let weights = match (call.bound.bool("need_weights")?, call.bound.bool("average_attn_weights")?) {
+        (false, _) => ValueMeta::Const(Const::None),
+        (true, true) => {
+            ValueMeta::Tensor(call.contiguous(query, query.dtype, vec![batch.clone(), rows.clone(), rows.clone()]))
+        }
+        (true, false) => {
+            let sizes = vec![batch.clone(), heads, rows.clone(), rows.clone()];
+            ValueMeta::Tensor(call.contiguous(query, query.dtype, sizes))
+        }
+    };
+    Ok(Inferred::fresh(ValueMeta::Tuple(vec![out, weights])))
+}
+
+/// The CPU's flash kernel writes into what `empty_like(query)` makes; where it does not take the arguments, torch composes
+/// matrix products, whose result is contiguous.
+fn attention(call: &mut Call) -> Answer {
+    let (q, k, v) = (call.tensor("query")?, call.tensor("key")?, call.tensor("value")?);
+    let dropout = call.bound.float("dropout_p")?.ok_or(InferError::NoRule)?;
+    let four_dims = [q, k, v].iter().all(|t| t.ndim() == 4 && t.dtype == q.dtype);
+    if !four_dims || !q.dtype.is_float() || call.bound.bool("enable_gqa")? {
+        return Err(InferError::NoRule);
+    }
     let same_heads = (0..2).all(|d| call.env.eq(&q.sizes[d], &k.sizes[d]) && call.env.eq(&q.sizes[d], &v.sizes[d]));
     let fits = same_heads
         && call.env.eq(&q.sizes[3], &k.sizes[3])
-        && call.env.eq(&q.sizes[3], &v.sizes[3])
         && call.env.eq(&k.sizes[2], &v.sizes[2])
-        && [q, k, v].iter().all(|t| call.env.is(&last(t), 1) && !call.env.is_empty(&t.sizes));
+        && [q, k, v].iter().all(|t| !call.env.is_empty(&t.sizes));
     if !fits {
         return Err(InferError::NoRule);
     }
+    let mut flash = dropout == 0.0
+        && call.ambient.sdpa & FLASH != 0
+        && call.env.eq(&q.sizes[3], &v.sizes[3])
+        && [q, k, v].iter().all(|t| call.env.is(&t.strides[3], 1));
     if let Some(mask) = call.maybe_tensor("attn_mask")? {
         let usual = mask.dtype == DType::Bool || mask.dtype == q.dtype;
-        if mask.requires_grad || !usual || !matches!(mask.ndim(), 2 | 4) || call.bound.bool("is_causal")? {
+        if !usual || call.bound.bool("is_causal")? {
             return Err(InferError::NoRule);
         }
         let mut shape = q.sizes.clone();
         shape[3] = k.sizes[2].clone();
         crate::view::expanded(&mut call.env, mask, &shape)?;
+        flash &= !(call.grad_mode() && mask.requires_grad) && matches!(mask.ndim(), 2 | 4);
     }
-    let [batch, heads, rows, features] = [&q.sizes[0], &q.sizes[1], &q.sizes[2], &q.sizes[3]];
-    let row = heads.mul(features);
-    let strides = vec![rows.mul(&row), features.clone(), row, Dim::Const(1)];
-    let sizes = vec![batch.clone(), heads.clone(), rows.clone(), features.clone()];
-    Ok(Inferred::tensor(call.strided_result(q.dtype, q.device, sizes, strides)))
+    let mut sizes = q.sizes.clone();
+    sizes[3] = v.sizes[3].clone();
+    let strides = if flash { preserved(&mut call.env, q) } else { contiguous_strides(&sizes) };
+    let result = call.strided_result(q.dtype, q.device, sizes, strides);
+    Ok(Inferred { rng: dropout > 0.0, ..Inferred::tensor(result) })
 }

@@ -8,7 +8,6 @@ use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
-use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::TensorMeta;
 
 const CONV: &str = "input:T, weight:T, bias:T=None, stride:L=1, padding:L=0, dilation:L=1, groups:I=1 | \
@@ -149,8 +148,9 @@ fn output_strides(
     if format == Format::Contiguous {
         format = suggest_format(&mut call.env, &weight_sizes, &weight_strides);
     }
-    if input.dtype == DType::F64 && weight.ndim() == 5 {
-        format = Format::Contiguous;
+    // Signals and volumes take other kernels by type and size; only the usual layout is certain.
+    if format != Format::Contiguous && weight.ndim() != 4 {
+        return Err(InferError::NoRule);
     }
     let mut strides = strides_in(&out_sizes, format).ok_or(InferError::NoRule)?;
     if signal {

@@ -152,7 +152,15 @@ fn sized(call: &mut Call) -> Answer {
 }
 
 fn random(call: &mut Call) -> Answer {
-    Ok(Inferred { rng: true, ..sized(call)? })
+    drawn(call, sized)
+}
+
+/// A new float tensor filled by the generator; an empty one draws nothing.
+fn drawn(call: &mut Call, make: crate::call::Rule) -> Answer {
+    let made = make(call)?;
+    let tensor = made.meta.as_tensor().filter(|t| t.dtype.is_float()).ok_or(InferError::NoRule)?;
+    let rng = !call.env.is_empty(&tensor.sizes);
+    Ok(Inferred { rng, ..made })
 }
 
 /// The type that a Python number has as a tensor.
@@ -187,11 +195,7 @@ fn like(call: &mut Call) -> Answer {
 }
 
 fn random_like(call: &mut Call) -> Answer {
-    let made = like(call)?;
-    if !made.meta.as_tensor().is_some_and(|t| t.dtype.is_float()) {
-        return Err(InferError::NoRule);
-    }
-    Ok(Inferred { rng: true, ..made })
+    drawn(call, like)
 }
 
 fn new(call: &mut Call) -> Answer {
@@ -278,6 +282,9 @@ fn fill(call: &mut Call) -> Answer {
     }
     if call.inplace {
         return call.written("input");
+    }
+    if !differentiable(input.dtype) && call.any_grad(DType::F32) {
+        return Err(InferError::NoRule);
     }
     let strides = preserved(&mut call.env, input);
     Ok(Inferred::tensor(call.strided_result(input.dtype, input.device, input.sizes.clone(), strides)))

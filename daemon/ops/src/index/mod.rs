@@ -4,11 +4,13 @@ pub(crate) mod decompose;
 mod getitem;
 
 use crate::call::{Answer, Call, invalid};
+use crate::layout::{Format, preserved, suggest_format};
 use crate::promote::category;
 use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::DType;
+use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("getitem", "input, index", getitem::getitem, 0).operator("getitem").any_device(),
@@ -63,6 +65,9 @@ fn index_select(call: &mut Call) -> Answer {
     let dim = call.dim_arg("dim", input.ndim())?;
     let mut sizes = input.sizes.clone();
     sizes[dim] = index.numel();
+    if call.env.is_empty(&input.sizes) {
+        return Err(InferError::NoRule);
+    }
     Ok(Inferred::tensor(call.contiguous(input, input.dtype, sizes)))
 }
 
@@ -87,7 +92,7 @@ fn written_copy(call: &mut Call) -> Answer {
         return call.written("input");
     }
     let input = call.tensor("input")?;
-    let strides = crate::layout::preserved(&mut call.env, input);
+    let strides = preserved(&mut call.env, input);
     Ok(Inferred::tensor(call.strided_result(input.dtype, input.device, input.sizes.clone(), strides)))
 }
 
@@ -109,7 +114,16 @@ fn scatter(call: &mut Call) -> Answer {
             return invalid("Expected index to be no larger than self and src");
         }
     }
-    written_copy(call)
+    written_contiguous(call)
+}
+
+/// Into a contiguous copy of the input, or the input itself.
+fn written_contiguous(call: &mut Call) -> Answer {
+    if call.inplace {
+        return call.written("input");
+    }
+    let input = call.tensor("input")?;
+    Ok(Inferred::tensor(call.contiguous(input, input.dtype, input.sizes.clone())))
 }
 
 fn index_into(call: &mut Call) -> Answer {
@@ -126,7 +140,7 @@ fn index_into(call: &mut Call) -> Answer {
             return invalid("source and index do not fit");
         }
     }
-    written_copy(call)
+    written_contiguous(call)
 }
 
 fn index_fill(call: &mut Call) -> Answer {
@@ -159,10 +173,27 @@ fn one_hot(call: &mut Call) -> Answer {
     Ok(Inferred::tensor(call.contiguous(input, DType::I64, sizes)))
 }
 
+/// Along one dimension it joins the two parts; without a dimension it rolls the flat tensor.
 fn roll(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
-    let strides = crate::layout::preserved(&mut call.env, input);
-    Ok(Inferred::tensor(call.strided_result(input.dtype, input.device, input.sizes.clone(), strides)))
+    let shifts = call.bound.ints("shifts")?.ok_or(InferError::NoRule)?;
+    let dims = call.bound.ints("dims")?.ok_or(InferError::NoRule)?;
+    match (&shifts[..], &dims[..]) {
+        ([_], []) => Ok(Inferred::tensor(call.contiguous(input, input.dtype, input.sizes.clone()))),
+        ([shift], [dim]) if input.ndim() > 0 && !call.env.is_empty(&input.sizes) => {
+            let dim = Call::wrap(*dim, input.ndim())?;
+            let Some(size) = input.sizes[dim].as_const() else { return Err(InferError::NoRule) };
+            let start = (size - shift).rem_euclid(size);
+            let (mut tail, mut head) = (input.clone(), input.clone());
+            tail.sizes[dim] = Dim::Const(size - start);
+            head.sizes[dim] = Dim::Const(start);
+            if input.ndim() == 1 {
+                return Ok(Inferred::tensor(call.contiguous(input, input.dtype, input.sizes.clone())));
+            }
+            joined(call, &[tail, head], dim)
+        }
+        _ => Err(InferError::NoRule),
+    }
 }
 
 fn flip(call: &mut Call) -> Answer {
@@ -172,7 +203,7 @@ fn flip(call: &mut Call) -> Answer {
     if dims.iter().enumerate().any(|(i, d)| dims[..i].contains(d)) {
         return invalid("dim appears multiple times in the list of dims");
     }
-    let strides = crate::layout::preserved(&mut call.env, input);
+    let strides = preserved(&mut call.env, input);
     Ok(Inferred::tensor(call.strided_result(input.dtype, input.device, input.sizes.clone(), strides)))
 }
 
@@ -216,23 +247,27 @@ fn repeat_interleave(call: &mut Call) -> Answer {
 }
 
 fn cat(call: &mut Call) -> Answer {
-    let tensors = call.tensors("tensors")?;
+    let tensors: Vec<TensorMeta> = call.tensors("tensors")?.into_iter().cloned().collect();
     call.absent("out")?;
+    let ndim = tensors.first().ok_or(InferError::NoRule)?.ndim();
+    let dim = call.dim_arg("dim", ndim)?;
+    joined(call, &tensors, dim)
+}
+
+/// Tensors one after the other along `dim`, in the format that all of them suggest, else contiguous.
+fn joined(call: &mut Call, tensors: &[TensorMeta], dim: usize) -> Answer {
     let mut promotion = crate::promote::Promotion::default();
     tensors.iter().for_each(|t| promotion.tensor(t.dtype, t.ndim()));
     let dtype = promotion.result().ok_or(InferError::NoRule)?;
-    let mut kept = Vec::with_capacity(tensors.len());
-    for t in &tensors {
+    for t in tensors {
         // Torch ignores empty 1-dim tensors here; they are rare enough for the oracle.
         if t.ndim() == 0 || t.ndim() == 1 && call.env.is(&t.sizes[0], 0) {
             return Err(InferError::NoRule);
         }
-        kept.push(*t);
     }
-    let (first, rest) = kept.split_first().ok_or(InferError::NoRule)?;
-    let dim = call.dim_arg("dim", first.ndim())?;
+    let (first, rest) = tensors.split_first().ok_or(InferError::NoRule)?;
     let mut sizes = first.sizes.clone();
-    let format = crate::layout::suggest_format(&mut call.env, &first.sizes, &first.strides);
+    let format = suggest_format(&mut call.env, &first.sizes, &first.strides);
     let mut one_format = true;
     for t in rest {
         if t.ndim() != first.ndim() {
@@ -244,28 +279,28 @@ fn cat(call: &mut Call) -> Answer {
             }
         }
         sizes[dim] = sizes[dim].add(&t.sizes[dim]);
-        one_format &= crate::layout::suggest_format(&mut call.env, &t.sizes, &t.strides) == format;
+        one_format &= suggest_format(&mut call.env, &t.sizes, &t.strides) == format;
     }
-    let format = if one_format { format } else { crate::layout::Format::Contiguous };
+    let format = if one_format { format } else { Format::Contiguous };
     Ok(Inferred::tensor(call.in_format(first, dtype, sizes, format)?))
 }
 
+/// Joins tensors that each gained a dimension of size one.
 fn stack(call: &mut Call) -> Answer {
-    let tensors = call.tensors("tensors")?;
+    let mut tensors: Vec<TensorMeta> = call.tensors("tensors")?.into_iter().cloned().collect();
     call.absent("out")?;
-    let (first, rest) = tensors.split_first().ok_or(InferError::NoRule)?;
-    if rest.iter().any(|t| t.dtype != first.dtype) {
-        return Err(InferError::NoRule);
-    }
-    for t in rest {
+    let first = tensors.first().ok_or(InferError::NoRule)?.clone();
+    let dim = call.dim_arg("dim", first.ndim() + 1)?;
+    for t in &mut tensors {
         if !call.env.same(&t.sizes, &first.sizes) {
             return invalid("stack expects each tensor to be equal size");
         }
+        (t.sizes, t.strides) = crate::view::unsqueezed(&t.sizes, &t.strides, dim);
+        if suggest_format(&mut call.env, &t.sizes, &t.strides) == Format::ChannelsLast3d {
+            return Err(InferError::NoRule);
+        }
     }
-    let dim = call.dim_arg("dim", first.ndim() + 1)?;
-    let mut sizes = first.sizes.clone();
-    sizes.insert(dim, Dim::Const(tensors.len() as i64));
-    Ok(Inferred::tensor(call.contiguous(first, first.dtype, sizes)))
+    joined(call, &tensors, dim)
 }
 
 /// Constant padding keeps the suggested format; other modes have no rule.
@@ -282,8 +317,8 @@ fn pad(call: &mut Call) -> Answer {
     }
     if pads.iter().all(|p| p.is(0)) {
         // A clone, whatever the format.
-        let strides = crate::layout::preserved(&mut call.env, input);
-        return Ok(Inferred::tensor(call.view_meta(input, input.sizes.clone(), strides)));
+        let strides = preserved(&mut call.env, input);
+        return Ok(Inferred::tensor(call.copy_meta(input, input.sizes.clone(), strides)));
     }
     let mut sizes = input.sizes.clone();
     for (i, pair) in pads.chunks(2).enumerate() {
@@ -297,6 +332,6 @@ fn pad(call: &mut Call) -> Answer {
     if negative {
         return Err(InferError::NoRule);
     }
-    let format = crate::layout::suggest_format(&mut call.env, &input.sizes, &input.strides);
+    let format = suggest_format(&mut call.env, &input.sizes, &input.strides);
     Ok(Inferred::tensor(call.in_format(input, input.dtype, sizes, format)?))
 }

@@ -1,6 +1,6 @@
 //! Losses. `reduction` is 0 for none, 1 for mean, 2 for sum.
 
-use crate::call::{Answer, Call, broadcast, invalid};
+use crate::call::{Answer, Call, Pointwise, broadcast, invalid};
 use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::kernel::DType;
@@ -65,10 +65,34 @@ fn elementwise(call: &mut Call) -> Answer {
         }
     }
     broadcast(&mut call.env, [&input.sizes[..], &target.sizes])?;
+    if call.canon.op.name.starts_with("binary") && !call.env.same(&input.sizes, &target.sizes) {
+        return invalid("Target size must be the same as input size");
+    }
     if call.bound.int("reduction")? != Some(0) {
         return Ok(Inferred::tensor(call.contiguous(input, input.dtype, Vec::new())));
     }
     let over = call.operands(&["input", "target"])?;
-    let result = call.pointwise(&over, input.dtype, None)?;
+    match call.canon.op.name {
+        "huber_loss" => {
+            if !call.env.same(&input.sizes, &target.sizes) {
+                return Err(InferError::NoRule);
+            }
+            let strides = crate::layout::preserved(&mut call.env, input);
+            let result = call.strided_result(input.dtype, input.device, input.sizes.clone(), strides);
+            return Ok(Inferred::tensor(result));
+        }
+        "binary_cross_entropy_with_logits" => {
+            let strides = crate::layout::preserved(&mut call.env, target);
+            let result = call.strided_result(input.dtype, input.device, input.sizes.clone(), strides);
+            return Ok(Inferred::tensor(result));
+        }
+        _ => {}
+    }
+    let mut result = call.pointwise(&over, input.dtype, None)?;
+    if call.canon.op.name == "l1_loss" {
+        let mut difference = Pointwise::default();
+        difference.add(&result);
+        result = call.pointwise(&difference, input.dtype, None)?;
+    }
     Ok(Inferred::tensor(result))
 }

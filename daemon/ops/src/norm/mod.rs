@@ -3,10 +3,10 @@
 pub(crate) mod decompose;
 
 use crate::call::{Answer, Call, invalid};
-use crate::layout::{Format, suggest_format};
+use crate::layout::{Format, is_contiguous_in, suggest_format};
 use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred};
-use flambeau_ir::tensor::TensorMeta;
+use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
 
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new(
@@ -21,7 +21,7 @@ pub(crate) static OPS: &[OpDef] = &[
         layer_norm,
         FN,
     ),
-    OpDef::new("rms_norm", "input:T, normalized_shape:L, weight:T=None, eps:N=None", layer_norm, FN),
+    OpDef::new("rms_norm", "input:T, normalized_shape:L, weight:T=None, eps:N=None", rms_norm, FN),
     OpDef::new(
         "group_norm",
         "input:T, num_groups:I, weight:T=None, bias:T=None, eps:N=1e-05, cudnn_enabled:B=True",
@@ -69,7 +69,12 @@ fn batch_norm(call: &mut Call) -> Answer {
     if !training && (call.maybe_tensor("running_mean")?.is_none() || call.maybe_tensor("running_var")?.is_none()) {
         return invalid("Expected running statistics to be defined in evaluation mode");
     }
-    let format = suggest_format(&mut call.env, &input.sizes, &input.strides);
+    let formats = [Format::Contiguous, Format::ChannelsLast, Format::ChannelsLast3d];
+    let fits = |format: &Format| is_contiguous_in(&mut call.env, &input.sizes, &input.strides, *format);
+    let format = match formats.into_iter().find(fits) {
+        Some(format) => format,
+        None => suggest_format(&mut call.env, &input.sizes, &input.strides),
+    };
     let result = call.in_format(input, input.dtype, input.sizes.clone(), format)?;
     Ok(Inferred { mutates, ..Inferred::tensor(result) })
 }
@@ -87,6 +92,16 @@ fn layer_norm(call: &mut Call) -> Answer {
         return invalid("Given normalized_shape, expected input with a matching last part of its shape");
     }
     Ok(Inferred::tensor(call.contiguous(input, input.dtype, input.sizes.clone())))
+}
+
+/// Of a contiguous input; other layouts depend on the kernel that torch chooses.
+fn rms_norm(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    // Dimensions of one element may keep odd strides: only the plain ones are certain.
+    if input.strides != contiguous_strides(&input.sizes) || call.env.is_empty(&input.sizes) {
+        return Err(InferError::NoRule);
+    }
+    layer_norm(call)
 }
 
 fn group_norm(call: &mut Call) -> Answer {

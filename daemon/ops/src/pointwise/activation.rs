@@ -15,8 +15,8 @@ const NN_ALL: u16 = NN | INPLACE;
 
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("relu", "input:T", same_type, ALL).any_device(),
-    activation("relu6", "input:T", NN_ALL),
-    activation("hardtanh", "input:T, min_val:N=-1.0, max_val:N=1.0, *, out:T=None", NN_ALL),
+    OpDef::new("relu6", "input:T", like, NN_ALL).any_device(),
+    OpDef::new("hardtanh", "input:T, min_val:N=-1.0, max_val:N=1.0, *, out:T=None", like, NN_ALL).any_device(),
     activation("gelu", "input:T, *, approximate:S=none, out:T=None", NN_ALL),
     activation("silu", "input:T, *, out:T=None", NN_ALL),
     activation("mish", "input:T, *, out:T=None", NN_ALL),
@@ -27,7 +27,7 @@ pub(crate) static OPS: &[OpDef] = &[
     activation("celu", "input:T, alpha:N=1.0", FN | INPLACE),
     activation("leaky_relu", "input:T, negative_slope:N=0.01, *, out:T=None", NN_ALL),
     activation("softplus", "input:T, beta:N=1, threshold:N=20, *, out:T=None", NN),
-    activation("log_sigmoid", "input:T, *, out:T=None", NN).also(&["torch.nn.functional.logsigmoid"]),
+    OpDef::new("log_sigmoid", "input:T, *, out:T=None", log_sigmoid, NN).also(&["torch.nn.functional.logsigmoid"]),
     activation("softshrink", "input:T, lambd:N=0.5, *, out:T=None", NN),
     activation("hardshrink", "input:T, lambd:N=0.5, *, out:T=None", BOTH),
     OpDef::new("threshold", "input:T, threshold:N, value:N, *, out:T=None", same_type, FN | INPLACE)
@@ -42,6 +42,22 @@ fn float_only(call: &mut Call) -> Answer {
         return Err(InferError::NoRule);
     }
     same_type(call)
+}
+
+/// Into what `empty_like` makes.
+fn like(call: &mut Call) -> Answer {
+    let dtype = call.tensor("input")?.dtype;
+    if dtype.is_float() { super::like_input(call, dtype) } else { Err(InferError::NoRule) }
+}
+
+/// Contiguous, whatever the input is.
+fn log_sigmoid(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    if !input.dtype.is_float() {
+        return Err(InferError::NoRule);
+    }
+    call.absent("out")?;
+    Ok(Inferred::tensor(call.contiguous(input, input.dtype, input.sizes.clone())))
 }
 
 /// The weight has one element, or one per channel (dimension 1).
@@ -64,8 +80,9 @@ fn prelu(call: &mut Call) -> Answer {
     let mut over = crate::call::Pointwise::default();
     over.add(input);
     over.add(&shaped);
-    let result = call.pointwise(&over, input.dtype, None)?;
-    Ok(Inferred::tensor(result))
+    // The result is made like the input; the operands only have to broadcast.
+    call.pointwise(&over, input.dtype, None)?;
+    super::like_input(call, input.dtype)
 }
 
 fn glu(call: &mut Call) -> Answer {

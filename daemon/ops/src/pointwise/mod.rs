@@ -5,11 +5,11 @@ pub(crate) mod decompose;
 pub(crate) mod decompose_activation;
 mod select;
 
-use crate::call::{Answer, Call, invalid};
+use crate::call::{Answer, Call, Pointwise, invalid};
 use crate::promote::{Category, category, real_of};
 use crate::registry::{OpDef, place::*};
 use crate::signature::Value;
-use crate::{InferError, OpArg};
+use crate::{InferError, Inferred, OpArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::kernel::DType;
 
@@ -105,8 +105,8 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("logical_xor", TENSORS, logical, ALL).any_device(),
     OpDef::new("logical_not", UNARY, logical, ALL).any_device(),
     test("isnan"),
-    test("isinf"),
-    test("isfinite"),
+    OpDef::new("isinf", "input:T", infinite, BOTH).any_device(),
+    OpDef::new("isfinite", "input:T", infinite, BOTH).any_device(),
     test("isposinf"),
     test("isneginf"),
     test("signbit"),
@@ -153,10 +153,10 @@ pub(crate) static OPS: &[OpDef] = &[
     float("lgamma").also(&["torch._C._special.special_gammaln"]),
     float("digamma").also(&["torch._C._special.special_digamma"]),
     float("sinc").also(&["torch._C._special.special_sinc"]),
-    float("deg2rad"),
-    float("rad2deg"),
+    OpDef::new("deg2rad", UNARY, float_like, ALL).any_device(),
+    OpDef::new("rad2deg", UNARY, float_like, ALL).any_device(),
     OpDef::new("logit", "input:T, eps:N=None, *, out:T=None", float_unary, ALL).any_device(),
-    OpDef::new("nan_to_num", "input:T, nan:N=None, posinf:N=None, neginf:N=None, *, out:T=None", same_type, ALL)
+    OpDef::new("nan_to_num", "input:T, nan:N=None, posinf:N=None, neginf:N=None, *, out:T=None", same_type_like, ALL)
         .any_device(),
 ];
 
@@ -164,14 +164,25 @@ pub(crate) static OPS: &[OpDef] = &[
 pub(super) fn arithmetic(call: &mut Call) -> Answer {
     let over = call.operands(&["input", "other"])?;
     let dtype = over.dtype()?;
+    if dtype == DType::Bool && no_bools(call.canon.op.name) {
+        return Err(InferError::NoRule);
+    }
     if call.bound.value("alpha").is_some() {
         let alpha = call.bound.constant("alpha").cloned().map(OpArg::Const).and_then(|a| a.seen_number());
-        if alpha.ok_or(InferError::NoRule)? > category(dtype) {
+        if alpha.ok_or(InferError::NoRule)? > category(dtype).max(Category::Integer) {
             return invalid("For integral input tensors, argument alpha must not be a floating point number.");
         }
     }
     let result = call.pointwise(&over, dtype, Some(dtype))?;
     call.finish(result, "input")
+}
+
+/// Ops without a kernel for bools.
+fn no_bools(name: &str) -> bool {
+    matches!(
+        name,
+        "remainder" | "fmod" | "floor_divide" | "div" | "gcd" | "lcm" | "bitwise_left_shift" | "bitwise_right_shift"
+    )
 }
 
 /// As [`arithmetic`], for ops that have no kernel for ints.
@@ -190,7 +201,17 @@ fn subtraction(call: &mut Call) -> Answer {
     if bool_tensor("input") || bool_tensor("other") || bool_number("input") || bool_number("other") {
         return Err(InferError::NoRule);
     }
-    arithmetic(call)
+    if call.canon.op.name != "rsub" {
+        return arithmetic(call);
+    }
+    // The minuend comes first.
+    let over = call.operands(&["other", "input"])?;
+    let dtype = over.dtype()?;
+    if matches!(call.bound.constant("alpha"), Some(Const::Float(_))) && category(dtype) <= Category::Integer {
+        return Err(InferError::NoRule);
+    }
+    let result = call.pointwise(&over, dtype, Some(dtype))?;
+    call.finish(result, "input")
 }
 
 fn float_arithmetic(call: &mut Call) -> Answer {
@@ -208,9 +229,24 @@ pub(crate) fn floated(call: &Call, dtype: DType) -> Result<DType, InferError> {
 fn division(call: &mut Call) -> Answer {
     match call.bound.constant("rounding_mode") {
         Some(Const::Str(mode)) if matches!(&**mode, "trunc" | "floor") => arithmetic(call),
+        Some(Const::None) if call.canon.operator && call.maybe_tensor_or_number("input").is_none() => reciprocal(call),
+        Some(Const::None) if call.canon.reflected => reciprocal(call),
         Some(Const::None) => float_arithmetic(call),
         _ => Err(InferError::NoRule),
     }
+}
+
+/// `number / x` is `x.reciprocal() * number`.
+fn reciprocal(call: &mut Call) -> Answer {
+    let divisor = call.operands(&["other"])?;
+    let dtype = floated(call, divisor.dtype()?)?;
+    let inverse = call.pointwise(&divisor, dtype, Some(dtype))?;
+    let mut over = Pointwise::default();
+    over.add(&inverse);
+    call.pointwise_arg(call.bound.arg("input").ok_or(InferError::NoRule)?, &mut over)?;
+    let dtype = over.dtype()?;
+    let result = call.pointwise(&over, dtype, Some(dtype))?;
+    Ok(Inferred::tensor(result))
 }
 
 /// `base ** exponent`. With a number as exponent the layout is that of a unary op; with a number as base the result is
@@ -258,6 +294,54 @@ fn predicate(call: &mut Call) -> Answer {
     logical(call)
 }
 
+/// Constant for ints; for floats a comparison of the absolute value.
+fn infinite(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    if category(input.dtype) <= Category::Integer {
+        return like_input(call, DType::Bool);
+    }
+    let over = call.operands(&["input"])?;
+    let magnitude = call.pointwise(&over, DType::Bool, None)?;
+    let mut over = Pointwise::default();
+    over.add(&magnitude);
+    call.pointwise_arg(&OpArg::Const(Const::Float(f64::INFINITY)), &mut over)?;
+    let mut result = call.pointwise(&over, DType::Bool, None)?;
+    if call.canon.op.name == "isfinite" {
+        // Also not a NaN: the product of both comparisons.
+        let input = call.tensor("input")?;
+        let mut same = Pointwise::default();
+        same.add(input);
+        same.add(input);
+        let equal = call.pointwise(&same, DType::Bool, None)?;
+        let mut both = Pointwise::default();
+        both.add(&equal);
+        both.add(&result);
+        result = call.pointwise(&both, DType::Bool, None)?;
+    }
+    Ok(Inferred::tensor(result))
+}
+
+/// The layout that `empty_like` gives.
+pub(super) fn like_input(call: &mut Call, dtype: DType) -> Answer {
+    let input = call.tensor("input")?;
+    let strides = crate::layout::preserved(&mut call.env, input);
+    let result = call.strided_result(dtype, input.device, input.sizes.clone(), strides);
+    call.finish(result, "input")
+}
+
+/// As [`same_type`], into what `empty_like` makes.
+fn same_type_like(call: &mut Call) -> Answer {
+    let dtype = call.tensor("input")?.dtype;
+    like_input(call, dtype)
+}
+
+/// As [`float_unary`], into what `empty_like` makes.
+fn float_like(call: &mut Call) -> Answer {
+    let dtype = call.tensor("input")?.dtype;
+    let dtype = floated(call, dtype)?;
+    like_input(call, dtype)
+}
+
 fn bitwise(call: &mut Call) -> Answer {
     let over = call.operands(&["input", "other"])?;
     if category(over.dtype()?) > Category::Integer {
@@ -277,6 +361,9 @@ fn bitwise_not(call: &mut Call) -> Answer {
 pub(super) fn same_type(call: &mut Call) -> Answer {
     let over = call.operands(&["input"])?;
     let dtype = over.dtype()?;
+    if call.canon.op.name == "frac" && !dtype.is_float() {
+        return Err(InferError::NoRule);
+    }
     if dtype == DType::Bool
         && matches!(call.canon.op.name, "neg" | "relu" | "frac" | "round" | "floor" | "ceil" | "trunc")
     {

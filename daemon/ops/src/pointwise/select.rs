@@ -5,6 +5,7 @@ use crate::call::{Answer, Call, Pointwise, broadcast, invalid};
 use crate::promote::{Category, category};
 use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred, OpArg};
+use flambeau_ir::code::Const;
 use flambeau_ir::kernel::DType;
 
 pub(crate) static OPS: &[OpDef] = &[
@@ -55,6 +56,10 @@ fn clamp(call: &mut Call) -> Answer {
     if over.is_unary() || dtype == DType::Bool || dtype.is_complex() {
         return Err(InferError::NoRule);
     }
+    let negative = |name| matches!(call.bound.constant(name), Some(Const::Int(i)) if *i < 0);
+    if dtype == DType::U8 && (negative("min") || negative("max")) {
+        return Err(InferError::NoRule);
+    }
     over.forget_numbers();
     let result = call.pointwise(&over, dtype, Some(dtype))?;
     call.finish(result, "input")
@@ -82,7 +87,8 @@ fn fused(call: &mut Call) -> Answer {
     let over = call.operands(&["input", "tensor1", "tensor2"])?;
     let mut dtype = over.dtype()?;
     if call.canon.op.name == "addcdiv" {
-        if category(dtype) <= Category::Integer {
+        let divides_ints = over.tensors[1..].iter().all(|t| category(t.dtype) <= Category::Integer);
+        if divides_ints {
             return Err(InferError::NoRule);
         }
         dtype = floated(call, dtype)?;

@@ -49,9 +49,9 @@ fn bernoulli(call: &mut Call) -> Answer {
         return Err(InferError::NoRule);
     }
     call.absent("out")?;
-    let strides = preserved(&mut call.env, input);
-    let result = call.strided_result(input.dtype, input.device, input.sizes.clone(), strides);
-    Ok(Inferred { rng: true, ..Inferred::tensor(result) })
+    let rng = !call.env.is_empty(&input.sizes);
+    let result = call.contiguous(input, input.dtype, input.sizes.clone());
+    Ok(Inferred { rng, ..Inferred::tensor(result) })
 }
 
 fn draw(call: &mut Call) -> Answer {
@@ -62,5 +62,6 @@ fn draw(call: &mut Call) -> Answer {
     if call.bound.value("p").is_some() && call.maybe_tensor_or_number("p").is_some() {
         return Err(InferError::NoRule);
     }
-    Ok(Inferred { rng: true, ..call.written("input")? })
+    let rng = !call.env.is_empty(&input.sizes);
+    Ok(Inferred { rng, ..call.written("input")? })
 }

@@ -53,6 +53,9 @@ fn extreme(call: &mut Call) -> Answer {
     match call.bound.overload {
         0 => {
             not_empty(call, input)?;
+            if input.dtype == DType::Bool && !matches!(call.canon.op.name, "max" | "min") {
+                return Err(InferError::NoRule);
+            }
             Ok(Inferred::tensor(call.contiguous(input, input.dtype, Vec::new())))
         }
         1 => along_dim(call),
@@ -68,6 +71,18 @@ fn extreme(call: &mut Call) -> Answer {
 fn along_dim(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
     not_empty(call, input)?;
+    let name = call.canon.op.name;
+    if input.dtype == DType::Bool && !matches!(name, "max" | "min") {
+        return Err(InferError::NoRule);
+    }
+    if name == "kthvalue" {
+        let (k, dim) = (call.bound.dim("k")?.ok_or(InferError::NoRule)?, call.dim_arg("dim", input.ndim())?);
+        let one = Dim::Const(1);
+        let size = input.sizes.get(dim).unwrap_or(&one);
+        if call.env.lt(&k, &one) || call.env.lt(size, &k) {
+            return invalid("kthvalue(): selected number k out of range for dimension");
+        }
+    }
     let sizes = reduced(call, input)?;
     let values = call.contiguous(input, input.dtype, sizes);
     let indices = index_like(&values);
@@ -120,6 +135,9 @@ fn argsort(call: &mut Call) -> Answer {
 
 fn topk(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
+    if input.dtype == DType::Bool {
+        return invalid("topk does not support bool dtypes on CPU");
+    }
     let dim = call.dim_arg("dim", input.ndim())?;
     let k = call.bound.dim("k")?.ok_or(InferError::NoRule)?;
     let mut sizes = input.sizes.clone();

@@ -85,6 +85,10 @@ pub(crate) fn reduced(call: &Call, t: &TensorMeta) -> Result<Vec<Dim>, InferErro
 fn reduction(call: &mut Call, dtype: DType) -> Answer {
     let input = call.tensor("input")?;
     let sizes = reduced(call, input)?;
+    let cast = call.bound.value("dtype").is_some() && call.bound.arg("dtype").is_some();
+    if cast && !crate::call::differentiable(dtype) && call.any_grad(input.dtype) {
+        return invalid("Autograd not support dtype");
+    }
     if call.bound.value("out").is_some() {
         call.absent("out")?;
     }

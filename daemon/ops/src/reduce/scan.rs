@@ -40,6 +40,9 @@ fn cumulative(call: &mut Call) -> Answer {
         None if category(input.dtype) <= Category::Integer => DType::I64,
         None => input.dtype,
     };
+    if dtype == DType::Bool {
+        return Err(InferError::NoRule);
+    }
     let result = call.contiguous(input, dtype, input.sizes.clone());
     call.finish(result, "input")
 }

@@ -66,7 +66,7 @@ fn clone(call: &mut Call) -> Answer {
         Format::Preserve => preserved(&mut call.env, input),
         format => strides_in(&input.sizes, format).ok_or(InferError::NoRule)?,
     };
-    Ok(Inferred::tensor(call.view_meta(input, input.sizes.clone(), strides)))
+    Ok(Inferred::tensor(call.copy_meta(input, input.sizes.clone(), strides)))
 }
 
 fn contiguous(call: &mut Call) -> Answer {
@@ -79,7 +79,7 @@ fn contiguous(call: &mut Call) -> Answer {
         return invalid("preserve memory format is unsupported by the contiguous operator");
     }
     let strides = strides_in(&input.sizes, format).ok_or(InferError::NoRule)?;
-    Ok(Inferred::tensor(call.view_meta(input, input.sizes.clone(), strides)))
+    Ok(Inferred::tensor(call.copy_meta(input, input.sizes.clone(), strides)))
 }
 
 fn to(call: &mut Call) -> Answer {

@@ -91,7 +91,7 @@ fn reshape_to(call: &mut Call, shape: &[Dim]) -> Answer {
         Some(strides) => call.view("input", sizes, strides),
         None => {
             let strides = contiguous_strides(&sizes);
-            Ok(Inferred::tensor(call.view_meta(input, sizes, strides)))
+            Ok(Inferred::tensor(call.copy_meta(input, sizes, strides)))
         }
     }
 }
@@ -121,7 +121,7 @@ fn ravel(call: &mut Call) -> Answer {
     if crate::layout::is_contiguous(&mut call.env, &input.sizes, &input.strides) {
         return view_to(call, &[numel]);
     }
-    Ok(Inferred::tensor(call.view_meta(input, vec![numel], vec![Dim::Const(1)])))
+    Ok(Inferred::tensor(call.copy_meta(input, vec![numel], vec![Dim::Const(1)])))
 }
 
 fn unflatten(call: &mut Call) -> Answer {
@@ -232,6 +232,10 @@ pub(crate) fn expanded(env: &mut Sizes, t: &TensorMeta, shape: &[Dim]) -> Result
     };
     let (mut sizes, mut strides) = (vec![Dim::Const(0); shape.len()], vec![Dim::Const(0); shape.len()]);
     for d in (0..shape.len()).rev() {
+        if t.ndim() == 0 && !shape[d].is(-1) {
+            sizes[d] = shape[d].clone();
+            continue;
+        }
         let own = d.checked_sub(missing);
         let size = own.map_or(Dim::Const(1), |o| t.sizes[o].clone());
         let stride = match own {

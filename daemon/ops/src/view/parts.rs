@@ -150,7 +150,7 @@ fn unbind(call: &mut Call) -> Answer {
     sizes.remove(dim);
     strides.remove(dim);
     let part = ValueMeta::Tensor(call.view_meta(tensor, sizes, strides));
-    let view_of = Some(call.place("tensor")?);
+    let view_of = if count > 0 { Some(call.place("tensor")?) } else { None };
     Ok(Inferred { view_of, ..Inferred::fresh(ValueMeta::Tuple(vec![part; count as usize])) })
 }
 
