@@ -21,7 +21,7 @@ struct Calls {
     float32_precision: Py<PyAny>,
     /// Two bits of [`Ambient::precision`] each, from bit 2.
     precision_flags: Vec<Py<PyAny>>,
-    /// Two bits of [`Ambient::sdpa`] each.
+    /// Two bits of [`Ambient::sdpa`] each; the second is [`Ambient::SDPA_FLASH`].
     sdpa_flags: Vec<Py<PyAny>>,
     function_stack_len: Py<PyAny>,
     function_stack_at: Py<PyAny>,
@@ -104,7 +104,7 @@ pub fn capture(py: Python<'_>) -> PyResult<Ambient> {
         Ok((enabled, torch_number(py, &dtype)))
     };
     let bits = |calls: &[Py<PyAny>]| -> PyResult<u32> {
-        calls.iter().try_fold(0, |bits, call| Ok(bits << 2 | switch(&call.bind(py).call0()?)?))
+        calls.iter().enumerate().try_fold(0, |bits, (i, call)| Ok(bits | switch(&call.bind(py).call0()?)? << (2 * i)))
     };
     let precision = match calls.float32_precision.bind(py).call0()?.extract::<String>()?.as_str() {
         "highest" => 0,

@@ -1,6 +1,6 @@
 //! Output metadata of torch calls through torch's fake tensors (`flambeau._fake`), imported at the first such question.
 
-use crate::counters;
+use crate::{counters, say};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Target, ValueMeta};
@@ -28,6 +28,7 @@ pub fn call(
         Target::Function(path) => (false, path),
         Target::Method(name) => (true, name),
     };
+    say::log("trace", || format!("no rule for {name}: asked torch's fake tensors"));
     let state = PyDict::new(py);
     let fill = || -> PyResult<()> {
         state.set_item("grad_enabled", ambient.grad_enabled)?;

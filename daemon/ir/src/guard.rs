@@ -133,7 +133,7 @@ pub struct Ambient {
     pub deterministic: (bool, bool),
     /// Float32 matmul precision and TF32 switches, as torch's flag word (client-defined packing).
     pub precision: u32,
-    /// Scaled-dot-product back ends enabled (client-defined packing).
+    /// Scaled-dot-product back ends enabled, two bits each; see [`Ambient::SDPA_FLASH`].
     pub sdpa: u32,
     /// Saved-tensor hooks active.
     pub saved_tensor_hooks: bool,
@@ -153,6 +153,11 @@ pub struct Ambient {
     pub observers: u32,
     /// Global module hooks are kept in ordinary dicts and guarded as such; this is `torch.nn.Module` call overrides.
     pub current_device: i16,
+}
+
+impl Ambient {
+    /// The bit of `sdpa` that allows the flash kernel.
+    pub const SDPA_FLASH: u32 = 1 << 2;
 }
 
 /// The guards of one compiled frame in canonical form: deduplicated, parents first, cheap and often-failing first.

@@ -8,11 +8,9 @@ use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::ValueMeta;
+use flambeau_ir::guard::Ambient;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::contiguous_strides;
-
-/// The bit of `Ambient::sdpa` that allows the flash kernel; the client packs torch's switches in a fixed order.
-const FLASH: u32 = 1 << 1;
 
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new(
@@ -97,7 +95,7 @@ fn attention(call: &mut Call) -> Answer {
         return Err(InferError::NoRule);
     }
     let mut flash = dropout == 0.0
-        && call.ambient.sdpa & FLASH != 0
+        && call.ambient.sdpa & Ambient::SDPA_FLASH != 0
         && call.env.eq(&q.sizes[3], &v.sizes[3])
         && [q, k, v].iter().all(|t| call.env.is(&t.strides[3], 1));
     if let Some(mask) = call.maybe_tensor("attn_mask")? {

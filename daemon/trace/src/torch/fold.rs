@@ -89,8 +89,30 @@ impl Tracer<'_> {
                 }
             }
             "torch._C._log_api_usage_once" => Value::NONE,
+            "torch._C._has_torch_function_unary" | "torch._C._has_torch_function_variadic" => {
+                return self.overrides_torch(&args.pos);
+            }
+            "torch._C._has_torch_function" => match args.pos.first() {
+                Some(Value::Tuple(items)) => return self.overrides_torch(&items.items.clone()),
+                _ => return Ok(None),
+            },
             _ => return Ok(None),
         }))
+    }
+
+    /// Whether one of `values` handles torch functions itself. Traced tensors do not: they are plain tensors or
+    /// parameters, and no mode is active.
+    fn overrides_torch(&mut self, values: &[Value]) -> Flow<Option<Value>> {
+        for value in values {
+            match value {
+                Value::Const(_) | Value::Int(_) | Value::Tensor(_) | Value::Tuple(_) | Value::List(_) => {}
+                other => {
+                    let name = self.type_name(other);
+                    return stop(ReasonCode::UnsupportedObject, format!("a {name} that may override torch functions"));
+                }
+            }
+        }
+        Ok(Some(Value::bool(false)))
     }
 
     fn fold_method(&mut self, id: TensorId, method: &str, args: &Args) -> Flow<Option<Value>> {
