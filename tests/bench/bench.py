@@ -1,7 +1,9 @@
-"""flambeau beside torch.compile: first calls (cold, second process, after a restart), steady state, small-call cost.
+"""flambeau beside torch.compile: first calls (cold, second process, after a restart), steady state, memory, and what
+one call of a tiny function costs.
 
-Both compilers run in the same session, turn by turn, with their own caches on, in fresh processes. Ratios are
-peer / flambeau, so more is better; the peer's first-call figures are without its import time. Prints text and JSON.
+Both compilers run in the same session, turn by turn, with their own caches on, in fresh processes. Times are in ms.
+Ratios are peer / flambeau, so more is better; the peer's first-call figures are without its import time, which is
+printed beside them. Prints text, or JSON with everything.
 """
 
 from __future__ import annotations
@@ -65,6 +67,10 @@ def measure(model: str, batch: int, steady: float) -> dict[str, float]:
         "breaks": sum(counters["graph_breaks"].values()),
         "fallbacks": sum(counters["eager_fallbacks"].values()),
         "error": cold["error"],
+        "eager_peak_mb": cold["eager_peak_mb"],
+        "peak_mb": cold["call_peak_mb"],
+        "added_mb": cold["added_mb"],
+        "daemon_mb": cold["daemon_mb"],
     }
 
 
@@ -77,33 +83,68 @@ RATIOS = {
 }
 
 
-def geomean(values: list[float]) -> float:
-    return math.exp(statistics.fmean(math.log(max(v, 1e-9)) for v in values))
-
-
-def report(rows: list[dict], as_json: bool) -> None:
-    ratios = {name: geomean([row[a] / row[b] for row in rows]) for name, (a, b) in RATIOS.items()}
-    if as_json:
-        print(json.dumps({"rows": rows, "ratios": ratios}))
-        return
-    columns = [
-        "eager_ms",
+SECTIONS = {
+    "First calls, ms": [
         "capture_ms",
+        "peer_capture_ms",
         "cold_ms",
+        "peer_cold_ms",
         "second_ms",
         "restart_ms",
-        "steady_ms",
-        "peer_steady_ms",
-        "graphs",
-        "breaks",
-    ]
-    print("| model | batch | " + " | ".join(columns) + " | error | " + " | ".join(f"{r} x" for r in RATIOS) + " |")
-    print("|---" * (len(columns) + 3 + len(RATIOS)) + "|")
+        "peer_second_ms",
+        "peer_import_ms",
+    ],
+    "Steady calls": ["eager_ms", "steady_ms", "peer_steady_ms", "graphs", "breaks", "fallbacks", "error"],
+    "Memory, MB": ["eager_peak_mb", "peak_mb", "added_mb", "daemon_mb"],
+}
+
+
+def geomean(values: list[float]) -> float:
+    """Geometric mean; NaN where a value is not positive, because then the ratio means nothing."""
+    if any(v <= 0 for v in values):
+        return math.nan
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def small_calls() -> dict[str, float]:
+    """What compiling adds to a call of `x + 1` on 8 floats, ns; less than zero where the compiled call is faster."""
+    caches = Caches()
+    try:
+        ours, peer = caches.run("small_call.py", "flambeau"), caches.run("small_call.py", "torch")
+    finally:
+        caches.close()
+    return {
+        "eager_ns": ours["eager"],
+        "added_ns": ours["compiled"] - ours["eager"],
+        "peer_added_ns": peer["compiled"] - peer["eager"],
+    }
+
+
+def table(rows: list[dict], columns: list[str]) -> str:
+    """A Markdown table."""
+    lines = ["| model | batch | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
     for row in rows:
-        cells = [f"{row[c]:.4g}" for c in columns] + [f"{row['error']:.1e}"]
-        cells += [f"{row[a] / row[b]:.2f}" for a, b in RATIOS.values()]
-        print(f"| {row['model']} | {row['batch']} | " + " | ".join(cells) + " |")
-    print("\nGeometric means, peer / flambeau: " + ", ".join(f"{k} {v:.2f}x" for k, v in ratios.items()))
+        cells = [f"{row[c]:.1e}" if c == "error" else f"{row[c]:.4g}" for c in columns]
+        lines.append(f"| {row['model']} | {row['batch']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def report(rows: list[dict], small: dict[str, float], as_json: bool) -> None:
+    """Prints everything."""
+    for row in rows:
+        row |= {f"{name} x": row[a] / row[b] for name, (a, b) in RATIOS.items()}
+    ratios = {name: geomean([row[f"{name} x"] for row in rows]) for name in RATIOS}
+    if as_json:
+        print(json.dumps({"rows": rows, "ratios": ratios, "small_call": small}))
+        return
+    for title, columns in SECTIONS.items():
+        print(f"{title}\n\n{table(rows, columns)}\n")
+    print(f"Ratios, torch.compile / flambeau\n\n{table(rows, [f'{name} x' for name in RATIOS])}\n")
+    print("Geometric means: " + ", ".join(f"{k} {v:.3g}x" for k, v in ratios.items()))
+    print(
+        f"x + 1 on 8 floats: eager {small['eager_ns']:.0f} ns; flambeau adds {small['added_ns']:+.0f} ns, "
+        f"torch.compile {small['peer_added_ns']:+.0f} ns"
+    )
 
 
 def main() -> None:
@@ -115,7 +156,7 @@ def main() -> None:
             rounds = [measure(model, batch, options.steady) for _ in range(options.runs)]
             row = {key: statistics.median(r[key] for r in rounds) for key in rounds[0]}
             rows.append({"model": model, "batch": batch, **row})
-    report(rows, options.json)
+    report(rows, small_calls(), options.json)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 """One process that times the first and the steady calls of one compiler on one model, and prints a line of JSON.
 
-Seconds throughout. `first` is from before the compiler's import to the first result, less one eager call;
-`imports` is the part of it spent importing the compiler, where that can be told apart.
+Seconds and MB throughout. `first` is from before the compiler's import to the first result, less one call: the eager one
+or the compiled one, whichever is shorter. `imports` is the part of it spent importing the compiler, where that can be
+told apart. `call_peak_mb` is how far one later call raises the process's resident memory above where it stood,
+`added_mb` how much more than after the eager calls is resident once the compiled ones are done.
 """
 
 import argparse
+import ctypes
+import gc
 import json
-import resource
 import statistics
 import sys
 import time
@@ -36,6 +39,30 @@ def timed(call) -> float:
     begun = time.perf_counter()
     call()
     return time.perf_counter() - begun
+
+
+def memory(field: str) -> float:
+    """A field of the process's status, in MB."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def settle() -> float:
+    """Gives free memory back to the system; the resident memory then."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return memory("VmRSS")
+
+
+def peak(call) -> float:
+    """How far one call raises resident memory above where it stands: the least of five, as the allocator keeps some."""
+    rises = []
+    for _ in range(5):
+        before = settle()
+        Path("/proc/self/clear_refs").write_text("5")
+        call()
+        rises.append(memory("VmHWM") - before)
+    return min(rises)
 
 
 def steady(compiled, eager, seconds: float) -> dict[str, float]:
@@ -76,20 +103,25 @@ def main() -> None:
         fn(*args)
         eager_call = min(timed(lambda: fn(*args)) for _ in range(3))
         expected = fn(*args)
+        report["eager_peak_mb"] = peak(lambda: fn(*args))
+        resident = settle()
         begun = time.perf_counter()
         compiled, report["imports"] = import_and_compile(options.compiler, options.backend, fn)
         actual = compiled(*args)
-        report["first"] = time.perf_counter() - begun - eager_call
+        total = time.perf_counter() - begun
+        report["first"] = total - min(eager_call, timed(lambda: compiled(*args)))
         report["eager_call"] = eager_call
         report["error"] = ((actual - expected).abs().max() / expected.abs().max()).item()
+        report["call_peak_mb"] = peak(lambda: compiled(*args))
+        report["added_mb"] = settle() - resident
         if options.steady:
             report |= steady(lambda: compiled(*args), lambda: fn(*args), options.steady)
     if options.compiler == "flambeau":
         import flambeau
 
         report["counters"] = flambeau.counters()
-        report["pid"] = flambeau.status().get("pid")
-    report["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        status = Path(f"/proc/{flambeau.status()['pid']}/status").read_text().splitlines()
+        report["daemon_mb"] = next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS"))
     print(json.dumps(report))
 
 

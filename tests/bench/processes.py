@@ -1,4 +1,4 @@
-"""Running `first_call.py` in fresh processes over chosen cache folders, and stopping daemons between them."""
+"""Running measurements in fresh processes over chosen cache folders, and stopping daemons between them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,12 @@ class Caches:
         }
 
     def call(self, model: str, compiler: str, backend: str, *options: str) -> dict[str, Any]:
-        """The report of one process."""
-        command = [sys.executable, str(HERE / "first_call.py"), model, compiler, backend, *options]
+        """What `first_call.py` reports."""
+        return self.run("first_call.py", model, compiler, backend, *options)
+
+    def run(self, script: str, *arguments: str) -> dict[str, Any]:
+        """What a script of this folder reports, in a process of its own."""
+        command = [sys.executable, str(HERE / script), *arguments]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")

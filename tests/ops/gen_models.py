@@ -1,6 +1,6 @@
 """Records every torch call that real models make, in the form of `gen_rules.py`, to see which ones the rules cover.
 
-    python tests/ops/gen_models.py /tmp/models.json && FLAMBEAU_OPS_CASES=/tmp/models.json cargo test -p flambeau-ops
+python tests/ops/gen_models.py /tmp/models.json && FLAMBEAU_OPS_CASES=/tmp/models.json cargo test -p flambeau-ops
 """
 
 import functools
@@ -63,8 +63,25 @@ def patch():
     for prefix, space in spaces:
         for name in dir(space):
             function = getattr(space, name)
-            if type(function).__name__ == "builtin_function_or_method" and not name.startswith("__") and name not in SKIP:
-                if any(w in name for w in ("grad_enabled", "is_", "get_", "set_", "autocast", "promote_types", "result_type", "compile", "manual_seed")):
+            if (
+                type(function).__name__ == "builtin_function_or_method"
+                and not name.startswith("__")
+                and name not in SKIP
+            ):
+                if any(
+                    w in name
+                    for w in (
+                        "grad_enabled",
+                        "is_",
+                        "get_",
+                        "set_",
+                        "autocast",
+                        "promote_types",
+                        "result_type",
+                        "compile",
+                        "manual_seed",
+                    )
+                ):
                     continue
                 wrapped = recorder(f"{prefix}.{name}", function, False)
                 renamed[id(function)] = wrapped
@@ -72,7 +89,9 @@ def patch():
     for name in dir(torch._C._VariableFunctions):
         function = getattr(torch._C._VariableFunctions, name)
         if type(function).__name__ == "builtin_function_or_method" and not name.startswith("_"):
-            torch._VF.__dict__.setdefault(name, recorder(f"torch._VF.{name}", function, False)) if hasattr(torch._VF, "__dict__") else None
+            torch._VF.__dict__.setdefault(name, recorder(f"torch._VF.{name}", function, False)) if hasattr(
+                torch._VF, "__dict__"
+            ) else None
     F = torch.nn.functional
     for name, value in list(F.__dict__.items()):
         if id(value) in renamed:
@@ -102,7 +121,11 @@ class Block(torch.nn.Module):
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.drop(self.proj(y.transpose(1, 2).contiguous().view(b, t, c)))
         h = self.fc(self.ln2(x))
-        h = F.gelu(h, approximate="tanh") if slow else 0.5 * h * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (h + 0.044715 * torch.pow(h, 3.0))))
+        h = (
+            F.gelu(h, approximate="tanh")
+            if slow
+            else 0.5 * h * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (h + 0.044715 * torch.pow(h, 3.0))))
+        )
         return x + self.drop(self.out(h))
 
 
@@ -110,7 +133,12 @@ class Decoder(torch.nn.Module):
     def __init__(self):
         super().__init__()
         nn = torch.nn
-        self.tok, self.pos, self.blocks, self.head = nn.Embedding(65, 48), nn.Embedding(32, 48), nn.ModuleList([Block(), Block()]), nn.Linear(48, 65, bias=False)
+        self.tok, self.pos, self.blocks, self.head = (
+            nn.Embedding(65, 48),
+            nn.Embedding(32, 48),
+            nn.ModuleList([Block(), Block()]),
+            nn.Linear(48, 65, bias=False),
+        )
 
     def forward(self, idx, targets=None):
         pos = torch.arange(0, idx.size(1), dtype=torch.long, device=idx.device)
@@ -120,7 +148,9 @@ class Decoder(torch.nn.Module):
         if targets is None:
             return self.head(x[:, [-1], :]), None
         logits = self.head(x)
-        return logits, torch.nn.functional.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
+        return logits, torch.nn.functional.cross_entropy(
+            logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1
+        )
 
 
 def main():
@@ -128,9 +158,16 @@ def main():
     import torchvision
 
     torch.manual_seed(0)
-    models = [torchvision.models.resnet18(), torchvision.models.mobilenet_v2(), timm.create_model("vit_tiny_patch16_224")]
+    models = [
+        torchvision.models.resnet18(),
+        torchvision.models.mobilenet_v2(),
+        timm.create_model("vit_tiny_patch16_224"),
+    ]
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
-    encoders = [torch.nn.TransformerEncoder(layer, 2), torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(32, 4, 64), 2, enable_nested_tensor=False)]
+    encoders = [
+        torch.nn.TransformerEncoder(layer, 2),
+        torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(32, 4, 64), 2, enable_nested_tensor=False),
+    ]
     decoder = Decoder()
     images, words, tokens = torch.randn(2, 3, 224, 224), torch.randn(2, 5, 32), torch.randint(0, 65, (2, 16))
     patch()

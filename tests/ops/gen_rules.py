@@ -28,7 +28,16 @@ SHORT = {
 }  # fmt: skip
 FLOATS = [torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16]
 INTS = [torch.int64, torch.int32, torch.uint8, torch.int8, torch.int16]
-PLAIN = [torch.float32] * 4 + [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.int8, torch.bool]
+PLAIN = [torch.float32] * 4 + [
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.int8,
+    torch.bool,
+]
 
 
 class Draw:
@@ -137,18 +146,24 @@ FLOAT_UNARY = (
     "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
     "sigmoid erf erfc erfinv lgamma digamma sinc deg2rad rad2deg logit"
 ).split()
-SAME_UNARY = "neg abs sign sgn floor ceil trunc frac round square nan_to_num positive relu bitwise_not logical_not".split()
+SAME_UNARY = (
+    "neg abs sign sgn floor ceil trunc frac round square nan_to_num positive relu bitwise_not logical_not".split()
+)
 TESTS = "isnan isinf isfinite isposinf isneginf signbit".split()
 BINARY = (
     "add sub mul div floor_divide remainder fmod pow atan2 copysign xlogy eq ne lt le gt ge "
     "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift true_divide rsub"
 ).split()
-TENSOR_BINARY = "maximum minimum fmax fmin hypot logaddexp logaddexp2 nextafter gcd lcm logical_and logical_or logical_xor".split()
+TENSOR_BINARY = (
+    "maximum minimum fmax fmin hypot logaddexp logaddexp2 nextafter gcd lcm logical_and logical_or logical_xor".split()
+)
 OPERATORS = "add sub mul truediv floordiv mod pow and_ or_ xor lshift rshift eq ne lt le gt ge".split()
 IN_OPERATORS = "iadd isub imul itruediv ifloordiv imod ipow iand ior ixor".split()
 
 
-@case(*fn(*FLOAT_UNARY), *fn(*SAME_UNARY), *fn(*TESTS), *[f".{n}_" for n in FLOAT_UNARY + SAME_UNARY if n != "positive"])
+@case(
+    *fn(*FLOAT_UNARY), *fn(*SAME_UNARY), *fn(*TESTS), *[f".{n}_" for n in FLOAT_UNARY + SAME_UNARY if n != "positive"]
+)
 @case("_operator.neg", "_operator.invert", "_operator.abs", "_operator.pos")
 def _(g):
     return [g.tensor()], {}
@@ -169,7 +184,16 @@ def _(g):
     return [a, g.tensor(g.broadcastable(list(a.shape)))], {}
 
 
-@case(*[f".{n}_" for n in BINARY[:18]], *["_operator." + n for n in IN_OPERATORS], ".__radd__", ".__rsub__", ".__add__", ".__eq__", ".__rpow__", ".__rtruediv__")
+@case(
+    *[f".{n}_" for n in BINARY[:18]],
+    *["_operator." + n for n in IN_OPERATORS],
+    ".__radd__",
+    ".__rsub__",
+    ".__add__",
+    ".__eq__",
+    ".__rpow__",
+    ".__rtruediv__",
+)
 def _(g):
     a = g.tensor(grad=0)
     if g.chance(0.4):
@@ -209,9 +233,22 @@ def _(g):
 ACTIVATIONS = "relu6 hardtanh silu mish hardswish hardsigmoid elu leaky_relu"
 
 
-@case(*["torch._C._nn." + n for n in ACTIVATIONS.split()], "torch._C._nn.gelu", "torch._C._nn.softplus", "torch.selu", "torch.celu")
+@case(
+    *["torch._C._nn." + n for n in ACTIVATIONS.split()],
+    "torch._C._nn.gelu",
+    "torch._C._nn.softplus",
+    "torch.selu",
+    "torch.celu",
+)
 @case("torch._C._nn.softshrink", "torch.hardshrink", ".hardshrink", "torch._C._nn.log_sigmoid", "torch._C._nn.relu6_")
-@case("torch._C._nn.hardtanh_", "torch._C._nn.silu_", "torch._C._nn.leaky_relu_", "torch._C._nn.elu_", "torch.relu_", "torch.selu_")
+@case(
+    "torch._C._nn.hardtanh_",
+    "torch._C._nn.silu_",
+    "torch._C._nn.leaky_relu_",
+    "torch._C._nn.elu_",
+    "torch.relu_",
+    "torch.selu_",
+)
 def _(g):
     return [g.tensor(dtypes=FLOATS, grad=0.1)], {}
 
@@ -336,7 +373,9 @@ def _(g):
     return ([a, g.dim(a), g.dim(a)] if g.chance(0.6) else [a, 1]), {}
 
 
-@case("torch.ravel", "torch.t", ".adjoint", "torch.squeeze", ".detach", "torch.detach", ".clone", ".contiguous", ".T_like")
+@case(
+    "torch.ravel", "torch.t", ".adjoint", "torch.squeeze", ".detach", "torch.detach", ".clone", ".contiguous", ".T_like"
+)
 def _(g):
     return [g.tensor()], {}
 
@@ -522,7 +561,11 @@ def _(g):
     return [a, g.tensor(g.broadcastable(list(a.shape)))], {}
 
 
-@case(*fn(*"softmax log_softmax cumsum cumprod logcumsumexp cummax cummin sort argsort mode".split()), ".softmax", ".cumsum_")
+@case(
+    *fn(*"softmax log_softmax cumsum cumprod logcumsumexp cummax cummin sort argsort mode".split()),
+    ".softmax",
+    ".cumsum_",
+)
 def _(g):
     a = g.tensor(dtypes=FLOATS if g.chance(0.7) else PLAIN, grad=0.1)
     return [a, g.dim(a)], {}
@@ -630,7 +673,12 @@ def conv_case(n, transposed):
         weight = g.tensor(shape, dtype, g.pick("c", "c", "c", "cl"))
         x = image(g, n, cin, dtype, batched=g.chance(0.85))
         bias = g.tensor([cout], dtype, "c") if g.chance(0.5) else None
-        kwargs = {"stride": g.pick(1, 2, [2] * n), "padding": g.pick(0, 1, [1] * n), "dilation": g.pick(1, 1, 2), "groups": groups}
+        kwargs = {
+            "stride": g.pick(1, 2, [2] * n),
+            "padding": g.pick(0, 1, [1] * n),
+            "dilation": g.pick(1, 1, 2),
+            "groups": groups,
+        }
         if not transposed and g.chance(0.15):
             kwargs["padding"] = g.pick("same", "valid")
         return [x, weight, bias], kwargs
@@ -682,7 +730,12 @@ def _(g):
 def _(g):
     x = image(g, 2, g.pick(1, 2, 3), g.pick(torch.float32, torch.float64), batched=g.chance(0.85))
     k = g.pick(2, 3, [2, 3])
-    return [x, k], {"stride": g.pick(1, 2, [2, 1]), "padding": g.pick(0, 1), "dilation": g.pick(1, 1, 2), "ceil_mode": g.chance(0.4)}
+    return [x, k], {
+        "stride": g.pick(1, 2, [2, 1]),
+        "padding": g.pick(0, 1),
+        "dilation": g.pick(1, 1, 2),
+        "ceil_mode": g.chance(0.4),
+    }
 
 
 @case("torch.max_pool2d")
@@ -730,7 +783,9 @@ def _(g):
         if roll < 0.25:
             items.append(g.pick(0, -1, 1))
         elif roll < 0.6:
-            items.append(slice(g.pick(None, None, 0, 1, -2, 9), g.pick(None, None, 1, 2, -1, 9), g.pick(None, None, 1, 2)))
+            items.append(
+                slice(g.pick(None, None, 0, 1, -2, 9), g.pick(None, None, 1, 2, -1, 9), g.pick(None, None, 1, 2))
+            )
         elif roll < 0.7:
             items.append(None)
             continue
@@ -994,7 +1049,9 @@ def _(g):
     if g.chance(0.3):
         kwargs["is_causal"] = True
     elif g.chance(0.4):
-        kwargs["attn_mask"] = g.tensor(g.pick([s, t], [b, h, s, t], [b, 1, s, t], [1, 1, 1, t]), g.pick(torch.bool, dtype), "c", grad=0.1)
+        kwargs["attn_mask"] = g.tensor(
+            g.pick([s, t], [b, h, s, t], [b, 1, s, t], [1, 1, 1, t]), g.pick(torch.bool, dtype), "c", grad=0.1
+        )
     if g.chance(0.2):
         kwargs["scale"] = 0.5
     if g.chance(0.1):

@@ -11,7 +11,8 @@ import types
 
 DROPPED = {"CACHE", "NOP", "RESUME", "PRECALL", "EXTENDED_ARG"}
 
-SAMPLES = '''
+SAMPLES = (
+    """
 def loops(xs, flag):
     total = 0
     for i, x in enumerate(xs):
@@ -58,7 +59,11 @@ class Body:
     attr: int = 3
     def method(self): self.attr = -self.attr; assert self.attr; return super().method
 
-''' + "def wide(x):\n    x = [" + ", ".join(f"x.a{i}" for i in range(300)) + "]\n    while x:\n        x = x.a299\n"
+"""
+    + "def wide(x):\n    x = ["
+    + ", ".join(f"x.a{i}" for i in range(300))
+    + "]\n    while x:\n        x = x.a299\n"
+)
 
 
 def code_objects(code):
@@ -69,7 +74,12 @@ def code_objects(code):
 
 
 def facts(code):
-    print("code", code.co_qualname.replace(" ", "_"), code.co_firstlineno, *map(hexed, (code.co_code, code.co_linetable, code.co_exceptiontable)))
+    print(
+        "code",
+        code.co_qualname.replace(" ", "_"),
+        code.co_firstlineno,
+        *map(hexed, (code.co_code, code.co_linetable, code.co_exceptiontable)),
+    )
     lines = {}
     for start, end, line in code.co_lines():
         lines.update(dict.fromkeys(range(start, end, 2), line))

@@ -30,7 +30,9 @@ def tensor(sizes: list[int], strides: list[int], dtype: torch.dtype, device: tor
         return made.requires_grad_() if requires_grad else made
 
 
-def call(method: bool, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], state: dict[str, Any]) -> tuple[str, Any]:
+def call(
+    method: bool, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], state: dict[str, Any]
+) -> tuple[str, Any]:
     """Metadata of `name(*args)` under the thread state of the trace, or why there is none."""
     target = getattr(torch.Tensor, name) if method else _resolve(name)
     try:
