@@ -1,8 +1,8 @@
 """One process that times the first and the steady calls of one compiler on one model, and prints a line of JSON.
 
-Seconds and MB throughout. `first` is from before the compiler's import to the first result, less one call: the eager one
-or the compiled one, whichever is shorter. `imports` is the part of it spent importing the compiler, where that can be
-told apart. `call_peak_mb` is how far one later call raises the process's resident memory above where it stood,
+Seconds and MB throughout. `first` is from before the compiler's import to the first result, less one call: the eager
+one or the compiled one, whichever is shorter. `imports` is the part of it spent importing the compiler, where that can
+be told apart. `call_peak_mb` is how far one later call raises the process's resident memory above where it stood,
 `added_mb` how much more than after the eager calls is resident once the compiled ones are done.
 """
 

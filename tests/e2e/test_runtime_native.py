@@ -149,5 +149,5 @@ def test_a_missing_back_end_is_named():
     frame = Frame()
     frame.kernels = [{"name": "k", "artifact": [0] * 32}]
     frame.native([], [], [])
-    with pytest.raises(RuntimeError, match="libflambeau_cpu_launch.so"):
+    with pytest.raises(RuntimeError, match=r"libflambeau_cpu_launch\.so"):
         frame.install(function)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import torch
-from gen_rules import encode, observe
+from gen_rules import observe
 
 SKIP = {"__get__", "__class__", "__dict__", "requires_grad_", "__init__", "__new__", "size", "dim", "stride", "numel", "data_ptr",
         "is_contiguous", "__len__", "__repr__", "__hash__", "__format__", "item", "__bool__", "tolist", "get_device", "untyped_storage",
@@ -22,7 +22,7 @@ def recorder(name, function, method):
     @functools.wraps(function)
     def call(*args, **kwargs):
         tensors = any(isinstance(a, (torch.Tensor, list, tuple)) for a in (*args, *kwargs.values()))
-        if busy[0] or not tensors and not name.startswith("torch."):
+        if busy[0] or (not tensors and not name.startswith("torch.")):
             return function(*args, **kwargs)
         busy[0] = True
         try:

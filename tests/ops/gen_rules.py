@@ -101,7 +101,7 @@ class Draw:
         else:
             t = self.data(shape, dtype)
         if (dtype.is_floating_point or dtype.is_complex) and self.chance(grad):
-            t = t.detach().requires_grad_() if t._base is None else t.detach().requires_grad_()
+            t = t.detach().requires_grad_()
         return t
 
     def broadcastable(self, shape):
@@ -596,7 +596,7 @@ def _(g):
     k, n = g.pick(1, 3, 4), g.pick(1, 2, 5)
     a = g.tensor([*g.shape(0, 3), k], dtype)
     args = [a, g.tensor([n, k], dtype)]
-    return (args + [g.tensor([n], dtype)] if g.chance(0.6) else args), {}
+    return ([*args, g.tensor([n], dtype)] if g.chance(0.6) else args), {}
 
 
 @case("torch.matmul", "_operator.matmul", ".__rmatmul__")
@@ -693,7 +693,7 @@ for _n in (1, 2, 3):
 def _(g):
     c = g.pick(1, 2, 3, 4)
     x = image(g, g.pick(0, 1, 2, 2, 2, 3), c, g.pick(torch.float32, torch.float64))
-    vec = lambda grad=0.3: g.tensor([c], x.dtype, "c", grad=grad) if g.chance(0.8) else None  # noqa: E731
+    vec = lambda grad=0.3: g.tensor([c], x.dtype, "c", grad=grad) if g.chance(0.8) else None
     return [x, vec(), vec(), vec(0), vec(0), g.chance(0.5), 0.1, 1e-5, True], {}
 
 
@@ -1044,7 +1044,7 @@ def _(g):
 def _(g):
     dtype = g.pick(torch.float32, torch.float64, torch.bfloat16)
     b, h, s, t, d = g.pick(1, 2), g.pick(1, 3), g.pick(1, 4), g.pick(1, 4, 5), g.pick(1, 4)
-    head = lambda n: g.tensor([b, h, n, d], dtype, g.pick("c", "c", "perm", "gap", "expand"))  # noqa: E731
+    head = lambda n: g.tensor([b, h, n, d], dtype, g.pick("c", "c", "perm", "gap", "expand"))
     kwargs = {}
     if g.chance(0.3):
         kwargs["is_causal"] = True
