@@ -352,7 +352,7 @@ impl Miss<'_, '_> {
 
 /// Reason, explanation, hint and user stack, for people.
 fn describe(reason: &Reason) -> String {
-    let mut text = format!("{}: {} {}", reason.code.name(), reason.detail, reason.code.explanation());
+    let mut text = format!("{}: {}. {}", reason.code.name(), reason.detail, reason.code.explanation());
     for place in &reason.stack {
         text.push_str(&format!("\n  File \"{}\", line {}, in {}", place.file, place.line, place.function));
     }

@@ -28,14 +28,15 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--json", action="store_true", help="print reports as JSON")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in FORWARDED.items():
-        forwarded = commands.add_parser(name, help=text, add_help=False)
-        forwarded.add_argument("rest", nargs=argparse.REMAINDER)
+        commands.add_parser(name, help=text)
     for name, text in (
         ("run", "run a script with torch.compile routed to flambeau"),
         ("explain", "run a script so and say what was compiled"),
         ("record", "run a script so and keep each compile in a file, for replay"),
     ):
         script = commands.add_parser(name, help=text)
+        if name == "explain":
+            script.add_argument("--json", action="store_true", dest="json_after", help="print the report as JSON")
         if name == "record":
             script.add_argument("--into", default="flambeau-recordings", help="folder for the recordings")
         script.add_argument("script")
@@ -50,10 +51,13 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> None:
     """Runs the command line; exits with its status."""
-    options = parser().parse_args(argv)
+    arguments = sys.argv[1:] if argv is None else argv
+    # argparse's REMAINDER takes no option in first place, so what goes to the daemon's command line is told apart here.
+    front = [a for a in arguments if a != "--json"]
+    if front and front[0] in FORWARDED:
+        forward(front[0], front[1:], as_json="--json" in arguments)
+    options = parser().parse_args(arguments)
     as_json = options.json or getattr(options, "json_after", False)
-    if options.command in FORWARDED:
-        forward(options.command, options.rest, as_json)
     if options.command == "doctor":
         raise SystemExit(doctor(as_json))
     if options.command == "backends":
@@ -62,11 +66,9 @@ def main(argv: list[str] | None = None) -> None:
     if options.command == "record":
         os.environ["FLAMBEAU_RECORD_DIR"] = str(Path(options.into).absolute())
         Path(options.into).mkdir(parents=True, exist_ok=True)
-    run_script(options.script, options.args)
+    made = run_script(options.script, options.args)
     if options.command == "explain":
-        import flambeau
-
-        print_report(flambeau.counters(), as_json)
+        print_explanation(made, as_json)
 
 
 def forward(command: str, rest: list[str], as_json: bool) -> NoReturn:
@@ -74,24 +76,48 @@ def forward(command: str, rest: list[str], as_json: bool) -> NoReturn:
     if not DAEMON.exists():
         raise SystemExit(f"flambeaud is not at {DAEMON}: the installation is incomplete; install the package again")
     arguments = [str(DAEMON), command, *rest]
-    if as_json and "--json" not in rest:
+    if as_json:
         arguments.append("--json")
     sys.stdout.flush()
     os.execv(str(DAEMON), arguments)
 
 
-def run_script(script: str, args: list[str]) -> None:
-    """Runs `script` as `__main__` with `torch.compile` replaced by `flambeau.compile`."""
+def run_script(script: str, args: list[str]) -> list[Any]:
+    """Runs `script` as `__main__` with `torch.compile` replaced by `flambeau.compile`; gives what that compiled."""
     if not Path(script).is_file():
         raise SystemExit(f"no such script: {script}")
     import torch
 
     import flambeau
 
-    torch.compile = flambeau.compile  # type: ignore[assignment]
+    made: list[Any] = []
+
+    def compile(model: Any = None, **options: Any) -> Any:
+        if model is None:
+            return lambda target: compile(target, **options)
+        made.append(flambeau.compile(model, **options))
+        return made[-1]
+
+    torch.compile = compile
     sys.argv = [script, *args]
     sys.path.insert(0, str(Path(script).parent.absolute()))
     runpy.run_path(script, run_name="__main__")
+    return made
+
+
+def print_explanation(made: list[Any], as_json: bool) -> None:
+    """What became of each compiled callable of a script, and the counters of the process."""
+    import flambeau
+    from flambeau._report import explanation
+
+    found = [(getattr(c, "__qualname__", type(c).__qualname__), explanation(c)) for c in made]
+    if as_json:
+        report = {"compiled": [{"name": name, **e.data} for name, e in found], "counters": flambeau.counters()}
+        print(json.dumps(report))
+        return
+    for name, text in found:
+        print(f"{name}\n{text}\n")
+    print_report(flambeau.counters(), as_json)
 
 
 def backends() -> list[dict[str, Any]]:

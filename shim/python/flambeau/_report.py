@@ -63,10 +63,15 @@ def explain(fn: Callable[..., Any], **options: Any) -> Callable[..., Explanation
     from flambeau._compile import compile
 
     compiled: Any = compile(fn, **options)
-    native = getattr(compiled, "_flambeau_compiled", None) or getattr(compiled, "__func__", compiled)
 
     def call(*args: Any, **kwargs: Any) -> Explanation:
         compiled(*args, **kwargs)
-        return Explanation(json.loads(_native.explain_data(native)))
+        return explanation(compiled)
 
     return call
+
+
+def explanation(compiled: Any) -> Explanation:
+    """What became of a compiled function, method or module until now."""
+    native = getattr(compiled, "_flambeau_compiled", None) or getattr(compiled, "__func__", compiled)
+    return Explanation(json.loads(_native.explain_data(native)))
