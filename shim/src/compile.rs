@@ -305,6 +305,9 @@ impl Miss<'_, '_> {
         let record = Record { graph: frame.graph_text.clone(), ops, guards, timings, origin };
         let name = name_of(self.function);
         say::log("graph", || format!("{name} ({ops} ops)\n{}", record.graph));
+        if let Body::Native(plan) = &frame.body {
+            say::log("code", || format!("{name}\n{plan}"));
+        }
         say::log("guards", || format!("{name}\n{}", record.guards.join("\n")));
         counters::bump(py, "graphs");
         counters::add(py, "ops", ops as u64);
