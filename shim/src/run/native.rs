@@ -3,6 +3,7 @@
 use super::ops::{Op, OpError};
 use super::regs::{Regs, Slot};
 use super::{Failure, failure, injected_failure};
+use crate::fork;
 use crate::guard::Expr;
 use crate::launch::{self, LoadedKernel};
 use crate::torch_abi::{Owned, Torch};
@@ -209,7 +210,7 @@ impl NativeBody {
             largest = largest.max(elements);
         }
         let scalars: SmallVec<[i64; 12]> = scalars.iter().map(|s| size(s, symbols)).collect::<Result<_, _>>()?;
-        let threads = if launch::is_forked() { 1 } else { self.torch.threads() };
+        let threads = if fork::is_child() { 1 } else { self.torch.threads() };
         let pointers = Pointers(pointers);
         // SAFETY: the plan was lowered with this kernel for tensors of these sizes and strides, which the guards checked;
         // the registers keep the memory alive.
