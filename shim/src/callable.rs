@@ -123,8 +123,7 @@ pub fn entry_of<'a>(py: Python<'_>, object: &'a Bound<'_, PyAny>) -> Option<&'a 
 
 unsafe extern "C" fn new(class: *mut ffi::PyTypeObject, args: Raw, kwargs: Raw) -> Raw {
     // SAFETY: called by CPython with the GIL held and valid arguments.
-    unsafe {
-        let py = Python::assume_attached();
+    Python::attach(|py| unsafe {
         match build(py, class, args, kwargs) {
             Ok(object) => object,
             Err(error) => {
@@ -132,7 +131,7 @@ unsafe extern "C" fn new(class: *mut ffi::PyTypeObject, args: Raw, kwargs: Raw) 
                 ptr::null_mut()
             }
         }
-    }
+    })
 }
 
 unsafe fn build(py: Python<'_>, class: *mut ffi::PyTypeObject, args: Raw, kwargs: Raw) -> PyResult<Raw> {
@@ -175,7 +174,10 @@ unsafe extern "C" fn call(object: Raw, args: *const Raw, nargsf: usize, kwnames:
         }
         ffi::Py_INCREF(object);
         ffi::Py_INCREF(function);
-        let result = (*entry).call(Python::assume_attached(), function, args, nargsf, kwnames);
+        // Told that the thread is attached, pyo3 drops references at once; else they pile up until somebody says so. While
+        // the interpreter shuts down it cannot be told.
+        let result = Python::try_attach(|py| (*entry).call(py, function, args, nargsf, kwnames));
+        let result = result.unwrap_or_else(|| ffi::PyObject_Vectorcall(function, args, nargsf, kwnames));
         ffi::Py_DECREF(function);
         ffi::Py_DECREF(object);
         result
@@ -258,7 +260,10 @@ unsafe extern "C" fn dealloc(object: Raw) {
         clear(object);
         let entry = std::mem::replace(&mut (*compiled).entry, ptr::null_mut());
         if !entry.is_null() {
-            drop(Box::from_raw(entry));
+            // As in `call`. Once the interpreter shuts down, what the entry refers to is left to the operating system.
+            let mut entry = Some(Box::from_raw(entry));
+            Python::try_attach(|_| drop(entry.take()));
+            std::mem::forget(entry);
         }
         let class = ffi::Py_TYPE(object);
         ffi::PyObject_GC_Del(object.cast());

@@ -82,6 +82,12 @@ unsafe fn fingerprint(py: Python<'_>, found: &[(Place, Raw)]) -> u64 {
     hasher.finish()
 }
 
+/// The fingerprint of a call with these arguments.
+pub fn fingerprint_of(py: Python<'_>, args: &[Raw]) -> u64 {
+    // SAFETY: live objects of the running call.
+    unsafe { fingerprint(py, &leaves::of(args)) }
+}
+
 fn left_alone(py: Python<'_>, entry: &Entry, fingerprint: u64) -> bool {
     let mut table = entry.table.borrow(py);
     match table.failed.get_mut(&fingerprint) {

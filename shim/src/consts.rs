@@ -6,9 +6,9 @@ use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyComplex, PyFloat, PyFrozenSet, PyInt, PySlice, PyString, PyTuple};
 use std::collections::HashMap;
-use std::sync::OnceLock;
 
 /// torch's constants by address; they live as long as torch does.
 struct TorchConsts {
@@ -19,8 +19,8 @@ struct TorchConsts {
 }
 
 fn torch(py: Python<'_>) -> Option<&'static TorchConsts> {
-    static TORCH: OnceLock<Option<TorchConsts>> = OnceLock::new();
-    TORCH.get_or_init(|| load_torch(py).ok()).as_ref()
+    static TORCH: PyOnceLock<Option<TorchConsts>> = PyOnceLock::new();
+    TORCH.get_or_init(py, || load_torch(py).ok()).as_ref()
 }
 
 fn load_torch(py: Python<'_>) -> PyResult<TorchConsts> {

@@ -7,6 +7,7 @@ use crate::gil::GilCell;
 use crate::installed::{Checked, Installed, RunError};
 use crate::leaves::History;
 use crate::raw::Raw;
+use crate::say;
 use flambeau_ir::frame::{BackendKind, TraceOptions};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -197,10 +198,10 @@ impl Entry {
     fn dispatch(&self, py: Python<'_>, function: Raw, slots: &[Raw]) -> Option<PyResult<Py<PyAny>>> {
         if let Some((installed, checked)) = self.find(py, function, slots) {
             counters::process_hit();
-            return run(py, &installed, checked, function, slots);
+            return self.run(py, &installed, checked, function, slots);
         }
         match compile::miss(py, self, function, slots) {
-            Outcome::Run(installed, checked) => run(py, &installed, checked, function, slots),
+            Outcome::Run(installed, checked) => self.run(py, &installed, checked, function, slots),
             Outcome::Eager => None,
             Outcome::Raise(error) => Some(Err(error)),
         }
@@ -224,27 +225,43 @@ impl Entry {
         }
         Some((installed, checked))
     }
-}
 
-fn run(
-    py: Python<'_>,
-    installed: &Installed,
-    checked: Checked,
-    function: Raw,
-    slots: &[Raw],
-) -> Option<PyResult<Py<PyAny>>> {
-    match installed.run(py, checked, function, slots) {
-        Ok(value) => Some(Ok(value)),
-        Err(RunError::Python(error)) => Some(Err(error)),
-        Err(RunError::Fallback(reason)) => {
-            counters::eager_fallback(py, "run_failed");
-            crate::say::warn_once(
-                py,
-                &format!("run_failed:{reason}"),
-                &format!("a compiled frame ran eagerly: {reason}"),
-            );
-            None
+    fn run(
+        &self,
+        py: Python<'_>,
+        installed: &Arc<Installed>,
+        checked: Checked,
+        function: Raw,
+        slots: &[Raw],
+    ) -> Option<PyResult<Py<PyAny>>> {
+        match installed.run(py, checked, function, slots) {
+            Ok(value) => Some(Ok(value)),
+            Err(RunError::Python(error)) => Some(Err(error)),
+            Err(RunError::Fallback(reason)) => {
+                counters::eager_fallback(py, "run_failed");
+                say::warn_once(py, &format!("run_failed:{reason}"), &format!("a compiled frame ran eagerly: {reason}"));
+                None
+            }
+            Err(RunError::Wrong(what, error)) => {
+                self.give_up(py, installed, slots);
+                counters::eager_fallback(py, "output_mismatch");
+                let text = format!("flambeau gives up a compiled frame, because its prediction failed: {what}");
+                say::warn_once(py, "output_mismatch", &text);
+                error.map(Err)
+            }
         }
+    }
+
+    /// Drops a frame that turned out to be wrong, and leaves calls like this one alone: the daemon would give it again.
+    fn give_up(&self, py: Python<'_>, wrong: &Arc<Installed>, slots: &[Raw]) {
+        let fingerprint = compile::fingerprint_of(py, slots);
+        let mut table = self.table.borrow(py);
+        table.failed.insert(fingerprint, Retry { skip: u32::MAX, next: u32::MAX });
+        let at = table.frames.iter().position(|frame| Arc::ptr_eq(&frame.installed, wrong));
+        let dropped = at.map(|at| table.frames.remove(at));
+        drop(table);
+        // May run finalizers, so not under the borrow.
+        drop(dropped);
     }
 }
 

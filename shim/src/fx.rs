@@ -49,7 +49,7 @@ impl FxBody {
     pub fn compile(&self, py: Python<'_>, values: &[Option<Py<PyAny>>], symbols: &[i64]) -> Result<(), Failure> {
         let compiled = self.call_backend(py, values, symbols).map_err(|e| match failure(py, e, false) {
             Failure::Before(why) => Failure::Before(format!("the back end refused the graph: {why}")),
-            after @ Failure::After(_) => after,
+            other => other,
         })?;
         self.compiled.borrow_mut().insert(symbols.to_vec(), compiled);
         Ok(())

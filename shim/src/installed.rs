@@ -27,6 +27,9 @@ pub enum RunError {
     Python(PyErr),
     /// Nothing visible happened yet: run the original code. One line saying why, for counters.
     Fallback(String),
+    /// Torch did other than the frame was compiled for: do not use it again. Raise the error, or without one run the
+    /// original code.
+    Wrong(String, Option<PyErr>),
 }
 
 /// What passed the guards: inputs and symbols of one call.
@@ -94,6 +97,7 @@ fn run_error(failure: Failure) -> RunError {
     match failure {
         Failure::Before(why) => RunError::Fallback(why),
         Failure::After(error) => RunError::Python(error),
+        Failure::Wrong(what, error) => RunError::Wrong(what, error),
     }
 }
 

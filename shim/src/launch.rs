@@ -4,8 +4,7 @@ use flambeau_plugin::load::{Executable, LaunchLibrary};
 use flambeau_wire::from_daemon::Artifact;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// A loaded kernel and the back end that explains its failures.
 #[derive(Clone)]
@@ -78,18 +77,4 @@ fn find(dirs: &[PathBuf], backend: &str) -> Result<PathBuf, String> {
     let name = format!("libflambeau_{backend}_launch.so");
     let found = dirs.iter().map(|dir| dir.join(&name)).find(|path: &PathBuf| Path::exists(path));
     found.ok_or_else(|| format!("no launch half of back end {backend} ({name}) was found"))
-}
-
-/// Whether this process is a fork of one that may have used several threads: libgomp hangs in such a child.
-pub fn is_forked() -> bool {
-    static FORKED: AtomicBool = AtomicBool::new(false);
-    static WATCH: Once = Once::new();
-    extern "C" fn note() {
-        FORKED.store(true, Ordering::Relaxed);
-    }
-    WATCH.call_once(|| {
-        // SAFETY: the handler only stores a flag.
-        unsafe { libc::pthread_atfork(None, None, Some(note)) };
-    });
-    FORKED.load(Ordering::Relaxed)
 }

@@ -16,6 +16,7 @@ mod counters;
 mod entry;
 mod exit;
 mod fake;
+mod fork;
 mod fx;
 mod gil;
 mod guard;

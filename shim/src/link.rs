@@ -1,7 +1,8 @@
 //! The connection to the daemon: one per process, made (and the daemon started) by its own thread, which then hands
 //! messages to whoever waits for them. Waiting releases the GIL, lets Ctrl-C through and has a deadline.
 
-use crate::settings;
+use crate::fork;
+use crate::settings::{self, Settings};
 use flambeau_wire::endpoint::{self, Start};
 use flambeau_wire::from_client::{FromClient, Hello, RequestId};
 use flambeau_wire::from_daemon::FromDaemon;
@@ -14,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Between two looks for a pending signal while waiting.
@@ -35,10 +36,14 @@ pub enum LinkError {
 
 /// An open connection.
 struct Connection {
-    writer: Mutex<UnixStream>,
+    /// One descriptor for both ways. The lock is for writers.
+    stream: UnixStream,
+    writing: Mutex<()>,
     waiting: Mutex<HashMap<RequestId, Sender<FromDaemon>>>,
     dead: AtomicBool,
     pid: u32,
+    /// [`fork::generation`] of the process that made it.
+    generation: u32,
 }
 
 enum State {
@@ -63,16 +68,9 @@ struct Link {
 static LINK: AtomicPtr<Link> = AtomicPtr::new(std::ptr::null_mut());
 /// The socket, for the child of a fork to close.
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
-static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// True in a process that was forked from one with this module loaded.
-pub fn is_forked() -> bool {
-    FORKED.load(Ordering::Relaxed)
-}
-
-extern "C" fn in_forked_child() {
-    FORKED.store(true, Ordering::Relaxed);
-    // The parent's link (its locks may be held) is left alone; a new one is made when needed.
+/// In the child of a fork: the parent's link (its locks may be held) is left alone; a new one is made when needed.
+pub fn abandon() {
     LINK.store(std::ptr::null_mut(), Ordering::Release);
     let socket: RawFd = SOCKET.swap(-1, Ordering::AcqRel);
     if socket >= 0 {
@@ -82,11 +80,6 @@ extern "C" fn in_forked_child() {
 }
 
 fn link() -> &'static Link {
-    static HANDLER: Once = Once::new();
-    HANDLER.call_once(|| {
-        // SAFETY: the handler only stores to atomics and closes a descriptor.
-        unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
-    });
     let found = LINK.load(Ordering::Acquire);
     if !found.is_null() {
         // SAFETY: links are never freed.
@@ -118,7 +111,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Starts connecting in the background, so that the daemon is up by the time the first frame needs it.
 pub fn warm_up() {
     let link = link();
-    begin(link, &mut lock(&link.state));
+    begin(link, &mut lock(&link.state), &settings::get());
 }
 
 /// Ends the connection; the next request makes another, with the settings of then.
@@ -127,13 +120,26 @@ pub fn disconnect() {
         std::mem::replace(&mut *lock(&link().state), State::Closed { not_before: None, pause: BACK_OFF, why: None });
     if let State::Open(connection) = old {
         connection.dead.store(true, Ordering::Release);
-        let _ = lock(&connection.writer).shutdown(std::net::Shutdown::Both);
+        let _ = connection.stream.shutdown(std::net::Shutdown::Both);
     }
 }
 
-/// Whether a daemon listens already; starts none.
+/// Whether a daemon listens already, or this process is about to start one.
 pub fn daemon_runs() -> bool {
+    matches!(*lock(&link().state), State::Connecting) || daemon_listens()
+}
+
+/// Whether a daemon listens.
+pub fn daemon_listens() -> bool {
     settings::get().start().is_ok_and(|start| UnixStream::connect(start.socket).is_ok())
+}
+
+/// The next request connects, however short ago an attempt failed.
+pub fn forget_failures() {
+    let mut state = lock(&link().state);
+    if let State::Closed { .. } = *state {
+        *state = State::Closed { not_before: None, pause: BACK_OFF, why: None };
+    }
 }
 
 /// The process id of the daemon, if connected.
@@ -150,7 +156,7 @@ pub fn epoch() -> u64 {
 }
 
 /// Starts the connecting thread unless one runs, the link is open, or it is too early for another attempt.
-fn begin(link: &'static Link, state: &mut State) {
+fn begin(link: &'static Link, state: &mut State, settings: &Arc<Settings>) {
     let pause = match state {
         State::Connecting => return,
         State::Open(connection) if !connection.dead.load(Ordering::Acquire) => return,
@@ -159,9 +165,10 @@ fn begin(link: &'static Link, state: &mut State) {
         State::Closed { pause, .. } => *pause,
     };
     *state = State::Connecting;
+    let settings = settings.clone();
     let spawned = std::thread::Builder::new().name("flambeau-link".into()).spawn(move || {
         block_signals();
-        run(link, pause);
+        run(link, pause, &settings);
     });
     if let Err(e) = spawned {
         *state = closed(pause, ("no_thread", e.to_string()));
@@ -184,20 +191,20 @@ fn block_signals() {
 }
 
 /// The thread: connect, then read until the connection ends.
-fn run(link: &'static Link, pause: Duration) {
-    let opened = connect();
-    let (mut stream, connection) = match opened {
-        Ok(opened) => opened,
+fn run(link: &'static Link, pause: Duration, settings: &Settings) {
+    let connection = match connect(settings) {
+        Ok(connection) => Arc::new(connection),
         Err(why) => {
             *lock(&link.state) = closed(pause, why);
             link.changed.notify_all();
             return;
         }
     };
-    SOCKET.store(stream.as_raw_fd(), Ordering::Release);
+    let socket = connection.stream.as_raw_fd();
+    SOCKET.store(socket, Ordering::Release);
     *lock(&link.state) = State::Open(connection.clone());
     link.changed.notify_all();
-    while let Ok(message) = receive(&mut stream) {
+    while let Ok(message) = receive(&connection.stream) {
         let request = match &message {
             FromDaemon::Candidates { request, .. }
             | FromDaemon::Questions { request, .. }
@@ -219,12 +226,12 @@ fn run(link: &'static Link, pause: Duration) {
         }
     }
     connection.dead.store(true, Ordering::Release);
-    let _ = SOCKET.compare_exchange(stream.as_raw_fd(), -1, Ordering::AcqRel, Ordering::Relaxed);
+    let _ = SOCKET.compare_exchange(socket, -1, Ordering::AcqRel, Ordering::Relaxed);
     // Dropping the senders wakes the waiters.
     lock(&connection.waiting).clear();
 }
 
-fn receive(stream: &mut UnixStream) -> Result<FromDaemon, String> {
+fn receive(mut stream: &UnixStream) -> Result<FromDaemon, String> {
     let mut prefix = [0; 4];
     stream.read_exact(&mut prefix).map_err(|e| e.to_string())?;
     let length = frame::body_length(prefix).map_err(|e| e.to_string())?;
@@ -236,10 +243,9 @@ fn receive(stream: &mut UnixStream) -> Result<FromDaemon, String> {
 type Why = (&'static str, String);
 
 /// Connects to the daemon of this build, starting it if need be, and shakes hands.
-fn connect() -> Result<(UnixStream, Arc<Connection>), Why> {
-    let settings = settings::get();
+fn connect(settings: &Settings) -> Result<Connection, Why> {
     let start = settings.start().map_err(|e| ("no_socket_directory", e))?;
-    let timeout = settings::get().timeout;
+    let timeout = settings.timeout;
     let mut stream = open(&start, timeout)?;
     endpoint::check_peer(&stream).map_err(|e| ("wrong_user", e.to_string()))?;
     let lost = |e: String| ("daemon_lost", e);
@@ -254,12 +260,11 @@ fn connect() -> Result<(UnixStream, Arc<Connection>), Why> {
     });
     let bytes = frame::encode(&hello).map_err(|e| lost(e.to_string()))?;
     stream.write_all(&bytes).map_err(|e| lost(e.to_string()))?;
-    match receive(&mut stream) {
+    match receive(&stream) {
         Ok(FromDaemon::Welcome { pid, .. }) => {
             stream.set_read_timeout(None).map_err(|e| lost(e.to_string()))?;
-            let writer = stream.try_clone().map_err(|e| lost(e.to_string()))?;
-            let (writer, waiting) = (Mutex::new(writer), Mutex::default());
-            Ok((stream, Arc::new(Connection { writer, waiting, dead: AtomicBool::new(false), pid })))
+            let (writing, waiting, dead) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+            Ok(Connection { stream, writing, waiting, dead, pid, generation: fork::generation() })
         }
         Ok(FromDaemon::Refused(why)) => Err(("daemon_refused", why)),
         Ok(other) => Err(lost(format!("it sent {other:?} in place of a greeting"))),
@@ -358,11 +363,11 @@ pub fn send(py: Python<'_>, id: RequestId, message: &FromClient) -> Result<Pendi
 /// The open connection; waits for the connecting thread.
 fn connection(py: Python<'_>) -> Result<Arc<Connection>, LinkError> {
     let link = link();
-    let deadline = Deadline::new();
+    let (settings, deadline) = (settings::get(), Deadline::new());
     loop {
         let found = py.detach(|| {
             let mut state = lock(&link.state);
-            begin(link, &mut state);
+            begin(link, &mut state, &settings);
             if matches!(*state, State::Connecting) {
                 state = link.changed.wait_timeout(state, SIGNAL_POLL).map_or_else(|p| p.into_inner().0, |(s, _)| s);
             }
@@ -389,10 +394,24 @@ impl Pending {
     pub fn write(&self, py: Python<'_>, message: &FromClient) -> Result<(), LinkError> {
         let lost = |e: String| LinkError::Unavailable("daemon_lost", e);
         let bytes = frame::encode(message).map_err(|e| lost(e.to_string()))?;
-        detached(py, || lock(&self.connection.writer).write_all(&bytes)).map_err(|e| {
-            self.connection.dead.store(true, Ordering::Release);
+        self.owned()?;
+        let connection = &self.connection;
+        let written = detached(py, || {
+            let _guard = lock(&connection.writing);
+            (&connection.stream).write_all(&bytes)
+        });
+        written.map_err(|e| {
+            connection.dead.store(true, Ordering::Release);
             lost(e.to_string())
         })
+    }
+
+    /// Fails in a child that a signal handler forked while this request waited: the connection is the parent's.
+    fn owned(&self) -> Result<(), LinkError> {
+        if self.connection.generation == fork::generation() {
+            return Ok(());
+        }
+        Err(LinkError::Unavailable("forked", "the process was forked while it waited for the daemon".into()))
     }
 
     /// The next reply other than progress.
@@ -402,6 +421,7 @@ impl Pending {
             // The receiver is used by this thread only; it is moved into the closure as an exclusive borrow.
             let received = detached(py, || replies.recv_timeout(SIGNAL_POLL));
             py.check_signals().map_err(LinkError::Interrupted)?;
+            self.owned()?;
             match received {
                 Ok(FromDaemon::Progress { .. }) => self.deadline.last_progress = Instant::now(),
                 Ok(message) => {
@@ -422,18 +442,20 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        lock(&self.connection.waiting).remove(&self.id);
-        if !self.done && !self.connection.dead.load(Ordering::Acquire) {
-            // Best effort, and never blocking: a daemon that is stopped reads nothing.
-            if let (Ok(bytes), Ok(mut writer)) =
-                (frame::encode(&FromClient::Cancel(self.id)), self.connection.writer.try_lock())
-            {
-                let _ = writer.set_nonblocking(true);
-                let complete = writer.write(&bytes).is_ok_and(|n| n == bytes.len());
-                let _ = writer.set_nonblocking(false);
-                if !complete {
-                    self.connection.dead.store(true, Ordering::Release);
-                }
+        if self.owned().is_err() {
+            return;
+        }
+        let connection = &self.connection;
+        lock(&connection.waiting).remove(&self.id);
+        if self.done || connection.dead.load(Ordering::Acquire) {
+            return;
+        }
+        // Best effort, and never blocking: a daemon that is stopped reads nothing.
+        if let (Ok(bytes), Ok(_guard)) = (frame::encode(&FromClient::Cancel(self.id)), connection.writing.try_lock()) {
+            use rustix::net::{SendFlags, send};
+            let sent = send(&connection.stream, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            if sent != Ok(bytes.len()) {
+                connection.dead.store(true, Ordering::Release);
             }
         }
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 /// The native half of the `flambeau` package.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    crate::fork::watch();
     crate::testing::register(module)?;
     module.add("Compiled", callable::class(module.py())?)?;
     module.add_function(wrap_pyfunction!(admin, module)?)?;
@@ -93,15 +94,18 @@ fn admin(py: Python<'_>, command: &str) -> PyResult<Option<String>> {
         "backends" => Admin::Backends,
         _ => return Err(PyValueError::new_err(format!("no command is called {command:?}"))),
     };
-    if matches!(admin, Admin::Status | Admin::Stop) && !link::daemon_runs() {
+    let starts_none = matches!(admin, Admin::Status | Admin::Stop);
+    if starts_none && !link::daemon_runs() {
         return Ok(None);
     }
+    link::forget_failures();
     let request = link::next_request();
     let answer = link::send(py, request, &FromClient::Admin { request, command: admin }).and_then(|mut p| p.wait(py));
     match answer {
         Ok(FromDaemon::Report { json, .. }) => Ok(Some(json)),
         Ok(other) => Err(PyRuntimeError::new_err(format!("the daemon answered {other:?}"))),
         Err(link::LinkError::Interrupted(error)) => Err(error),
+        Err(_) if starts_none && !link::daemon_listens() => Ok(None),
         Err(link::LinkError::Unavailable(cause, detail)) => Err(PyRuntimeError::new_err(format!("{cause}: {detail}"))),
     }
 }

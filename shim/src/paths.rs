@@ -6,9 +6,10 @@
 use crate::raw::{self, Raw};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyModule, PyString, PyType};
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Modules whose built-in functions carry no usable `__module__`, or that are looked up by address anyway.
 const TABLE_MODULES: &[&str] = &[
@@ -106,8 +107,8 @@ struct Paths {
 }
 
 fn paths(py: Python<'_>) -> &'static Paths {
-    static PATHS: OnceLock<Paths> = OnceLock::new();
-    PATHS.get_or_init(|| Paths::load(py))
+    static PATHS: PyOnceLock<Paths> = PyOnceLock::new();
+    PATHS.get_or_init(py, || Paths::load(py))
 }
 
 impl Paths {

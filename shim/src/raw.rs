@@ -304,8 +304,8 @@ struct PythonClass {
 
 fn python_class(py: pyo3::Python<'_>) -> &'static PythonClass {
     use pyo3::prelude::*;
-    static PROBE: std::sync::OnceLock<PythonClass> = std::sync::OnceLock::new();
-    PROBE.get_or_init(|| {
+    static PROBE: pyo3::sync::PyOnceLock<PythonClass> = pyo3::sync::PyOnceLock::new();
+    PROBE.get_or_init(py, || {
         let object = py.get_type::<pyo3::types::PyAny>();
         let probe = py.import("abc").and_then(|abc| abc.getattr("ABC"));
         let address = |name: &str| {

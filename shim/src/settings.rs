@@ -22,6 +22,7 @@ pub struct Settings {
     pub logs: Vec<String>,
 }
 
+/// Taken only by threads that hold the GIL, so that none has it when another forks.
 static SETTINGS: RwLock<Option<Arc<Settings>>> = RwLock::new(None);
 
 /// The settings now.

@@ -59,6 +59,8 @@ impl TestFrame {
             .map_err(|index| pyo3::exceptions::PyLookupError::new_err(self.installed.explain_failure(index)))?;
         self.installed.run(py, checked, self.function.as_ptr(), &args).map_err(|error| match error {
             RunError::Python(error) => error,
+            RunError::Wrong(_, Some(error)) => error,
+            RunError::Wrong(what, None) => pyo3::exceptions::PyNotImplementedError::new_err(what),
             RunError::Fallback(why) => pyo3::exceptions::PyNotImplementedError::new_err(why),
         })
     }

@@ -67,7 +67,7 @@ def test_recompile_limit_is_said_once():
         return a + n
 
     compiled = flambeau.compile(count)
-    with flambeau.config.patch(recompile_limit=3), pytest.warns(UserWarning, match="recompile_limit") as caught:
+    with flambeau.config.patch(recompile_limit=3), pytest.warns(RuntimeWarning, match="recompile_limit") as caught:
         for n in range(8):
             assert torch.equal(compiled(torch.zeros(2), str(n) == "x" or n * 1.5), torch.full((2,), n * 1.5))
     assert len([w for w in caught if "recompile_limit" in str(w.message)]) == 1

@@ -151,3 +151,55 @@ def test_a_missing_back_end_is_named():
     frame.native([], [], [])
     with pytest.raises(RuntimeError, match=r"libflambeau_cpu_launch\.so"):
         frame.install(function)
+
+
+def expect(reg, like, sizes=None, strides=None, dtype="F32"):
+    """A step that compares a register with what was predicted."""
+    fields = {"reg": reg, "dtype": dtype, "device": CPU, "sizes": dims(sizes or like.size())}
+    return {"Expect": {**fields, "strides": dims(strides or like.stride())}}
+
+
+def sums(**predicted):
+    """A call whose result a later step reads by the strides that were predicted."""
+    x = torch.randn(3, 4, 5).transpose(1, 2)
+    steps = [
+        call("aten::add", "Tensor", {0}, {0}, results=[1]),
+        expect(1, x, **predicted),
+        view(2, 1, (60,), (1,)),
+    ]
+    return x, steps
+
+
+def test_a_right_prediction_passes():
+    x, steps = sums()
+    flat = install((x,), steps, [2])(x)
+    torch.testing.assert_close(flat, (x + x).transpose(1, 2).reshape(-1))
+
+
+@pytest.mark.parametrize(
+    "predicted", [{"strides": (20, 4, 1)}, {"sizes": (3, 4, 5)}, {"sizes": (60,), "strides": (1,)}, {"dtype": "F64"}]
+)
+def test_a_wrong_prediction_falls_back(predicted):
+    x, steps = sums(**predicted)
+    with pytest.raises(NotImplementedError, match="aten::add.Tensor returned F32 sizes.*where flambeau predicted"):
+        install((x,), steps, [2])(x)
+
+
+def test_a_wrong_prediction_after_the_commit_point_is_raised():
+    x, steps = sums(strides=(20, 4, 1))
+    with pytest.raises(RuntimeError, match="cannot be taken back"):
+        install((x,), steps, [2], commit=0)(x)
+
+
+def test_strides_of_single_elements_are_free():
+    x = torch.randn(4, 1)
+    steps = [call("aten::mul", "Tensor", {0}, {0}, results=[1]), expect(1, x, strides=(1, 9))]
+    torch.testing.assert_close(install((x,), steps, [1])(x), x * x)
+
+
+def test_an_output_that_torch_resized_is_noticed():
+    a, b = torch.randn(2, 3), torch.randn(3, 4)
+    small = torch.empty(2, 2)
+    steps = [alloc(2, small), call("aten::mm", "out", {0}, {1}, {2}), expect(2, small)]
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        install((a, b), steps, [2])(a, b)

@@ -156,6 +156,20 @@ pub enum PlanStep {
         /// Registers of the results. For `out` overloads: none, the out registers are among the arguments.
         results: Vec<Reg>,
     },
+    /// Ends the run unless torch returned what the rules predicted: later steps read by these sizes and strides. Strides
+    /// of dimensions with at most one element are free.
+    Expect {
+        /// What a call made or wrote.
+        reg: Reg,
+        /// Element type.
+        dtype: DType,
+        /// Device.
+        device: Device,
+        /// Sizes.
+        sizes: Vec<Dim>,
+        /// Strides.
+        strides: Vec<Dim>,
+    },
     /// Drops a register's tensor.
     Free(Reg),
 }

@@ -298,26 +298,31 @@ impl Builder<'_> {
             self.commits();
         }
         if let (Some(out), true) = (&call.out, nodes.len() == call.results as usize) {
+            let mut expected = Vec::new();
             for result in nodes.values() {
                 let storage = self.allocate(at, *result);
                 let shape = self.shape(*result);
                 let reg = self.register(storage, &shape, &Dim::Const(0));
                 args.push(PlanArg::Reg(reg));
+                expected.push(expect(reg, shape));
             }
             self.steps.push(PlanStep::Call { op: call.op.clone(), overload: out.clone(), args, results: vec![] });
+            self.steps.extend(expected);
             return;
         }
-        let mut results = Vec::new();
+        let (mut results, mut expected) = (Vec::new(), Vec::new());
         for i in 0..call.results {
             let reg = self.fresh();
             results.push(reg);
             if let Some(result) = nodes.get(&i) {
                 let shape = self.shape(*result);
+                expected.push(expect(reg, shape.clone()));
                 self.home.insert(Buffer::Value(*result), self.storages.len());
                 self.storages.push(Storage { reg, room: room(&shape), shape, ours: true });
             }
         }
         self.steps.push(PlanStep::Call { op: call.op.clone(), overload: call.overload.clone(), args, results });
+        self.steps.extend(expected);
     }
 
     fn argument(&mut self, at: usize, arg: &ExternArg) -> PlanArg {
@@ -384,6 +389,11 @@ impl Builder<'_> {
     }
 }
 
+fn expect(reg: Reg, shape: Shape) -> PlanStep {
+    let Shape { dtype, sizes, strides } = shape;
+    PlanStep::Expect { reg, dtype, device: Device::CPU, sizes, strides }
+}
+
 fn room(shape: &Shape) -> Dim {
     Dim::product(&shape.sizes)
 }
@@ -440,7 +450,7 @@ fn registers(step: &PlanStep, visit: &mut impl FnMut(Reg)) {
         }
     }
     match step {
-        PlanStep::Alloc { reg, .. } | PlanStep::Free(reg) => visit(*reg),
+        PlanStep::Alloc { reg, .. } | PlanStep::Expect { reg, .. } | PlanStep::Free(reg) => visit(*reg),
         PlanStep::View { reg, base, .. } => {
             visit(*reg);
             visit(*base);

@@ -85,8 +85,10 @@ fn notify(byte: u8, text: &str) {
     }
 }
 
-/// Closes what this process inherited beyond standard input, output and error. To be called before anything is opened.
-pub fn close_inherited() {
+/// Gives up what this process inherited: descriptors beyond standard input, output and error, and blocked signals (the
+/// client's thread that starts a daemon blocks them all; SIGTERM would never arrive). To be called first of all.
+pub fn forget_starter() {
+    let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
     let open: Vec<i32> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
     for fd in open.into_iter().filter(|fd| *fd > 2) {

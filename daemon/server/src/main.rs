@@ -21,7 +21,7 @@ mod wire_out;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    life::close_inherited();
+    life::forget_starter();
     cli::run().unwrap_or_else(|error| {
         eprintln!("flambeaud: {error:#}");
         ExitCode::FAILURE

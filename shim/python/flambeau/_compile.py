@@ -31,9 +31,10 @@ class Options:
     backend: Backend
 
     def start(self, fn: Callable[..., Any]) -> _native.Compiled:
-        """The native callable for the Python function `fn`."""
+        """The native callable for the Python function `fn`, with its name, documentation and signature."""
         name, fx = resolve(config.backend if self.backend is None else self.backend)
-        return _native.Compiled(fn, name, fx, self.fullgraph, self.dynamic)
+        compiled = _native.Compiled(fn, name, fx, self.fullgraph, self.dynamic)
+        return functools.update_wrapper(compiled, fn)
 
 
 def resolve(backend: str | Callable[..., Any]) -> tuple[str, Callable[..., Any] | None]:
@@ -110,7 +111,7 @@ def start(target: Any, options: Options) -> Any:
     if isinstance(target, torch.nn.Module):
         return view(target, options)
     if isinstance(target, types.FunctionType):
-        return functools.update_wrapper(options.start(target), target)
+        return options.start(target)
     if isinstance(target, types.MethodType) and isinstance(target.__func__, types.FunctionType):
         return types.MethodType(options.start(target.__func__), target.__self__)
     if isinstance(target, type) or not callable(target):

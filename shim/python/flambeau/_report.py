@@ -22,9 +22,10 @@ def reset() -> None:
 
 
 def status() -> dict[str, Any]:
-    """The daemon's process id, memory, clients and counters; empty if none runs."""
+    """`{"running": False}`, or the daemon's process id, memory, clients and counters. Starts no daemon, but waits for one
+    that this process is starting."""
     text = _native.admin("status")
-    return json.loads(text) if text else {}
+    return {"running": True, **json.loads(text)} if text else {"running": False}
 
 
 def list_backends() -> list[str]:

@@ -6,9 +6,9 @@ use crate::torch_abi::Torch;
 use flambeau_ir::guard::Ambient;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
-use std::sync::OnceLock;
 
 /// Number of words.
 const WORDS: usize = 34;
@@ -110,8 +110,8 @@ const CALLS: &[&str] = &["_get_float32_matmul_precision", "_get_cublas_allow_tf3
 
 impl Probe {
     fn get(py: Python<'_>, torch: &Torch) -> Option<&'static Probe> {
-        static PROBE: OnceLock<Option<Probe>> = OnceLock::new();
-        PROBE.get_or_init(|| Probe::load(py, torch)).as_ref()
+        static PROBE: PyOnceLock<Option<Probe>> = PyOnceLock::new();
+        PROBE.get_or_init(py, || Probe::load(py, torch)).as_ref()
     }
 
     fn load(py: Python<'_>, torch: &Torch) -> Option<Probe> {

@@ -4,6 +4,8 @@
 pub mod args;
 pub mod commit;
 pub mod eager;
+pub mod expect;
+pub mod extents;
 pub mod native;
 pub mod ops;
 pub mod regs;
@@ -16,6 +18,8 @@ pub enum Failure {
     Before(String),
     /// After it, or an interrupt: raise this.
     After(PyErr),
+    /// The frame must not be used again, for this reason; the error is to be raised where the call cannot be taken back.
+    Wrong(String, Option<PyErr>),
 }
 
 /// Decides what a failing step means. Interrupts and exits are raised wherever they come.

@@ -1,12 +1,14 @@
 //! A launch plan: allocations, kernels, torch ops and views over borrowed handles, with the GIL released round long work.
 
+use super::expect::{Expected, Unexpected};
+use super::extents::{Evaluated, Extents, size};
 use super::ops::{Op, OpError};
 use super::regs::{Regs, Slot};
 use super::{Failure, failure, injected_failure};
+use crate::fork;
 use crate::guard::Expr;
 use crate::launch::{self, LoadedKernel};
 use crate::torch_abi::{Owned, Torch};
-use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::plan::{Plan, PlanStep};
 use flambeau_ir::source::SourceId;
@@ -46,6 +48,7 @@ enum Step {
     View(View),
     Launch { kernel: usize, buffers: Vec<usize>, scalars: Vec<Expr> },
     Call(Op),
+    Expect(Expected),
     Free(usize),
 }
 
@@ -60,34 +63,6 @@ struct View {
     visible: bool,
 }
 
-/// Sizes or strides, evaluated only where they change.
-enum Extents {
-    Fixed(Box<[i64]>),
-    Dynamic(Box<[Expr]>),
-}
-
-type Evaluated = SmallVec<[i64; 6]>;
-
-impl Extents {
-    fn new(dims: &[Dim]) -> Extents {
-        match dims.iter().map(Dim::as_const).collect::<Option<Vec<_>>>() {
-            Some(fixed) => Extents::Fixed(fixed.into()),
-            None => Extents::Dynamic(dims.iter().map(Expr::from).collect()),
-        }
-    }
-
-    fn eval(&self, symbols: &[i64]) -> Result<Evaluated, String> {
-        match self {
-            Extents::Fixed(values) => Ok(Evaluated::from_slice(values)),
-            Extents::Dynamic(dims) => dims.iter().map(|d| size(d, symbols)).collect(),
-        }
-    }
-}
-
-fn size(dim: &Expr, symbols: &[i64]) -> Result<i64, String> {
-    dim.eval(symbols).ok_or_else(|| "a size of the plan divides by zero".to_owned())
-}
-
 impl NativeBody {
     /// Makes a plan ready: kernels are loaded, ops are found.
     pub fn new(
@@ -100,8 +75,7 @@ impl NativeBody {
         let torch = Torch::get(py)?;
         let kernels = plan.kernels.iter().map(|k| launch::kernel(plugin_dirs, &plan.backend, &k.artifact, artifacts));
         let visible = visible_views(plan);
-        let on_cpu = plan.backend == "cpu";
-        let steps = plan.steps.iter().map(|step| Step::new(py, torch, step, on_cpu, &visible));
+        let steps = (0..plan.steps.len()).map(|at| Step::new(py, torch, plan, at, &visible));
         Ok(NativeBody {
             torch,
             inputs: plan.inputs.iter().map(|s| slot(*s)).collect(),
@@ -148,6 +122,11 @@ impl NativeBody {
                 OpError::Python(error) => failure(py, error, index >= self.commit),
                 OpError::Native(why) if index < self.commit => Failure::Before(why),
                 OpError::Native(why) => Failure::After(PyRuntimeError::new_err(why)),
+                OpError::Unexpected(what) if index < self.commit => Failure::Wrong(what, None),
+                OpError::Unexpected(what) => {
+                    let text = format!("{what}; the call cannot be taken back any more. This is a bug of flambeau");
+                    Failure::Wrong(what, Some(PyRuntimeError::new_err(text)))
+                }
             })?;
             if index % SIGNAL_INTERVAL == SIGNAL_INTERVAL - 1 {
                 py.check_signals().map_err(Failure::After)?;
@@ -182,6 +161,13 @@ impl NativeBody {
                 self.launch(py, &self.kernels[*kernel], buffers, scalars, regs, symbols)?;
             }
             Step::Call(op) => op.run(py, regs, symbols)?,
+            Step::Expect(expected) => {
+                let handle = regs.handle(expected.reg)?;
+                expected.check(self.torch, handle, symbols).map_err(|unexpected| match unexpected {
+                    Unexpected::Sizes(why) => OpError::Native(why),
+                    Unexpected::Tensor(what) => OpError::Unexpected(what),
+                })?;
+            }
             Step::Free(reg) => regs.set(*reg, Slot::Empty),
         }
         Ok(())
@@ -209,7 +195,7 @@ impl NativeBody {
             largest = largest.max(elements);
         }
         let scalars: SmallVec<[i64; 12]> = scalars.iter().map(|s| size(s, symbols)).collect::<Result<_, _>>()?;
-        let threads = if launch::is_forked() { 1 } else { self.torch.threads() };
+        let threads = if fork::is_child() { 1 } else { self.torch.threads() };
         let pointers = Pointers(pointers);
         // SAFETY: the plan was lowered with this kernel for tensors of these sizes and strides, which the guards checked;
         // the registers keep the memory alive.
@@ -239,7 +225,8 @@ impl From<String> for OpError {
 }
 
 impl Step {
-    fn new(py: Python<'_>, torch: &Torch, step: &PlanStep, on_cpu: bool, visible: &[u32]) -> Result<Step, String> {
+    fn new(py: Python<'_>, torch: &Torch, plan: &Plan, at: usize, visible: &[u32]) -> Result<Step, String> {
+        let (step, on_cpu) = (&plan.steps[at], plan.backend == "cpu");
         Ok(match step {
             PlanStep::Alloc { reg, dtype, device, sizes, strides } => Step::Alloc {
                 reg: reg.0 as usize,
@@ -263,9 +250,26 @@ impl Step {
                 scalars: scalars.iter().map(Expr::from).collect(),
             },
             PlanStep::Call { .. } => Step::Call(Op::new(py, torch, step, on_cpu)?),
+            PlanStep::Expect { reg, dtype, device, sizes, strides } => Step::Expect(Expected {
+                reg: reg.0 as usize,
+                dtype: *dtype,
+                device: *device,
+                sizes: Extents::new(sizes),
+                strides: Extents::new(strides),
+                made_by: made_by(plan, at),
+            }),
             PlanStep::Free(reg) => Step::Free(reg.0 as usize),
         })
     }
+}
+
+/// The call before a step, for messages.
+fn made_by(plan: &Plan, at: usize) -> String {
+    let call = plan.steps[..at].iter().rev().find_map(|step| match step {
+        PlanStep::Call { op, overload, .. } => Some(format!("{op}.{overload}")),
+        _ => None,
+    });
+    call.unwrap_or_else(|| "a call".to_owned())
 }
 
 /// Views that the user can tell to be such: they leave the plan, and what they show is an input or another output.

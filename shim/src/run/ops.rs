@@ -90,6 +90,8 @@ pub enum OpError {
     Native(String),
     /// A Python exception.
     Python(PyErr),
+    /// Torch returned other metadata than the plan was made for: prediction and finding in words.
+    Unexpected(String),
 }
 
 impl From<PyErr> for OpError {

@@ -10,8 +10,8 @@ use crate::raw::Raw;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::OnceLock;
 
 /// An `AtenTensorHandle`: a pointer to an `at::Tensor`.
 pub type Handle = *mut c_void;
@@ -84,8 +84,8 @@ const TENSOR_OFFSET: usize = 16;
 impl Torch {
     /// The interface, or one sentence saying why it cannot be used in this process.
     pub fn get(py: Python<'_>) -> Result<&'static Torch, String> {
-        static TORCH: OnceLock<Result<Torch, String>> = OnceLock::new();
-        TORCH.get_or_init(|| calibrate::load(py)).as_ref().map_err(Clone::clone)
+        static TORCH: PyOnceLock<Result<Torch, String>> = PyOnceLock::new();
+        TORCH.get_or_init(py, || calibrate::load(py)).as_ref().map_err(Clone::clone)
     }
 
     /// The address of an exported symbol, or null.

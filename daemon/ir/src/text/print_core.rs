@@ -136,6 +136,12 @@ fn plan_step(f: &mut Formatter<'_>, plan: &Plan, step: &PlanStep) -> fmt::Result
             join(f, args, plan_arg)?;
             f.write_str(")\n")
         }
+        PlanStep::Expect { reg, dtype, sizes, strides, .. } => {
+            write!(f, "  expect {reg} {}", dtype.short())?;
+            dims(f, '[', sizes, ']')?;
+            dims(f, '{', strides, '}')?;
+            f.write_str("\n")
+        }
         PlanStep::Free(reg) => writeln!(f, "  free {reg}"),
     }
 }
