@@ -133,6 +133,26 @@ impl CoreOp {
         }
     }
 
+    /// The operands of an op that is no call, to be changed, in order.
+    pub fn operands_mut(&mut self) -> Vec<&mut CoreId> {
+        match self {
+            CoreOp::Input(_) | CoreOp::Const(_) | CoreOp::Scalar(_) | CoreOp::Iota(_) | CoreOp::Extern(_) => vec![],
+            CoreOp::Unary(_, a)
+            | CoreOp::Cast(a)
+            | CoreOp::Copy(a)
+            | CoreOp::Reduce(_, a, _)
+            | CoreOp::Expand(a)
+            | CoreOp::Permute(a, _)
+            | CoreOp::Reshape(a)
+            | CoreOp::Slice(a, ..)
+            | CoreOp::Pad(a, ..)
+            | CoreOp::Result(a, _) => vec![a],
+            CoreOp::Binary(_, a, b) => vec![a, b],
+            CoreOp::Select(c, a, b) => vec![c, a, b],
+            CoreOp::Join(parts, _) => parts.iter_mut().collect(),
+        }
+    }
+
     /// True for ops that only rename indices.
     pub fn is_view(&self) -> bool {
         matches!(self, CoreOp::Expand(_) | CoreOp::Permute(..) | CoreOp::Reshape(_) | CoreOp::Slice(..))

@@ -116,9 +116,9 @@ struct Units {
     made: BTreeMap<CoreId, BTreeSet<usize>>,
 }
 
-/// Schedules the graph.
-pub fn schedule(core: &Core) -> Result<Schedule, Reason> {
-    let mut planner = Planner { core, must: BTreeSet::new(), copied: BTreeSet::new(), apart: BTreeSet::new() };
+/// Schedules the graph. Values in `once` get memory.
+pub fn schedule(core: &Core, once: BTreeSet<CoreId>) -> Result<Schedule, Reason> {
+    let mut planner = Planner { core, must: once, copied: BTreeSet::new(), apart: BTreeSet::new() };
     for _ in 0..core.nodes().len() + 8 {
         let live = planner.live();
         let units = planner.units(&live);

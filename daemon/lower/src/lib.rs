@@ -8,6 +8,7 @@ mod functional;
 mod generalise;
 mod group;
 mod kernels;
+mod layout;
 mod memory;
 mod pipeline;
 

@@ -3,6 +3,7 @@
 use crate::functional::functionalise;
 use crate::generalise::generalise;
 use crate::group::schedule;
+use crate::layout::choose_layouts;
 use crate::memory::{self, Lowered};
 use flambeau_ir::graph::Graph;
 use flambeau_ir::plan::Symbol;
@@ -24,10 +25,11 @@ impl Default for LowerOptions {
 }
 
 /// Lowers a graph to kernels and a launch plan.
-pub fn lower(graph: &Graph, _symbols: &[Symbol], options: &LowerOptions) -> Result<Lowered, Reason> {
+pub fn lower(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Result<Lowered, Reason> {
     let functional = functionalise(graph)?;
-    let schedule = schedule(&functional.core)?;
-    let mut lowered = memory::plan(&functional.core, &schedule, functional.inputs, &options.backend);
+    let laid_out = choose_layouts(functional.core, symbols);
+    let schedule = schedule(&laid_out.core, laid_out.once)?;
+    let mut lowered = memory::plan(&laid_out.core, &schedule, functional.inputs, &options.backend);
     generalise(&mut lowered.plan, &mut lowered.kernels);
     Ok(lowered)
 }
