@@ -9,9 +9,9 @@ mod build;
 use build::{Builder, consts};
 use flambeau_plugin::kernel::{Access, Binary, DType, Extent, Kernel, Op, ReduceOp, Role, Scope, Unary, ValueId};
 use flambeau_plugin::{CompileLibrary, LaunchLibrary};
+use rustix::time::{ClockId, clock_gettime};
 use std::ffi::c_void;
 use std::path::PathBuf;
-use rustix::time::{ClockId, clock_gettime};
 use std::time::Instant;
 
 fn main() {
@@ -53,9 +53,8 @@ fn main() {
         while count < 5 || (started.elapsed().as_secs_f64() < 0.2 && count < 10_000) {
             let start = cpu_seconds();
             // SAFETY: `buffers` sized each buffer for all that the kernel reaches.
-            let status = unsafe {
-                executable.launch(pointers.as_ptr(), scalars.as_ptr(), std::ptr::null_mut(), threads)
-            };
+            let status =
+                unsafe { executable.launch(pointers.as_ptr(), scalars.as_ptr(), std::ptr::null_mut(), threads) };
             assert_eq!(status, 0);
             run = run.min(cpu_seconds() - start);
             count += 1;
@@ -133,7 +132,8 @@ fn typical() -> Vec<Kernel> {
     kernels.push(softmax(12 * 197, 197));
     kernels.push(pointwise("add", &[2_000_000], |k, x| binary(k, Binary::Add, x, x)));
     kernels.push(pointwise("add_small", &[4096], |k, x| binary(k, Binary::Add, x, x)));
-    for op in [Unary::Exp, Unary::Log, Unary::Tanh, Unary::Erf, Unary::Sigmoid, Unary::Log1p, Unary::Log2, Unary::Sqrt] {
+    for op in [Unary::Exp, Unary::Log, Unary::Tanh, Unary::Erf, Unary::Sigmoid, Unary::Log1p, Unary::Log2, Unary::Sqrt]
+    {
         kernels.push(pointwise(&format!("{op:?}_4096"), &[4096], move |k, x| k.inst(DType::F32, Op::Unary(op, x))));
     }
     kernels.push(pointwise("hundred_ops", &[2_000_000], |k, x| {
