@@ -123,7 +123,7 @@ impl<'a> Call<'a> {
         if t.dtype == dtype {
             return t.clone();
         }
-        TensorMeta { dtype, strides: crate::layout::converted(&mut self.env, t), ..t.clone() }
+        TensorMeta { dtype, strides: crate::layout::preserved(&mut self.env, t), ..t.clone() }
     }
 
     /// The tensors of a list argument.
@@ -369,7 +369,7 @@ impl<'a> Call<'a> {
             };
             let Some(t) = tensors.next() else { break };
             let cast = computed.is_some_and(|c| c != t.dtype) && first.device.kind == 0;
-            let strides = if cast { crate::layout::converted(&mut self.env, t) } else { t.strides.clone() };
+            let strides = if cast { crate::layout::preserved(&mut self.env, t) } else { t.strides.clone() };
             operands.push(Operand { sizes: t.sizes.clone(), strides });
         }
         let strides = pointwise_strides(&mut self.env, &sizes, &operands);

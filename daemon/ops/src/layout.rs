@@ -169,15 +169,6 @@ pub(crate) fn preserved(env: &mut Sizes, t: &TensorMeta) -> Vec<Dim> {
     if is_dense(env, &t.sizes, &t.strides) { t.strides.clone() } else { inferred_dense(env, &t.sizes, &t.strides) }
 }
 
-/// Strides of `to(dtype)`: like [`preserved`], but a tensor with gaps or overlap takes its suggested format.
-pub(crate) fn converted(env: &mut Sizes, t: &TensorMeta) -> Vec<Dim> {
-    if is_dense(env, &t.sizes, &t.strides) {
-        return t.strides.clone();
-    }
-    let format = suggest_format(env, &t.sizes, &t.strides);
-    strides_in(&t.sizes, format).unwrap_or_else(|| contiguous_strides(&t.sizes))
-}
-
 /// Dense strides in the dimension order of a tensor with gaps or overlap.
 fn inferred_dense(env: &mut Sizes, sizes: &[Dim], strides: &[Dim]) -> Vec<Dim> {
     let operand = Operand { sizes: sizes.to_vec(), strides: strides.to_vec() };

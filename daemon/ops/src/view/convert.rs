@@ -2,7 +2,7 @@
 
 use super::has_format;
 use crate::call::{Answer, Call, differentiable, invalid};
-use crate::layout::{Format, converted, preserved, strides_in, suggest_format};
+use crate::layout::{Format, preserved, strides_in, suggest_format};
 use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred, OpArg};
 use flambeau_ir::code::Const;
@@ -107,7 +107,7 @@ fn converted_to(call: &mut Call, dtype: DType, copy: bool) -> Answer {
         return call.same_object("input");
     }
     let strides = match format {
-        Format::Preserve => converted(&mut call.env, input),
+        Format::Preserve => preserved(&mut call.env, input),
         format => strides_in(&input.sizes, format).ok_or(InferError::NoRule)?,
     };
     let mut meta = TensorMeta { dtype, strides, ..input.clone() };
