@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const SIGNAL_POLL: Duration = Duration::from_millis(20);
 /// First pause before another attempt to connect; doubles up to [`LONGEST_BACK_OFF`].
 const BACK_OFF: Duration = Duration::from_millis(500);
+/// Daemons that may end while they are greeted.
+const ATTEMPTS: u32 = 3;
 /// Longest pause between attempts.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 
@@ -33,6 +35,9 @@ pub enum LinkError {
     /// The daemon cannot be reached or went away: run eagerly. A stable name and what happened.
     Unavailable(&'static str, String),
 }
+
+/// A stable name and what happened.
+type Why = (&'static str, String);
 
 /// An open connection.
 struct Connection {
@@ -51,10 +56,12 @@ enum State {
     Closed {
         not_before: Option<Instant>,
         pause: Duration,
-        why: Option<(&'static str, String)>,
+        why: Option<Why>,
     },
-    /// A thread is at it.
-    Connecting,
+    /// A thread is at it. `after` says why the attempt before failed: nobody waits for another one then.
+    Connecting {
+        after: Option<Why>,
+    },
     Open(Arc<Connection>),
 }
 
@@ -126,7 +133,7 @@ pub fn disconnect() {
 
 /// Whether a daemon listens already, or this process is about to start one.
 pub fn daemon_runs() -> bool {
-    matches!(*lock(&link().state), State::Connecting) || daemon_listens()
+    matches!(*lock(&link().state), State::Connecting { .. }) || daemon_listens()
 }
 
 /// Whether a daemon listens.
@@ -134,11 +141,22 @@ pub fn daemon_listens() -> bool {
     settings::get().start().is_ok_and(|start| UnixStream::connect(start.socket).is_ok())
 }
 
-/// The next request connects, however short ago an attempt failed.
+/// The next request connects and waits for it, however short ago an attempt failed.
 pub fn forget_failures() {
+    match &mut *lock(&link().state) {
+        State::Connecting { after } => *after = None,
+        state @ State::Closed { .. } => *state = State::Closed { not_before: None, pause: BACK_OFF, why: None },
+        State::Open(_) => {}
+    }
+}
+
+/// Gives up a connection whose daemon is silent. Calls run eagerly until another attempt to connect succeeds.
+fn give_up(connection: &Arc<Connection>) {
+    connection.dead.store(true, Ordering::Release);
+    let _ = connection.stream.shutdown(std::net::Shutdown::Both);
     let mut state = lock(&link().state);
-    if let State::Closed { .. } = *state {
-        *state = State::Closed { not_before: None, pause: BACK_OFF, why: None };
+    if matches!(&*state, State::Open(open) if Arc::ptr_eq(open, connection)) {
+        *state = closed(BACK_OFF, silence());
     }
 }
 
@@ -157,14 +175,14 @@ pub fn epoch() -> u64 {
 
 /// Starts the connecting thread unless one runs, the link is open, or it is too early for another attempt.
 fn begin(link: &'static Link, state: &mut State, settings: &Arc<Settings>) {
-    let pause = match state {
-        State::Connecting => return,
+    let (pause, after) = match state {
+        State::Connecting { .. } => return,
         State::Open(connection) if !connection.dead.load(Ordering::Acquire) => return,
-        State::Open(_) => BACK_OFF,
+        State::Open(_) => (BACK_OFF, None),
         State::Closed { not_before: Some(instant), .. } if Instant::now() < *instant => return,
-        State::Closed { pause, .. } => *pause,
+        State::Closed { pause, why, .. } => (*pause, why.take()),
     };
-    *state = State::Connecting;
+    *state = State::Connecting { after };
     let settings = settings.clone();
     let spawned = std::thread::Builder::new().name("flambeau-link".into()).spawn(move || {
         block_signals();
@@ -175,7 +193,7 @@ fn begin(link: &'static Link, state: &mut State, settings: &Arc<Settings>) {
     }
 }
 
-fn closed(pause: Duration, why: (&'static str, String)) -> State {
+fn closed(pause: Duration, why: Why) -> State {
     let not_before = Some(Instant::now() + pause);
     State::Closed { not_before, pause: (pause * 2).min(LONGEST_BACK_OFF), why: Some(why) }
 }
@@ -240,13 +258,22 @@ fn receive(mut stream: &UnixStream) -> Result<FromDaemon, String> {
     frame::decode(&body).map_err(|e| e.to_string())
 }
 
-type Why = (&'static str, String);
-
-/// Connects to the daemon of this build, starting it if need be, and shakes hands.
+/// Connects to the daemon of this build, starting it if need be, and shakes hands. A daemon that ends just then is
+/// followed by another one.
 fn connect(settings: &Settings) -> Result<Connection, Why> {
     let start = settings.start().map_err(|e| ("no_socket_directory", e))?;
+    let mut left = ATTEMPTS;
+    loop {
+        left -= 1;
+        match greet(settings, open(&start, settings.timeout)?) {
+            Err(("daemon_lost", _)) if left > 0 => {}
+            done => return done,
+        }
+    }
+}
+
+fn greet(settings: &Settings, mut stream: UnixStream) -> Result<Connection, Why> {
     let timeout = settings.timeout;
-    let mut stream = open(&start, timeout)?;
     endpoint::check_peer(&stream).map_err(|e| ("wrong_user", e.to_string()))?;
     let lost = |e: String| ("daemon_lost", e);
     // A daemon that is stopped accepts connections and answers nothing.
@@ -258,6 +285,7 @@ fn connect(settings: &Settings) -> Result<Connection, Why> {
         pid: std::process::id(),
         settings: settings.wire.clone(),
     });
+    let began = Instant::now();
     let bytes = frame::encode(&hello).map_err(|e| lost(e.to_string()))?;
     stream.write_all(&bytes).map_err(|e| lost(e.to_string()))?;
     match receive(&stream) {
@@ -268,7 +296,8 @@ fn connect(settings: &Settings) -> Result<Connection, Why> {
         }
         Ok(FromDaemon::Refused(why)) => Err(("daemon_refused", why)),
         Ok(other) => Err(lost(format!("it sent {other:?} in place of a greeting"))),
-        Err(e) => Err(("daemon_silent", format!("it did not answer the greeting: {e}"))),
+        Err(e) if began.elapsed() >= timeout => Err(("daemon_silent", format!("it did not answer the greeting: {e}"))),
+        Err(e) => Err(lost(e)),
     }
 }
 
@@ -341,8 +370,12 @@ impl Deadline {
     }
 }
 
-fn silent() -> LinkError {
-    LinkError::Unavailable("daemon_timeout", "the daemon made no progress within FLAMBEAU_TIMEOUT".into())
+fn silence() -> Why {
+    ("daemon_timeout", "the daemon made no progress within FLAMBEAU_TIMEOUT".into())
+}
+
+fn unavailable((name, detail): Why) -> LinkError {
+    LinkError::Unavailable(name, detail)
 }
 
 /// An id for a new request of this process.
@@ -350,9 +383,20 @@ pub fn next_request() -> RequestId {
     RequestId(link().next.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Sends a request, connecting first if need be.
+/// Sends a request, connecting first if need be; once more if the connection turns out to have ended.
 pub fn send(py: Python<'_>, id: RequestId, message: &FromClient) -> Result<Pending, LinkError> {
-    let connection = connection(py)?;
+    match send_on(py, connection(py)?, id, message) {
+        Err(LinkError::Unavailable("daemon_lost", _)) => send_on(py, connection(py)?, id, message),
+        sent => sent,
+    }
+}
+
+fn send_on(
+    py: Python<'_>,
+    connection: Arc<Connection>,
+    id: RequestId,
+    message: &FromClient,
+) -> Result<Pending, LinkError> {
     let (sender, replies) = mpsc::channel();
     lock(&connection.waiting).insert(id, sender);
     let pending = Pending { connection, id, replies, deadline: Deadline::new(), done: false };
@@ -368,22 +412,22 @@ fn connection(py: Python<'_>) -> Result<Arc<Connection>, LinkError> {
         let found = py.detach(|| {
             let mut state = lock(&link.state);
             begin(link, &mut state, &settings);
-            if matches!(*state, State::Connecting) {
+            if matches!(*state, State::Connecting { after: None }) {
                 state = link.changed.wait_timeout(state, SIGNAL_POLL).map_or_else(|p| p.into_inner().0, |(s, _)| s);
             }
             match &*state {
                 State::Open(connection) => Some(Ok(connection.clone())),
-                State::Connecting => None,
+                State::Connecting { after: None } => None,
+                State::Connecting { after: Some(why) } => Some(Err(unavailable(why.clone()))),
                 State::Closed { why, .. } => {
-                    let (name, detail) = why.clone().unwrap_or(("daemon_lost", String::new()));
-                    Some(Err(LinkError::Unavailable(name, detail)))
+                    Some(Err(unavailable(why.clone().unwrap_or(("daemon_lost", String::new())))))
                 }
             }
         });
         py.check_signals().map_err(LinkError::Interrupted)?;
         match found {
             Some(result) => return result,
-            None if deadline.passed() => return Err(silent()),
+            None if deadline.passed() => return Err(unavailable(silence())),
             None => {}
         }
     }
@@ -429,7 +473,10 @@ impl Pending {
                     self.done = !matches!(message, FromDaemon::Questions { .. });
                     return Ok(message);
                 }
-                Err(RecvTimeoutError::Timeout) if self.deadline.passed() => return Err(silent()),
+                Err(RecvTimeoutError::Timeout) if self.deadline.passed() => {
+                    give_up(&self.connection);
+                    return Err(unavailable(silence()));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     self.done = true;

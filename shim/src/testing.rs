@@ -83,11 +83,20 @@ impl TestFrame {
 pub fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = PyModule::new(parent.py(), "_testing")?;
     module.add_class::<TestFrame>()?;
+    crate::run::inject_failure(std::env::var("FLAMBEAU_TEST_FAIL_STEP").ok().and_then(|step| step.parse().ok()));
+    module.add("fail_step", pyo3::wrap_pyfunction!(fail_step, &module)?)?;
     module.add("code_hash", pyo3::wrap_pyfunction!(code_hash, &module)?)?;
     module.add("ambient", pyo3::wrap_pyfunction!(ambient, &module)?)?;
     module.add("snapshot", pyo3::wrap_pyfunction!(snapshot, &module)?)?;
     module.add("snapshot_cost", pyo3::wrap_pyfunction!(snapshot_cost, &module)?)?;
     parent.add_submodule(&module)
+}
+
+/// Makes this step of every compiled frame fail; `None` ends it.
+#[pyfunction]
+#[pyo3(signature = (step))]
+fn fail_step(step: Option<usize>) {
+    crate::run::inject_failure(step);
 }
 
 /// The bytes of a code object's hash.

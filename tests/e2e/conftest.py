@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[2]
 _folder = tempfile.mkdtemp(prefix="flambeau-test-")
 os.environ["FLAMBEAU_CACHE_DIR"] = f"{_folder}/cache"
 os.environ["XDG_RUNTIME_DIR"] = _folder
+# For processes that tests start in other folders.
+os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in sys.path if p.endswith("shim/python"))
 sys.path.insert(0, str(ROOT / "examples"))
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,31 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 import flambeau
+
+
+_numbers = itertools.count(1000)
+
+
+def fresh_function() -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function of code that was never compiled before."""
+    scope: dict[str, Any] = {}
+    exec(f"def f(a):\n    return (a + {next(_numbers)}).relu() * 2", scope)
+    fresh: Callable[[torch.Tensor], torch.Tensor] = scope["f"]
+    return fresh
+
+
+def daemon_pid() -> int:
+    """The process id of a daemon that answers; one is started if none does."""
+    for _ in range(600):
+        flambeau.compile(lambda a: a)
+        try:
+            status = flambeau.status()
+        except RuntimeError:  # it died while it was asked
+            status = {}
+        if "pid" in status:
+            return int(status["pid"])
+        time.sleep(0.05)
+    raise TimeoutError("no daemon answers")
 
 
 def run(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, Any, torch.Tensor]:

@@ -1,14 +1,10 @@
 """Torch-level graphs run op by op, and exits: values, effects, the commit point."""
 
-import os
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
-
 import pytest
 import torch
 from frames import Frame, const
+
+from flambeau._native import _testing
 
 
 def function(x):
@@ -116,8 +112,6 @@ def test_builds_and_effects():
 
 
 def test_classes_and_functions_of_the_exit():
-    from flambeau._native import _testing
-
     frame = Frame()
     x = frame.placeholder(frame.source({"Arg": 0}))
     frame.outputs = [int(frame.call("_operator.mul", x, 2))]
@@ -140,30 +134,25 @@ def test_classes_and_functions_of_the_exit():
     assert _testing.code_hash(function.__code__) is not None
 
 
-@pytest.mark.parametrize("step", range(3))
-def test_a_failure_injected_at_each_step(step):
-    script = """
-        import torch
-        from frames import Frame
-
-        frame = Frame()
-        x = frame.placeholder(frame.source({"Arg": 0}))
-        y = frame.call("_operator.add", x, 1)
-        frame.call("add_", x, y)
-        frame.returns(frame.call("_operator.mul", x, 2))
-        x = torch.ones(2)
-        try:
-            frame.install(lambda x: x, x)(x)
-        except Exception as error:
-            print(type(error).__name__, x.tolist())
-    """
-    env = {**os.environ, "FLAMBEAU_TEST_FAIL_STEP": str(step)}
-    folder = Path(__file__).parent
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, cwd=folder, env=env, check=True
-    )
-    expected = ["NotImplementedError [1.0, 1.0]", "RuntimeError [1.0, 1.0]", "RuntimeError [3.0, 3.0]"]
-    assert done.stdout.strip() == expected[step]
+@pytest.mark.parametrize(
+    ("step", "error", "left"),
+    [(0, NotImplementedError, 1.0), (1, RuntimeError, 1.0), (2, RuntimeError, 3.0)],
+)
+def test_a_failure_injected_at_each_step(step, error, left):
+    frame = Frame()
+    x = frame.placeholder(frame.source({"Arg": 0}))
+    y = frame.call("_operator.add", x, 1)
+    frame.call("add_", x, y)
+    frame.returns(frame.call("_operator.mul", x, 2))
+    x = torch.ones(2)
+    installed = frame.install(function, x)
+    _testing.fail_step(step)
+    try:
+        with pytest.raises(error, match="failure injected"):
+            installed(x)
+    finally:
+        _testing.fail_step(None)
+    assert x.tolist() == [left, left]
 
 
 def test_a_graph_leaves_as_fx():

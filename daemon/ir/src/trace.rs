@@ -22,6 +22,9 @@ pub struct Trace {
     pub exit: Exit,
     /// Whether any tensor of the graph requires grad (or the graph switches grad mode), so that autograd must see it.
     pub needs_autograd: bool,
+    /// Whether inputs share memory and the graph writes to an input: what a read sees then depends on the order of calls,
+    /// which only running op by op keeps.
+    pub overlap: bool,
     /// One line per traced instruction with the symbolic stack, where asked for.
     pub log: Vec<String>,
 }

@@ -10,7 +10,7 @@ use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::SourceId;
-use flambeau_ir::tensor::TensorMeta;
+use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
 use flambeau_ops::decompose::{Decompose, Outcome, View, apply, decomposition, refuse};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -382,6 +382,9 @@ impl Lowering<'_> {
         for base in self.bases.clone() {
             let Some(input) = base.input else { continue };
             if self.core.node(base.value).op != CoreOp::Input(input) {
+                if has_overlap(&self.core.node(base.value).sizes, &base.strides) {
+                    return refuse("a write to a tensor whose elements share memory");
+                }
                 let node = self.core.node(base.value).clone();
                 let held = memory_view(&self.core, &BTreeSet::new(), base.value).base;
                 let value = if matches!(self.core.node(held).op, CoreOp::Input(_)) {
@@ -470,4 +473,40 @@ fn geometry(view: &View, sizes: &[Dim], strides: &[Dim]) -> Option<(Vec<Dim>, Ve
     let view = node(op, sizes);
     let (strides, _) = strides_through_view(&view, &operand, strides, &Dim::Const(0))?;
     Some((view.sizes, strides))
+}
+
+/// Whether two elements may lie at the same place. With symbolic sizes only row-major tensors are known to be free of it.
+fn has_overlap(sizes: &[Dim], strides: &[Dim]) -> bool {
+    let known = |dims: &[Dim]| dims.iter().map(Dim::as_const).collect::<Option<Vec<i64>>>();
+    let (Some(sizes_known), Some(strides_known)) = (known(sizes), known(strides)) else {
+        return strides != contiguous_strides(sizes);
+    };
+    let mut steps: Vec<(i64, i64)> = strides_known.into_iter().zip(sizes_known).filter(|(_, size)| *size > 1).collect();
+    steps.sort_unstable();
+    let mut reach = 0;
+    steps.into_iter().any(|(stride, size)| {
+        let overlaps = stride <= reach;
+        reach += stride * (size - 1);
+        overlaps
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlap_is_found() {
+        let overlaps = |sizes: &[i64], strides: &[i64]| {
+            let dims = |values: &[i64]| values.iter().map(|v| Dim::Const(*v)).collect::<Vec<_>>();
+            has_overlap(&dims(sizes), &dims(strides))
+        };
+        assert!(!overlaps(&[2, 3], &[3, 1]));
+        assert!(!overlaps(&[3, 2], &[1, 3]));
+        assert!(!overlaps(&[2, 1, 3], &[100, 0, 2]));
+        assert!(!overlaps(&[], &[]));
+        assert!(overlaps(&[8], &[0]));
+        assert!(overlaps(&[4, 4], &[2, 1]));
+        assert!(!overlaps(&[0, 4], &[0, 1]));
+    }
 }

@@ -3,11 +3,11 @@
 use flambeau_ir::exit::{Build, BuildId, Exit};
 use flambeau_ir::frame::{BackendKind, Frame, FrameId, TraceOptions};
 use flambeau_ir::graph::{Graph, NodeOp};
-use flambeau_ir::guard::GuardProgram;
+use flambeau_ir::guard::{GuardKind, GuardProgram};
 use flambeau_ir::kernel::Kernel;
 use flambeau_ir::oracle::{Oracle, Prefetched};
 use flambeau_ir::plan::{Body, CompiledFrame};
-use flambeau_ir::reason::Reason;
+use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::Step;
 use flambeau_ir::trace::Trace;
 use flambeau_lower::{LowerOptions, Lowered};
@@ -84,8 +84,9 @@ pub fn trace_of_graph(graph: Graph) -> Trace {
 /// Chooses what runs. A graph that autograd must see runs op by op; so does one that lowering refuses, with the reason.
 pub fn body(traced: Traced) -> Bodied {
     let Traced { frame, options, trace, program } = traced;
-    let Trace { graph, symbols, exit, needs_autograd, .. } = trace;
+    let Trace { graph, symbols, exit, needs_autograd, overlap, .. } = trace;
     let graph_text = graph.to_string();
+    let autocasts = autocasts(&program);
     let compiled = move |symbols, body, fallback| CompiledFrame {
         frame,
         guards: program,
@@ -95,6 +96,14 @@ pub fn body(traced: Traced) -> Bodied {
         graph_text,
         fallback,
     };
+    if overlap && options.backend != BackendKind::Eager {
+        let reason = Reason::new(ReasonCode::NotLowered, "writes to an input that shares memory with another");
+        return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason))));
+    }
+    if autocasts && matches!(options.backend, BackendKind::Native(_)) {
+        let reason = Reason::new(ReasonCode::NotLowered, "autocast is on: torch converts arguments of its calls");
+        return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason))));
+    }
     let backend = match options.backend {
         BackendKind::Native(backend) if !needs_autograd => backend,
         BackendKind::Fx => return Bodied::Done(Box::new(compiled(symbols, Body::Fx(graph), None))),
@@ -112,6 +121,13 @@ pub fn body(traced: Traced) -> Bodied {
             Bodied::Kernels(Box::new(Pending { frame, graph, backend, kernels }))
         }
     }
+}
+
+/// Whether the frame is for calls under autocast.
+fn autocasts(program: &GuardProgram) -> bool {
+    program.guards.iter().any(
+        |guard| matches!(&guard.kind, GuardKind::Ambient(ambient) if ambient.autocast_cpu.0 || ambient.autocast_cuda.0),
+    )
 }
 
 impl Pending {

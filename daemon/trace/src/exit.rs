@@ -140,7 +140,7 @@ impl Tracer<'_> {
         builder.exit.result = Some(result);
         self.effects(&mut builder)?;
         self.ambient_effects(&mut builder)?;
-        self.guard_inputs();
+        let overlap = self.guard_inputs();
         self.guard_distinct();
         let initial = self.frame.ambient.grad_enabled;
         let touches = self.graph.touches_grad;
@@ -162,6 +162,7 @@ impl Tracer<'_> {
             symbols: std::mem::take(&mut self.symbols),
             exit: builder.exit,
             needs_autograd,
+            overlap,
             log: Vec::new(),
         }))
     }
@@ -187,10 +188,10 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Writes that could reach one tensor through another make disjointness a fact.
-    fn guard_inputs(&mut self) {
+    /// Writes that could reach one tensor through another make disjointness a fact. True if they do reach another.
+    fn guard_inputs(&mut self) -> bool {
         if !self.graph.mutates || self.inputs.len() < 2 {
-            return;
+            return false;
         }
         let mut storages: Vec<u32> = self.inputs.iter().map(|(_, s)| *s).collect();
         storages.sort_unstable();
@@ -199,6 +200,7 @@ impl Tracer<'_> {
             let sources: Vec<SourceId> = self.inputs.iter().map(|(o, _)| o.source).collect();
             self.guard(sources[0], GuardKind::DisjointStorage(sources));
         }
+        !disjoint
     }
 
     /// A changed object must not be another one that was read.

@@ -34,7 +34,8 @@ class Options:
         """The native callable for the Python function `fn`, with its name, documentation and signature."""
         name, fx = resolve(config.backend if self.backend is None else self.backend)
         compiled = _native.Compiled(fn, name, fx, self.fullgraph, self.dynamic)
-        return functools.update_wrapper(compiled, fn)
+        functools.update_wrapper(compiled, fn)
+        return compiled
 
 
 def resolve(backend: str | Callable[..., Any]) -> tuple[str, Callable[..., Any] | None]:

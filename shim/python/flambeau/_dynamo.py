@@ -16,5 +16,7 @@ from flambeau._compile import Options
 def backend(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     """A callable for `gm: torch.fx.GraphModule` that takes inputs like `example_inputs` and returns a tuple."""
     del example_inputs
+    # Dynamo's modules generate their `forward` at the first call.
+    getattr(gm, "real_recompile", lambda: None)()
     forward = type(gm).forward
     return MethodType(Options(fullgraph=False, dynamic=None, backend="cpu").start(forward), gm)

@@ -131,7 +131,7 @@ impl EagerBody {
         let injected = injected_failure();
         for (index, step) in self.steps.iter().enumerate() {
             let result = if injected == Some(index) {
-                Err(PyRuntimeError::new_err("failure injected by FLAMBEAU_TEST_FAIL_STEP"))
+                Err(PyRuntimeError::new_err("failure injected by a test"))
             } else {
                 step.call(py, &regs, symbols)
             };

@@ -11,6 +11,7 @@ pub mod ops;
 pub mod regs;
 
 use pyo3::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A failure in a body.
 pub enum Failure {
@@ -31,8 +32,15 @@ pub fn failure(py: Python<'_>, error: PyErr, committed: bool) -> Failure {
     }
 }
 
-/// The step that tests make fail, from `FLAMBEAU_TEST_FAIL_STEP`.
+/// The step that tests make fail.
+static FAIL_STEP: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// The step of every body that fails, for tests.
 pub fn injected_failure() -> Option<usize> {
-    static STEP: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();
-    *STEP.get_or_init(|| std::env::var("FLAMBEAU_TEST_FAIL_STEP").ok()?.parse().ok())
+    Some(FAIL_STEP.load(Ordering::Relaxed)).filter(|step| *step != usize::MAX)
+}
+
+/// Makes this step of every body fail from now on.
+pub fn inject_failure(step: Option<usize>) {
+    FAIL_STEP.store(step.unwrap_or(usize::MAX), Ordering::Relaxed);
 }

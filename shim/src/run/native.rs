@@ -114,7 +114,7 @@ impl NativeBody {
                 self.count_changes(py, &mut regs).map_err(|e| failure(py, e, false))?;
             }
             let result = if injected == Some(index) {
-                Err(OpError::Native("failure injected by FLAMBEAU_TEST_FAIL_STEP".into()))
+                Err(OpError::Native("failure injected by a test".into()))
             } else {
                 self.step(py, step, &mut regs, symbols)
             };

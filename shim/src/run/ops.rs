@@ -6,6 +6,7 @@ use crate::guard::Expr;
 use crate::torch_abi::{Handle, Owned, Status, Torch};
 use flambeau_ir::code::Const;
 use flambeau_ir::plan::{PlanArg, PlanStep};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
@@ -178,7 +179,7 @@ impl Op {
         let direct = if on_cpu { direct(torch, op, overload, args.len(), results.len()) } else { None };
         let callee = match direct {
             Some(callee) => callee,
-            None => python(py, op, overload, args.len()).map_err(failed)?,
+            None => python(py, op, overload, args.len(), !results.is_empty()).map_err(failed)?,
         };
         Ok(Op { callee, args, results: results.iter().map(|r| r.0 as usize).collect() })
     }
@@ -368,11 +369,18 @@ fn direct(torch: &Torch, op: &str, overload: &str, args: usize, results: usize) 
     })
 }
 
-/// The overload object, and the names of arguments that its schema takes by keyword only.
-fn python(py: Python<'_>, op: &str, overload: &str, args: usize) -> PyResult<Callee> {
+/// The overload object, and the names of arguments that its schema takes by keyword only. One that returns (a view of) an
+/// argument is refused: memory of results is the plan's own.
+fn python(py: Python<'_>, op: &str, overload: &str, args: usize, has_results: bool) -> PyResult<Callee> {
     let (namespace, name) = op.split_once("::").unwrap_or(("aten", op));
     let overload = py.import("torch")?.getattr("ops")?.getattr(namespace)?.getattr(name)?.getattr(overload)?;
-    let arguments: Vec<Bound<'_, PyAny>> = overload.getattr("_schema")?.getattr("arguments")?.extract()?;
+    let schema = overload.getattr("_schema")?;
+    let arguments: Vec<Bound<'_, PyAny>> = schema.getattr("arguments")?.extract()?;
+    for returned in schema.getattr("returns")?.extract::<Vec<Bound<'_, PyAny>>>()? {
+        if has_results && !returned.getattr("alias_info")?.is_none() {
+            return Err(PyRuntimeError::new_err("it returns its argument's memory"));
+        }
+    }
     let mut names = Vec::new();
     for argument in arguments.iter().take(args) {
         if argument.getattr("kwarg_only")?.is_truthy()? {
