@@ -6,6 +6,7 @@ use crate::tracer::Tracer;
 use crate::value::{CellId, DictId, Function, InstanceId, Origin, Payload, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::exit::{Build, BuildId, Effect, Exit};
+use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Arg, NodeId, NodeOp, Target};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -140,7 +141,7 @@ impl Tracer<'_> {
         builder.exit.result = Some(result);
         self.effects(&mut builder)?;
         self.ambient_effects(&mut builder)?;
-        self.guard_inputs();
+        self.guard_inputs()?;
         self.guard_distinct();
         let initial = self.frame.ambient.grad_enabled;
         let touches = self.graph.touches_grad;
@@ -149,7 +150,7 @@ impl Tracer<'_> {
             .nodes
             .iter()
             .any(|n| matches!(n.op, NodeOp::Placeholder(_)) && n.meta.as_tensor().is_some_and(|t| t.requires_grad));
-        let needs_autograd = needs_input && (initial || touches) || touches && self.requires_grad_calls();
+        let needs_autograd = (needs_input || self.requires_grad_calls()) && (initial || touches);
         let mut graph = std::mem::take(&mut self.graph);
         if !needs_autograd {
             drop_grad_modes(&mut graph.nodes);
@@ -188,9 +189,9 @@ impl Tracer<'_> {
     }
 
     /// Writes that could reach one tensor through another make disjointness a fact.
-    fn guard_inputs(&mut self) {
+    fn guard_inputs(&mut self) -> Flow<()> {
         if !self.graph.mutates || self.inputs.len() < 2 {
-            return;
+            return Ok(());
         }
         let mut storages: Vec<u32> = self.inputs.iter().map(|(_, s)| *s).collect();
         storages.sort_unstable();
@@ -198,7 +199,11 @@ impl Tracer<'_> {
         if disjoint {
             let sources: Vec<SourceId> = self.inputs.iter().map(|(o, _)| o.source).collect();
             self.guard(sources[0], GuardKind::DisjointStorage(sources));
+        } else if self.frame.options.backend != BackendKind::Eager {
+            // Torch itself, op by op, sees a write through one in the other; a compiled graph does not.
+            return stop(ReasonCode::SideEffect, "a write, where inputs share storage");
         }
+        Ok(())
     }
 
     /// A changed object must not be another one that was read.
@@ -331,7 +336,18 @@ impl Tracer<'_> {
             builder.exit.effects.push(Effect::SetDict(target, items));
             return Ok(());
         }
-        for (key, value) in entry.writes.values() {
+        for (k, (key, value)) in &entry.writes {
+            if value.is_some() && entry.moved.contains(k) {
+                // Deleted and stored again: it loses its place.
+                let effect = match (entry.owner, key.as_str()) {
+                    (Some(owner), Some(name)) => Effect::DelAttr(builder.source(owner.source), name.clone()),
+                    _ => {
+                        let key = self.build(builder, key)?;
+                        Effect::DelItem(builder.source(origin.source), key)
+                    }
+                };
+                builder.exit.effects.push(effect);
+            }
             let effect = match (entry.owner, key.as_str(), value) {
                 (Some(owner), Some(name), Some(value)) => {
                     let value = self.build(builder, value)?;
