@@ -109,7 +109,8 @@ impl Tracer<'_> {
         let entry = &self.arenas.dicts[dict];
         let outside = entry.outside.is_some();
         // What the trace stored itself may be new, or stand in the place of an item that was there.
-        let there = outside && (entry.moved.contains(&k) || !entry.writes.contains_key(&k) || self.was_there(dict, &k)?);
+        let there =
+            outside && (entry.moved.contains(&k) || !entry.writes.contains_key(&k) || self.was_there(dict, &k)?);
         let entry = &mut self.arenas.dicts[dict];
         let stored = entry.items.shift_remove(&k).map_or_else(|| key.clone(), |(key, _)| key);
         entry.absent.insert(k.clone());
