@@ -60,6 +60,7 @@ const TABLE_TYPES: &[(&str, &str)] = &[
     ("collections", "OrderedDict"),
     ("collections", "deque"),
     ("torch", "Tensor"),
+    ("torch._C", "_VariableFunctionsClass"),
     ("torch", "Size"),
     ("torch", "Generator"),
     ("torch", "device"),

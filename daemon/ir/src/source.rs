@@ -35,6 +35,12 @@ pub enum Step {
     TypeAttr(Arc<str>),
     /// `__globals__` of a function.
     Globals,
+    /// `__name__` of a function.
+    FunctionName,
+    /// `__qualname__` of a function.
+    QualName,
+    /// `__module__` of a function.
+    ModuleName,
     /// `__defaults__`
     Defaults,
     /// `__kwdefaults__`
@@ -123,6 +129,9 @@ impl SourceTable {
             Step::Class => format!("type({base})"),
             Step::Slot(name) | Step::TypeAttr(name) => format!("{base}.{name}"),
             Step::Globals => format!("{base}.__globals__"),
+            Step::FunctionName => format!("{base}.__name__"),
+            Step::QualName => format!("{base}.__qualname__"),
+            Step::ModuleName => format!("{base}.__module__"),
             Step::Defaults => format!("{base}.__defaults__"),
             Step::KwDefaults => format!("{base}.__kwdefaults__"),
             Step::Closure(i) => format!("{base}.__closure__[{i}]"),

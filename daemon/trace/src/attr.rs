@@ -37,6 +37,25 @@ impl Tracer<'_> {
         Ok(self.catch(result, "AttributeError")?.flatten())
     }
 
+    /// An attribute of a value of a built-in type. That the tracer does not know it is no proof that there is none.
+    fn builtin_attr(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
+        if let Some(found) = builtins::attribute(self, value, name)? {
+            return Ok(Some(found));
+        }
+        let class = self.class_of(value)?;
+        let path = class.path.clone().unwrap_or_default();
+        if let Some(short) = path.strip_prefix("builtins.") {
+            let namespace = self.builtins_dict()?;
+            if let Some(Value::Class(real)) = self.dict_get_str(namespace, short)?
+                && real.is(&path)
+                && self.type_lookup(&real, name)?.is_none()
+            {
+                return Ok(None);
+            }
+        }
+        stop(ReasonCode::UnsupportedObject, format!("{name} of a {}", class.name.qualname))
+    }
+
     fn lookup_attr(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
         if name == "__class__" {
             return self.class_of(value).map(|c| Some(Value::Class(c)));
@@ -60,7 +79,7 @@ impl Tracer<'_> {
                     let items = p.kwargs.iter().map(|(n, v)| (Value::str(n), v.clone())).collect();
                     self.new_dict(items).map(Some)
                 }
-                _ => Ok(None),
+                _ => self.builtin_attr(value, name),
             },
             Value::List(id) => {
                 let (class, attrs) = (self.arenas.lists[*id].class.clone(), self.arenas.lists[*id].attrs);
@@ -71,9 +90,7 @@ impl Tracer<'_> {
                 self.subclass_attr(value, class, attrs, name)
             }
             Value::Tuple(tuple) => {
-                if let Some(class) = &tuple.class
-                    && let Some(item) = self.named_field(class, &tuple.items, name)?
-                {
+                if let Some(item) = builtins::field(self, tuple, name)? {
                     return Ok(Some(item));
                 }
                 self.subclass_attr(value, tuple.class.clone(), None, name)
@@ -81,8 +98,8 @@ impl Tracer<'_> {
             Value::Descriptor(d) => self.descriptor_attr(d, name),
             Value::Builtin(b) => match name {
                 "__name__" => Ok(Some(Value::str(b.path.rsplit('.').next().unwrap_or(&b.path)))),
-                "__self__" => Ok(b.receiver.clone()),
-                _ => builtins::attribute(self, value, name),
+                "__self__" if b.receiver.is_some() => Ok(b.receiver.clone()),
+                _ => self.builtin_attr(value, name),
             },
             Value::Opaque(o) => match self.type_lookup(&o.class.clone(), name)? {
                 // `torch._C._VariableFunctions` and its like: static methods of a type, found on an instance.
@@ -93,26 +110,7 @@ impl Tracer<'_> {
                 Some(_) => stop(ReasonCode::UnsupportedObject, format!("{}.{name}", o.class.name.qualname)),
                 None => stop(ReasonCode::UnsupportedObject, format!("attribute {name} of a {}", o.class.name.qualname)),
             },
-            _ => builtins::attribute(self, value, name),
-        }
-    }
-
-    /// A field of a named tuple or of one of torch's result tuples.
-    fn named_field(&mut self, class: &Rc<Class>, items: &[Value], name: &str) -> Flow<Option<Value>> {
-        if let Some(path) = &class.path
-            && let Some(fields) = crate::torch::result_fields(path)
-        {
-            return Ok(fields.iter().position(|f| *f == name).and_then(|i| items.get(i).cloned()));
-        }
-        if name.starts_with('_') || !class.is_python {
-            return Ok(None);
-        }
-        match self.type_lookup(class, "_fields")? {
-            Some((_, Value::Tuple(fields))) => {
-                let at = fields.items.iter().position(|f| f.as_str().is_some_and(|s| &**s == name));
-                Ok(at.and_then(|i| items.get(i).cloned()))
-            }
-            _ => Ok(None),
+            _ => self.builtin_attr(value, name),
         }
     }
 
@@ -124,7 +122,7 @@ impl Tracer<'_> {
         attrs: Option<DictId>,
         name: &str,
     ) -> Flow<Option<Value>> {
-        let Some(class) = class.filter(|c| c.is_python) else { return builtins::attribute(self, value, name) };
+        let Some(class) = class.filter(|c| c.is_python) else { return self.builtin_attr(value, name) };
         let found = self.type_lookup(&class, name)?;
         if let Some((_, raw)) = &found
             && self.is_data_descriptor(raw)?
@@ -150,8 +148,26 @@ impl Tracer<'_> {
         let value = Value::Instance(id);
         let (class, attrs) = (self.arenas.instances[id].class.clone(), self.arenas.instances[id].attrs);
         if class.is_python && !class.generic_getattr {
-            return stop(ReasonCode::UnsupportedObject, format!("{} defines __getattribute__", class.name.qualname));
+            let Some((_, hook @ Value::Function(_))) = self.type_lookup(&class, "__getattribute__")? else {
+                return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", class.name.qualname));
+            };
+            let result = self.call(&hook, Args::new(vec![value.clone(), Value::str(name)]));
+            return match self.catch(result.clone(), "AttributeError")? {
+                Some(found) => Ok(Some(found)),
+                None if self.type_lookup(&class, "__getattr__")?.is_some() => self.getattr_hook(&value, &class, name),
+                None => result.map(Some),
+            };
         }
+        match self.generic_instance_attr(id, name)? {
+            Some(found) => Ok(Some(found)),
+            None => self.getattr_hook(&value, &class, name),
+        }
+    }
+
+    /// `object.__getattribute__(instance, name)`; `None` where it raises.
+    pub(crate) fn generic_instance_attr(&mut self, id: InstanceId, name: &str) -> Flow<Option<Value>> {
+        let value = Value::Instance(id);
+        let (class, attrs) = (self.arenas.instances[id].class.clone(), self.arenas.instances[id].attrs);
         if name == "__dict__"
             && let Some(attrs) = attrs
         {
@@ -182,8 +198,17 @@ impl Tracer<'_> {
         }
         match found {
             Some((_, raw)) => self.bind_attr(&raw, &value, &class, name).map(Some),
-            None => self.getattr_hook(&value, &class, name),
+            None if class.origin.is_none() => {
+                stop(ReasonCode::UnsupportedObject, format!("{name} of a {}", class.name.qualname))
+            }
+            None => Ok(None),
         }
+    }
+
+    /// A message that the tracer words otherwise than Python does may be matched by type, not read.
+    pub(crate) fn inexact_text<T>(&self, id: InstanceId) -> Flow<T> {
+        let class = &self.arenas.instances[id].class.name.qualname;
+        stop(ReasonCode::Exception, format!("the message of a {class} that Python itself raises"))
     }
 
     /// State that C code keeps for an instance.
@@ -192,12 +217,15 @@ impl Tracer<'_> {
             return builtins::attribute(self, &Value::Instance(id), name);
         }
         Ok(match (&self.arenas.instances[id].payload, name) {
+            (Payload::Exception(..), "args") if self.inexact.contains(&id.0) => return self.inexact_text(id),
             (Payload::Exception(args, _), "args") => Some(Value::tuple(args.clone())),
             (Payload::Exception(args, _), "value") if self.arenas.instances[id].class.is("builtins.StopIteration") => {
                 Some(args.first().cloned().unwrap_or(Value::NONE))
             }
             (Payload::Exception(_, cause), "__cause__") => Some(cause.clone().unwrap_or(Value::NONE)),
-            (Payload::Exception(..), "__traceback__" | "__context__") => Some(Value::NONE),
+            (Payload::Exception(..), "__traceback__" | "__context__" | "__suppress_context__" | "__notes__") => {
+                return stop(ReasonCode::UnsupportedObject, format!("{name} of an exception"));
+            }
             (Payload::Exception(..), "with_traceback") => {
                 Some(Value::bound_builtin("builtins.BaseException.with_traceback", Value::Instance(id)))
             }
@@ -230,6 +258,9 @@ impl Tracer<'_> {
     }
 
     fn class_attr(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
+        if class.is("builtins.iterator") {
+            return stop(ReasonCode::UnsupportedObject, "the type of a built-in iterator");
+        }
         match name {
             "__name__" => {
                 let qualname = &class.name.qualname;
@@ -323,6 +354,7 @@ impl Tracer<'_> {
             return Ok(Some(found));
         }
         Ok(match name {
+            "__name__" | "__qualname__" | "__module__" if f.origin.is_some() => self.outside_name(f, name)?,
             "__name__" => Some(Value::str(&f.code.name)),
             "__qualname__" => Some(Value::Const(Const::Str(f.qualname.clone()))),
             "__module__" => f.module.clone().map(|m| Value::Const(Const::Str(m))),
@@ -341,6 +373,22 @@ impl Tracer<'_> {
             }
             _ => None,
         })
+    }
+
+    /// A name of a function from outside: a fact of its own, as wrappers take over the names of what they wrap.
+    fn outside_name(&mut self, f: &Function, name: &str) -> Flow<Option<Value>> {
+        let Some(origin) = f.origin else { return Ok(None) };
+        let last = f.qualname.rsplit('.').next().unwrap_or(&f.qualname);
+        let (step, value) = match name {
+            "__qualname__" => (Step::QualName, f.qualname.clone()),
+            "__name__" if *last == *f.code.name => (Step::FunctionName, last.into()),
+            "__module__" if f.module.is_some() => (Step::ModuleName, f.module.clone().unwrap_or_default()),
+            _ => return stop(ReasonCode::UnguardableObject, format!("{name} of a function that was renamed")),
+        };
+        let source = self.step(origin.source, step);
+        let value = Const::Str(value);
+        self.guard(source, GuardKind::Equals(value.clone()));
+        Ok(Some(Value::Const(value)))
     }
 
     fn descriptor_attr(&mut self, d: &Descriptor, name: &str) -> Flow<Option<Value>> {
@@ -385,7 +433,7 @@ impl Tracer<'_> {
             }
             Value::Descriptor(d) => match &**d {
                 Descriptor::Property { get: Some(get), .. } => self.call(get, Args::new(vec![receiver.clone()])),
-                Descriptor::Property { get: None, .. } => self.raise_named("AttributeError", "unreadable attribute"),
+                Descriptor::Property { get: None, .. } => self.raise_inexact("AttributeError", "unreadable attribute"),
                 Descriptor::Static(inner) => Ok(inner.clone()),
                 Descriptor::Class(inner) => Ok(bound(inner.clone(), Value::Class(class.clone()))),
                 Descriptor::Data { member: true, name, .. } => self.slot(receiver, name),
@@ -509,6 +557,12 @@ impl Tracer<'_> {
     /// `target.name = value`.
     pub fn set_attr(&mut self, target: &Value, name: &str, value: Value) -> Flow<()> {
         match target {
+            // Tracebacks are not modelled: none can be read.
+            Value::Instance(id)
+                if name == "__traceback__" && matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) =>
+            {
+                Ok(())
+            }
             Value::Instance(id) => {
                 let class = self.arenas.instances[*id].class.clone();
                 if let Some((owner, Value::Function(hook))) = self.type_lookup(&class, "__setattr__")?
@@ -586,7 +640,7 @@ impl Tracer<'_> {
                 Ok(())
             }
             (Value::Descriptor(d), _, _) if matches!(**d, Descriptor::Property { .. }) => {
-                self.raise_named("AttributeError", &format!("can't set attribute '{name}'"))
+                self.raise_inexact("AttributeError", &format!("can't set attribute '{name}'"))
             }
             (Value::Descriptor(d), value, Value::Instance(id))
                 if matches!(**d, Descriptor::Data { member: true, .. }) =>

@@ -77,10 +77,8 @@ impl Tracer<'_> {
     }
 
     fn not_callable(&mut self, callee: &Value) -> Flow<Value> {
+        self.need_plain(callee, "a call")?;
         let name = self.type_name(callee);
-        if matches!(callee, Value::Opaque(_)) {
-            return stop(ReasonCode::UnsupportedCall, format!("a {name}"));
-        }
         self.raise_named("TypeError", &format!("'{name}' object is not callable"))
     }
 
@@ -121,7 +119,13 @@ impl Tracer<'_> {
         let module = function.module.as_ref().filter(|_| function.origin.is_some())?;
         let root = module.split('.').next().unwrap_or(module);
         let trusted = ["torch", "functools", "contextlib", "collections", "typing", "warnings", "enum", "flambeau"];
-        trusted.contains(&root).then(|| format!("{module}.{}", function.qualname).into())
+        // `functools.wraps` lends a user's wrapper the names of what it wraps, not its file.
+        let file = module.replace('.', "/");
+        let code = &function.code;
+        let own =
+            code.filename.ends_with(&format!("/{file}.py")) || code.filename.ends_with(&format!("/{file}/__init__.py"));
+        let renamed = *code.qualname != *function.qualname;
+        (trusted.contains(&root) && own && !renamed).then(|| format!("{module}.{}", function.qualname).into())
     }
 
     /// Binds arguments to the slots of a new frame, as CPython does.
@@ -138,7 +142,7 @@ impl Tracer<'_> {
         if !extra.is_empty() && code.flags & VARARGS == 0 {
             let given = argcount + extra.len();
             let message = format!("{}() takes {argcount} positional arguments but {given} were given", code.qualname);
-            return self.raise_named("TypeError", &message);
+            return self.raise_inexact("TypeError", &message);
         }
         let mut rest = Vec::new();
         for (name, value) in args.kw {
@@ -147,7 +151,7 @@ impl Tracer<'_> {
             match found {
                 Some(i) if slots[i].is_some() => {
                     let message = format!("{}() got multiple values for argument '{name}'", code.qualname);
-                    return self.raise_named("TypeError", &message);
+                    return self.raise_inexact("TypeError", &message);
                 }
                 Some(i) => slots[i] = Some(value),
                 None if code.flags & VARKEYWORDS != 0 => {
@@ -155,7 +159,7 @@ impl Tracer<'_> {
                 }
                 None => {
                     let message = format!("{}() got an unexpected keyword argument '{name}'", code.qualname);
-                    return self.raise_named("TypeError", &message);
+                    return self.raise_inexact("TypeError", &message);
                 }
             }
         }
@@ -195,7 +199,7 @@ impl Tracer<'_> {
             Some(i) => {
                 let name = &function.code.localsplusnames[i];
                 let message = format!("{}() missing a required argument: '{name}'", function.code.qualname);
-                self.raise_named("TypeError", &message)
+                self.raise_inexact("TypeError", &message)
             }
         }
     }

@@ -149,7 +149,7 @@ impl Tracer<'_> {
             .nodes
             .iter()
             .any(|n| matches!(n.op, NodeOp::Placeholder(_)) && n.meta.as_tensor().is_some_and(|t| t.requires_grad));
-        let needs_autograd = needs_input && (initial || touches) || touches && self.requires_grad_calls();
+        let needs_autograd = (needs_input || self.requires_grad_calls()) && (initial || touches);
         let mut graph = std::mem::take(&mut self.graph);
         if !needs_autograd {
             drop_grad_modes(&mut graph.nodes);
@@ -333,7 +333,18 @@ impl Tracer<'_> {
             builder.exit.effects.push(Effect::SetDict(target, items));
             return Ok(());
         }
-        for (key, value) in entry.writes.values() {
+        for (k, (key, value)) in &entry.writes {
+            if value.is_some() && entry.moved.contains(k) {
+                // Deleted and stored again: it loses its place.
+                let effect = match (entry.owner, key.as_str()) {
+                    (Some(owner), Some(name)) => Effect::DelAttr(builder.source(owner.source), name.clone()),
+                    _ => {
+                        let key = self.build(builder, key)?;
+                        Effect::DelItem(builder.source(origin.source), key)
+                    }
+                };
+                builder.exit.effects.push(effect);
+            }
             let effect = match (entry.owner, key.as_str(), value) {
                 (Some(owner), Some(name), Some(value)) => {
                     let value = self.build(builder, value)?;

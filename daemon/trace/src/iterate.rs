@@ -58,10 +58,8 @@ impl Tracer<'_> {
     }
 
     fn not_iterable(&mut self, value: &Value) -> Flow<Value> {
+        self.need_plain(value, "iteration")?;
         let name = self.type_name(value);
-        if matches!(value, Value::Opaque(_)) {
-            return stop(ReasonCode::UnsupportedObject, format!("iteration of a {name}"));
-        }
         self.raise_named("TypeError", &format!("'{name}' object is not iterable"))
     }
 
@@ -117,6 +115,7 @@ impl Tracer<'_> {
                     self.catch(result, "StopIteration")
                 }
                 None => {
+                    self.need_plain(iterator, "next()")?;
                     let name = self.type_name(iterator);
                     self.raise_named("TypeError", &format!("'{name}' object is not an iterator"))
                 }

@@ -38,7 +38,7 @@ impl Tracer<'_> {
 
     fn unsupported_operands(&mut self, symbol: &str, a: &Value, b: &Value) -> Flow<Value> {
         let (x, y) = (self.type_name(a), self.type_name(b));
-        if matches!(a, Value::Opaque(_)) || matches!(b, Value::Opaque(_)) {
+        if !self.is_plain(a) || !self.is_plain(b) {
             return stop(ReasonCode::UnsupportedObject, format!("{x} {symbol} {y}"));
         }
         self.raise_named("TypeError", &format!("unsupported operand type(s) for {symbol}: '{x}' and '{y}'"))
@@ -63,6 +63,34 @@ impl Tracer<'_> {
         let name =
             if inplace && is_tensor(a) { format!("_operator.i{}", op.method()) } else { format!("_operator.{name}") };
         self.torch_call(Target::Function(name.into()), Args::new(vec![a.clone(), b.clone()]))
+    }
+
+    /// Whether the tracer knows all that a value of this type can do, so that what it does not know is an error in Python
+    /// too.
+    pub(crate) fn is_plain(&self, value: &Value) -> bool {
+        let exact = |class: &Option<std::rc::Rc<crate::value::Class>>| class.is_none();
+        match value {
+            Value::Const(c) => !matches!(c, Const::Dtype(_) | Const::Device(_) | Const::Layout(_) | Const::Code(_)),
+            Value::Int(_) | Value::Slice(_) | Value::Range(_) | Value::Set(_) => true,
+            Value::Function(_) | Value::Method(_) | Value::Generator(_) => true,
+            Value::Tuple(t) => exact(&t.class) || t.class.as_ref().is_some_and(|c| c.is("torch.Size")),
+            Value::List(id) => exact(&self.arenas.lists[*id].class),
+            Value::Dict(id) => exact(&self.arenas.dicts[*id].class),
+            Value::Instance(id) => {
+                let instance = &self.arenas.instances[*id];
+                // Its class and bases are Python's, but for `object`.
+                matches!(instance.payload, Payload::None | Payload::Exception(..)) && instance.class.is_python
+            }
+            _ => false,
+        }
+    }
+
+    /// Breaks where the tracer does not know enough of a value to say that Python raises.
+    pub(crate) fn need_plain(&mut self, value: &Value, what: &str) -> Flow<()> {
+        if self.is_plain(value) {
+            return Ok(());
+        }
+        stop(ReasonCode::UnsupportedObject, format!("{what} of a {}", self.type_name(value)))
     }
 
     /// Calls `a.method(b)` if Python code defines it; `None` if not, or if it gives `NotImplemented`.
@@ -107,8 +135,14 @@ impl Tracer<'_> {
         match builtins::unary(self, op, &base)? {
             Some(result) => Ok(result),
             None => {
+                self.need_plain(a, "a unary operator")?;
+                let symbol = match op {
+                    Unary::Positive => "unary +",
+                    Unary::Negative => "unary -",
+                    _ => "unary ~",
+                };
                 let name = self.type_name(a);
-                self.raise_named("TypeError", &format!("bad operand type for unary operator: '{name}'"))
+                self.raise_named("TypeError", &format!("bad operand type for {symbol}: '{name}'"))
             }
         }
     }
@@ -151,6 +185,8 @@ impl Tracer<'_> {
             Compare::Eq => Ok(Value::bool(self.identical(a, b)?)),
             Compare::Ne => Ok(Value::bool(!self.identical(a, b)?)),
             _ => {
+                self.need_plain(a, "a comparison")?;
+                self.need_plain(b, "a comparison")?;
                 let (x, y) = (self.type_name(a), self.type_name(b));
                 let message = format!("'{}' not supported between instances of '{x}' and '{y}'", op.symbol());
                 self.raise_named("TypeError", &message)
@@ -160,8 +196,12 @@ impl Tracer<'_> {
 
     /// `a == b` as `list.index`, `in` and dict values compare: identity first.
     pub fn equal(&mut self, a: &Value, b: &Value) -> Flow<bool> {
-        if self.is_same(a, b) == Some(true) {
-            return Ok(true);
+        match self.is_same(a, b) {
+            Some(true) => return Ok(true),
+            None if has_nan(a) && has_nan(b) => {
+                return stop(ReasonCode::UnsupportedObject, "equality of NaNs, which depends on their identity");
+            }
+            _ => {}
         }
         let result = self.compare(Compare::Eq, a, b)?;
         self.truth(&result)
@@ -206,6 +246,7 @@ impl Tracer<'_> {
         match builtins::contains(self, container, item)? {
             Some(found) => Ok(found),
             None => {
+                self.need_plain(container, "`in`")?;
                 let name = self.type_name(container);
                 self.raise_named("TypeError", &format!("argument of type '{name}' is not iterable"))
             }
@@ -234,10 +275,8 @@ impl Tracer<'_> {
         if let Some(result) = builtins::subscript(self, &container, key)? {
             return Ok(result);
         }
+        self.need_plain(&container, "an item")?;
         let name = self.type_name(&container);
-        if matches!(container, Value::Opaque(_) | Value::Class(_)) {
-            return stop(ReasonCode::UnsupportedObject, format!("an item of a {name}"));
-        }
         self.raise_named("TypeError", &format!("'{name}' object is not subscriptable"))
     }
 
@@ -255,6 +294,7 @@ impl Tracer<'_> {
         if builtins::store_subscript(self, container, key, value)? {
             return Ok(());
         }
+        self.need_plain(container, "an item assignment")?;
         let name = self.type_name(container);
         self.raise_named("TypeError", &format!("'{name}' object does not support item assignment"))
     }
@@ -268,6 +308,7 @@ impl Tracer<'_> {
         if builtins::delete_subscript(self, container, key)? {
             return Ok(());
         }
+        self.need_plain(container, "an item deletion")?;
         let name = self.type_name(container);
         self.raise_named("TypeError", &format!("'{name}' object doesn't support item deletion"))
     }
@@ -278,6 +319,14 @@ impl Tracer<'_> {
             Value::Int(dim) => Some(self.fix(&Dim::clone(dim))),
             other => other.as_int(),
         }
+    }
+}
+
+fn has_nan(value: &Value) -> bool {
+    match value {
+        Value::Const(Const::Float(x)) => x.is_nan(),
+        Value::Const(Const::Complex(x, y)) => x.is_nan() || y.is_nan(),
+        _ => false,
     }
 }
 

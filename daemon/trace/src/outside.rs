@@ -479,8 +479,10 @@ impl Tracer<'_> {
         }
         let questions: Vec<Question> =
             wanted.iter().map(|(class, name)| Question::TypeLookup { class: *class, name: name.to_string() }).collect();
-        for (key, answer) in wanted.into_iter().zip(self.ask(&questions)?) {
-            self.raw_types.insert(key, type_answer(&answer));
+        for (key, answer) in wanted.into_iter().zip(self.ask_ahead(&questions)?) {
+            if !matches!(answer, AnswerValue::Refused(_)) {
+                self.raw_types.insert(key, type_answer(&answer));
+            }
         }
         Ok(())
     }
@@ -544,19 +546,7 @@ impl Tracer<'_> {
             return Ok(None);
         }
         let Some(origin) = entry.origin else { return Ok(None) };
-        let found = match self.dict_index(dict)? {
-            Some(index) => {
-                if !index.only_consts && !matches!(key, Key::Const(_)) {
-                    return stop(ReasonCode::UnguardableObject, "a dict with keys that are no constants");
-                }
-                index.items.get(key).cloned()
-            }
-            None => match key {
-                Key::Const(c) => self.namespace_item(origin.object, c)?.map(|v| (c.clone(), v)),
-                _ => return stop(ReasonCode::UnguardableObject, "a namespace read by a key that is no constant"),
-            },
-        };
-        match found {
+        match self.outside_item(dict, origin, key)? {
             Some((stored, object)) => {
                 let source = self.step(origin.source, Step::Item(stored.clone()));
                 let value = self.wrap(object, source)?;
@@ -572,6 +562,38 @@ impl Tracer<'_> {
                 self.arenas.dicts[dict].absent.insert(key.clone());
                 Ok(None)
             }
+        }
+    }
+
+    /// The item of the real dict, unguarded.
+    fn outside_item(&mut self, dict: DictId, origin: Origin, key: &Key) -> Flow<Option<(Const, ObjId)>> {
+        Ok(match self.dict_index(dict)? {
+            Some(index) => {
+                if !index.only_consts && !matches!(key, Key::Const(_)) {
+                    return stop(ReasonCode::UnguardableObject, "a dict with keys that are no constants");
+                }
+                index.items.get(key).cloned()
+            }
+            None => match key {
+                Key::Const(c) => self.namespace_item(origin.object, c)?.map(|v| (c.clone(), v)),
+                _ => return stop(ReasonCode::UnguardableObject, "a namespace read by a key that is no constant"),
+            },
+        })
+    }
+
+    /// Whether an outside dict had an item before the trace changed it, guarded.
+    pub(crate) fn was_there(&mut self, dict: DictId, key: &Key) -> Flow<bool> {
+        let Some(origin) = self.arenas.dicts[dict].origin else { return Ok(false) };
+        match (self.outside_item(dict, origin, key)?, const_of_key(key)) {
+            (Some((stored, object)), _) => {
+                let source = self.step(origin.source, Step::Item(stored));
+                self.wrap(object, source).map(|_| true)
+            }
+            (None, Some(key)) => {
+                self.guard(origin.source, GuardKind::NoItem(key));
+                Ok(false)
+            }
+            (None, None) => stop(ReasonCode::UnguardableObject, "a dict changed by a key that is no constant"),
         }
     }
 
@@ -593,8 +615,10 @@ impl Tracer<'_> {
         }
         let questions: Vec<Question> =
             wanted.iter().map(|(dict, key)| Question::DictItem { dict: *dict, key: key.clone() }).collect();
-        for (key, answer) in wanted.into_iter().zip(self.ask(&questions)?) {
-            self.dict_items.insert(key, item_answer(&answer));
+        for (key, answer) in wanted.into_iter().zip(self.ask_ahead(&questions)?) {
+            if !matches!(answer, AnswerValue::Refused(_)) {
+                self.dict_items.insert(key, item_answer(&answer));
+            }
         }
         Ok(())
     }

@@ -61,9 +61,38 @@ impl Tracer<'_> {
         Value::Instance(self.arenas.instances.push(instance))
     }
 
+    /// A traceback: true, not `None`, and nothing in it can be read.
+    pub(crate) fn traceback(&mut self) -> Value {
+        self.unreadable("types.TracebackType")
+    }
+
+    /// An object of a built-in type that the trace may pass on, but neither read nor let out.
+    pub(crate) fn unreadable(&mut self, class: &'static str) -> Value {
+        let class = self.builtin_class(class);
+        let instance = Instance {
+            class,
+            attrs: None,
+            slots: Default::default(),
+            slot_writes: Default::default(),
+            payload: Payload::Native(vec![]),
+            origin: None,
+        };
+        Value::Instance(self.arenas.instances.push(instance))
+    }
+
     /// Raises a built-in exception with a message.
     pub fn raise_named<T>(&mut self, name: &str, message: &str) -> Flow<T> {
         self.raise_with(name, vec![Value::str(message)])
+    }
+
+    /// As [`Tracer::raise_named`] with a message that Python words in another way.
+    pub fn raise_inexact<T>(&mut self, name: &str, message: &str) -> Flow<T> {
+        let class = self.exception_class(name);
+        let exception = self.new_exception(class, vec![Value::str(message)]);
+        if let Value::Instance(id) = exception {
+            self.inexact.insert(id.0);
+        }
+        Err(Stop::Raise(exception))
     }
 
     /// Raises a built-in exception with these arguments.

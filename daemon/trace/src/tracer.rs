@@ -53,6 +53,8 @@ pub struct Tracer<'a> {
     /// Where the last exception was raised.
     pub(crate) raised_at: Vec<flambeau_ir::graph::Location>,
     pub(crate) builtin_classes: HashMap<&'static str, Rc<Class>>,
+    /// Exceptions whose message is not the one Python gives.
+    pub(crate) inexact: HashSet<u32>,
     /// Instructions run so far.
     pub(crate) executed: usize,
     /// The exception being handled, innermost last (`sys.exc_info()`).
@@ -89,6 +91,7 @@ impl<'a> Tracer<'a> {
             root_names: Vec::new(),
             raised_at: Vec::new(),
             builtin_classes: HashMap::new(),
+            inexact: HashSet::new(),
             executed: 0,
             handling: Vec::new(),
         };
@@ -130,6 +133,15 @@ impl<'a> Tracer<'a> {
 
     /// Asks the client. Descriptions that come with answers are added to the heap.
     pub(crate) fn ask(&mut self, questions: &[Question]) -> Flow<Vec<AnswerValue>> {
+        let values = self.ask_ahead(questions)?;
+        match values.iter().find_map(|v| if let AnswerValue::Refused(reason) = v { Some(reason) } else { None }) {
+            Some(reason) => Err(reason.clone().into()),
+            None => Ok(values),
+        }
+    }
+
+    /// Asks what the trace may need later: a refusal is an answer, which matters when the question really comes up.
+    pub(crate) fn ask_ahead(&mut self, questions: &[Question]) -> Flow<Vec<AnswerValue>> {
         let answers: Vec<Answer> = match self.oracle.ask(questions) {
             Ok(answers) if answers.len() == questions.len() => answers,
             Ok(_) => return stop(ReasonCode::Internal, "the client answered another number of questions"),
@@ -138,9 +150,6 @@ impl<'a> Tracer<'a> {
         let mut values = Vec::with_capacity(answers.len());
         for answer in answers {
             self.heap.extend(answer.described);
-            if let AnswerValue::Refused(reason) = answer.value {
-                return Err(reason.into());
-            }
             values.push(answer.value);
         }
         self.learn();
@@ -265,7 +274,7 @@ impl<'a> Tracer<'a> {
                 let small = |c: &Const| matches!(c, Const::Int(-5..=256)) || matches!(c, Const::Str(s) if s.len() <= 1);
                 if x != y {
                     false
-                } else if singleton(x) || small(x) || matches!(x, Const::Str(_)) {
+                } else if singleton(x) || small(x) {
                     true
                 } else {
                     return None;
@@ -273,7 +282,14 @@ impl<'a> Tracer<'a> {
             }
             (Value::Int(_), Value::Int(_)) => return None,
             (Value::Tensor(x), Value::Tensor(y)) => x == y,
-            (Value::Tuple(x), Value::Tuple(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
+            (Value::Tuple(x), Value::Tuple(y)) => {
+                if Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin) {
+                    return Some(true);
+                }
+                // Python keeps equal constant tuples once, and the empty one.
+                let constant = |v: &Value| self.as_const(v);
+                return if constant(a).is_some() && constant(a) == constant(b) { None } else { Some(false) };
+            }
             (Value::List(x), Value::List(y)) => x == y,
             (Value::Dict(x), Value::Dict(y)) => x == y,
             (Value::Set(x), Value::Set(y)) => x == y,

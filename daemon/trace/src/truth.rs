@@ -76,6 +76,7 @@ impl Tracer<'_> {
                 };
             }
             _ => {
+                self.need_plain(value, "the length")?;
                 let name = self.type_name(value);
                 return self.raise_named("TypeError", &format!("object of type '{name}' has no len()"));
             }

@@ -1,9 +1,10 @@
 //! `type(value)`, and the built-in types that are known without reading them from outside.
 
-use crate::flow::Flow;
+use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Class, Iter, Value};
 use flambeau_ir::code::Const;
+use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
 
 impl Tracer<'_> {
@@ -41,6 +42,11 @@ impl Tracer<'_> {
             Value::Range(_) => "builtins.range",
             Value::Function(_) => "types.FunctionType",
             Value::Method(_) => "types.MethodType",
+            Value::Builtin(b)
+                if b.path.ends_with("__") && b.path.rsplit('.').next().is_some_and(|n| n.starts_with("__")) =>
+            {
+                return stop(ReasonCode::UnsupportedObject, format!("the type of {}", b.path));
+            }
             Value::Builtin(b) if b.unbound => "types.MethodDescriptorType",
             Value::Builtin(_) => "types.BuiltinFunctionType",
             Value::Class(_) => "builtins.type",

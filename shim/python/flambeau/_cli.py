@@ -64,7 +64,10 @@ def main(argv: list[str] | None = None) -> None:
         print_report({"backends": backends()}, as_json)
         return
     if options.command == "record":
-        os.environ["FLAMBEAU_RECORD_DIR"] = str(Path(options.into).absolute())
+        import flambeau
+
+        # The package read its variables when it was imported; the script's own processes read them anew.
+        os.environ["FLAMBEAU_RECORD_DIR"] = flambeau.config.record_dir = str(Path(options.into).absolute())
         Path(options.into).mkdir(parents=True, exist_ok=True)
     made = run_script(options.script, options.args)
     if options.command == "explain":

@@ -198,9 +198,20 @@ fn div(cx: &mut Decompose) -> Done {
     match cx.bound.constant("rounding_mode") {
         Some(Const::Str(mode)) if &**mode == "floor" => whole_division(cx, Binary::FloorDiv),
         Some(Const::Str(mode)) if &**mode == "trunc" => whole_division(cx, Binary::TruncDiv),
+        Some(Const::None) if !matches!(cx.bound.arg("input"), Some(Arg::Node(_))) => number_by_tensor(cx),
         Some(Const::None) => binary(cx, Binary::Div),
         _ => refuse("div with a rounding mode that is not fixed"),
     }
+}
+
+/// `number / x` is `x.reciprocal() * number` in torch, each rounded to the result's type.
+fn number_by_tensor(cx: &mut Decompose) -> Done {
+    let (dtype, rounded) = (computed(cx)?, cx.result()?.dtype);
+    let (number, x) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
+    let inverse = cx.unary(Unary::Reciprocal, x);
+    let inverse = cx.cast(inverse, rounded);
+    let inverse = cx.cast(inverse, dtype);
+    fresh(cx.mul(inverse, number))
 }
 
 fn whole_division(cx: &mut Decompose, op: Binary) -> Done {

@@ -52,6 +52,9 @@ fn extreme(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
     match call.bound.overload {
         0 => {
+            if call.env.is_empty(&input.sizes) && matches!(call.canon.op.name, "max" | "min") {
+                return invalid("Expected reduction dim to be specified for an input of no elements");
+            }
             not_empty(call, input)?;
             if input.dtype == DType::Bool && !matches!(call.canon.op.name, "max" | "min") {
                 return Err(InferError::NoRule);

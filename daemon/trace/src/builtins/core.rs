@@ -17,6 +17,9 @@ pub const TABLE: Table = &[
     ("builtins.hasattr", hasattr),
     ("builtins.setattr", setattr),
     ("builtins.delattr", delattr),
+    ("builtins.object.__getattribute__", generic_getattr),
+    ("builtins.object.__setattr__", generic_setattr),
+    ("builtins.object.__delattr__", generic_delattr),
     ("builtins.callable", callable),
     ("builtins.vars", vars),
     ("builtins.super", super_),
@@ -47,12 +50,32 @@ pub const TABLE: Table = &[
     ("time.time", visible),
     ("time.perf_counter", visible),
     ("copy.copy", copy),
+    ("torch.nn.modules.rnn.RNNBase._weights_have_changed", weights_changed),
     ("builtins.BaseException.with_traceback", with_traceback),
 ];
 
 /// What the user can see beyond the values of the trace, or what differs from call to call.
 fn visible(_: &mut Tracer<'_>, path: &str, _: Args) -> Flow<Value> {
     stop(ReasonCode::UnsupportedCall, path.trim_start_matches("builtins."))
+}
+
+/// Whether parameters of an RNN were replaced since its flat list was made. It asks weak references; the list itself tells
+/// the same, as whoever replaces a parameter puts the new one there.
+fn weights_changed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [rnn] = exactly(path, args)?;
+    let (weights, names) = (tracer.get_attr(&rnn, "_flat_weights")?, tracer.get_attr(&rnn, "_flat_weights_names")?);
+    let (weights, names) = (tracer.collect(&weights)?, tracer.collect(&names)?);
+    if weights.len() != names.len() {
+        return unsupported(path);
+    }
+    for (weight, name) in weights.iter().zip(&names) {
+        let name = attribute_name(path, name)?;
+        let now = tracer.get_attr(&rnn, &name)?;
+        if !tracer.identical(weight, &now)? {
+            return unsupported(path);
+        }
+    }
+    Ok(Value::bool(false))
 }
 
 /// Tracebacks are not modelled: the exception itself.
@@ -97,6 +120,36 @@ fn delattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [object, name] = exactly(path, args)?;
     let name = attribute_name(path, &name)?;
     tracer.del_attr(&object, &name)?;
+    Ok(Value::NONE)
+}
+
+fn generic_getattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [object, name] = exactly(path, args)?;
+    let name = attribute_name(path, &name)?;
+    let Value::Instance(id) = object else { return unsupported(path) };
+    if &*name == "__class__" {
+        return tracer.class_of(&object).map(Value::Class);
+    }
+    match tracer.generic_instance_attr(id, &name)? {
+        Some(value) => Ok(value),
+        None => {
+            let class = tracer.type_name(&object);
+            tracer.raise_named("AttributeError", &format!("'{class}' object has no attribute '{name}'"))
+        }
+    }
+}
+
+fn generic_setattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [object, name, value] = exactly(path, args)?;
+    let name = attribute_name(path, &name)?;
+    tracer.generic_set_attr(&object, &name, Some(value))?;
+    Ok(Value::NONE)
+}
+
+fn generic_delattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [object, name] = exactly(path, args)?;
+    let name = attribute_name(path, &name)?;
+    tracer.generic_set_attr(&object, &name, None)?;
     Ok(Value::NONE)
 }
 
@@ -227,7 +280,11 @@ fn sorted(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
     let key = args.take_kw("key").unwrap_or(Value::NONE);
     let reverse = args.take_kw("reverse").unwrap_or(Value::bool(false));
     let [iterable] = exactly(path, args)?;
-    let items = tracer.collect(&iterable)?;
+    let items = match &iterable {
+        // No order of a set's elements shows in a sorted list of them.
+        Value::Set(id) if key.is_none() => tracer.arenas.sets[*id].items.values().cloned().collect(),
+        _ => tracer.collect(&iterable)?,
+    };
     let items = sort(tracer, items, &key, &reverse)?;
     Ok(tracer.new_list(items))
 }

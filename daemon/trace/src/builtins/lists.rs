@@ -133,7 +133,10 @@ fn index(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [item] = exactly(path, rest)?;
     match find(tracer, id, &item)? {
         Some(at) => Ok(Value::int(at as i64)),
-        None => super::unsupported(path),
+        None => match super::strings::represent(tracer, &item) {
+            Ok(text) => tracer.raise_named("ValueError", &format!("{text} is not in list")),
+            Err(_) => super::unsupported(path),
+        },
     }
 }
 

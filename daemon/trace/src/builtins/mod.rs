@@ -10,6 +10,7 @@ mod dicts;
 mod dims;
 mod facts;
 mod functools;
+mod generators;
 mod itertools;
 mod lists;
 mod numbers;
@@ -22,6 +23,7 @@ mod types;
 
 pub use operators::{binary, compare, contains, delete_subscript, store_subscript, subscript, unary};
 pub use strings::{format_value, join};
+pub(crate) use tuples::{field, result_fields};
 
 use crate::call::Args;
 use crate::flow::{Flow, stop};
@@ -52,6 +54,7 @@ const FAMILIES: &[Table] = &[
     operators::TABLE,
     itertools::TABLE,
     functools::TABLE,
+    generators::TABLE,
     collections::TABLE,
     facts::TABLE,
 ];

@@ -46,11 +46,31 @@ pub fn attribute(tracer: &mut Tracer<'_>, value: &Value, name: &str) -> Flow<Opt
         (Value::Partial(p), "args") => Some(Value::tuple(p.args.clone())),
         (Value::Tuple(tuple), _) if tuple.class.is_some() => super::tuples::field(tracer, tuple, name)?,
         (Value::Const(c), _) => super::facts::attribute(c, name),
+        (Value::Code(code), _) => code_attribute(code, name),
         (Value::Instance(id), _) => match tracer.arenas.instances[*id].payload.clone() {
             Payload::Native(state) => super::facts::limits(tracer, value, &state, name)?,
             _ => None,
         },
         _ => None,
+    })
+}
+
+/// What a code object's hash covers.
+fn code_attribute(code: &flambeau_ir::code::Code, name: &str) -> Option<Value> {
+    // `CO_FAST_LOCAL` marks what `co_varnames` lists.
+    let varnames = || code.localsplusnames.iter().zip(&code.localspluskinds).filter(|(_, kind)| *kind & 0x20 != 0);
+    Some(match name {
+        "co_name" => Value::str(&code.name),
+        "co_qualname" => Value::str(&code.qualname),
+        "co_filename" => Value::str(&code.filename),
+        "co_argcount" => Value::int(i64::from(code.argcount)),
+        "co_posonlyargcount" => Value::int(i64::from(code.posonlyargcount)),
+        "co_kwonlyargcount" => Value::int(i64::from(code.kwonlyargcount)),
+        "co_firstlineno" => Value::int(i64::from(code.firstlineno)),
+        "co_flags" => Value::int(i64::from(code.flags)),
+        "co_varnames" => Value::tuple(varnames().map(|(name, _)| Value::str(name)).collect()),
+        "co_nlocals" => Value::int(varnames().count() as i64),
+        _ => return None,
     })
 }
 

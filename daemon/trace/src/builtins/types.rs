@@ -227,16 +227,38 @@ const REGISTERED: &[(&str, &[&str])] = &[
 
 /// Methods of built-in types that [`BY_METHOD`] asks for, where the type was not read from outside.
 const METHODS: &[(&str, &[&str])] = &[
-    ("__iter__", &["list", "tuple", "dict", "set", "frozenset", "str", "bytes", "range", "generator", "torch.Tensor"]),
+    (
+        "__iter__",
+        &[
+            "list",
+            "tuple",
+            "dict",
+            "set",
+            "frozenset",
+            "str",
+            "bytes",
+            "range",
+            "generator",
+            "torch.Tensor",
+            "iterator",
+            "zip",
+            "enumerate",
+            "map",
+            "filter",
+        ],
+    ),
     ("__len__", &["list", "tuple", "dict", "set", "frozenset", "str", "bytes", "range", "torch.Tensor"]),
     ("__contains__", &["list", "tuple", "dict", "set", "frozenset", "str", "bytes", "range", "torch.Tensor"]),
     ("__reversed__", &["list", "tuple", "dict", "range", "torch.Tensor"]),
-    ("__next__", &["generator"]),
+    ("__next__", &["generator", "iterator", "zip", "enumerate", "map", "filter"]),
     ("__call__", &["function", "method", "builtin_function_or_method", "type", "functools.partial"]),
 ];
 
 fn has_path(class: &Class, name: &str) -> bool {
-    if name.contains('.') { class.derives(name) } else { class.derives(&format!("builtins.{name}")) }
+    if name.contains('.') {
+        return class.derives(name);
+    }
+    class.derives(&format!("builtins.{name}")) || &*class.name.module == "builtins" && &*class.name.qualname == name
 }
 
 fn is_abstract(tracer: &mut Tracer<'_>, class: &Rc<Class>, name: &str) -> Flow<bool> {

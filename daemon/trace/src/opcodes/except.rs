@@ -91,7 +91,7 @@ pub(super) fn with_except_start(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Con
     let exception = f.peek(1)?.clone();
     let exit = f.peek(4)?.clone();
     let class = t.class_of(&exception)?;
-    let args = vec![Value::Class(class), exception, Value::NONE];
+    let args = vec![Value::Class(class), exception, t.traceback()];
     let result = t.call(&exit, Args::new(args))?;
     f.push(result);
     Ok(Control::Next)

@@ -19,10 +19,7 @@ const NO: &[&str] = &[
     "torch.jit._trace.is_tracing",
     "torch.jit.is_tracing",
     "torch._C._is_tracing",
-    "torch.compiler.is_compiling",
-    "torch.compiler.is_dynamo_compiling",
     "torch.compiler.is_exporting",
-    "torch._dynamo.external_utils.is_compiling",
     "torch._C._is_torch_function_mode_enabled",
     "torch.onnx.is_in_onnx_export",
     "torch.onnx._internal.exporter._flags.is_in_onnx_export",
@@ -34,6 +31,16 @@ const NO: &[&str] = &[
     "torch.fx._symbolic_trace.is_fx_symbolic_tracing",
 ];
 
+/// Whether a compiler traces the code, which then takes the path it keeps for compilers: flambeau stands where
+/// `torch.compile` would.
+const COMPILING: &[&str] = &[
+    "flambeau.is_compiling",
+    "flambeau._marks.is_compiling",
+    "torch.compiler.is_compiling",
+    "torch.compiler.is_dynamo_compiling",
+    "torch._dynamo.external_utils.is_compiling",
+];
+
 impl Tracer<'_> {
     /// The result of a torch function that needs no graph; `None`: not one of them.
     pub(crate) fn fold_torch(&mut self, path: &str, args: &Args) -> Flow<Option<Value>> {
@@ -42,6 +49,9 @@ impl Tracer<'_> {
         }
         if NO.contains(&path) {
             return Ok(Some(Value::bool(false)));
+        }
+        if COMPILING.contains(&path) {
+            return Ok(Some(Value::bool(true)));
         }
         if let Some(method) = path.strip_prefix("torch.Tensor.")
             && let Some(Value::Tensor(id)) = args.pos.first()
@@ -54,7 +64,6 @@ impl Tracer<'_> {
         Ok(Some(match path {
             "torch._C._get_tracing_state" => Value::NONE,
             "torch.is_tensor" => Value::bool(matches!(args.pos.first(), Some(Value::Tensor(_)))),
-            "flambeau.is_compiling" | "flambeau._marks.is_compiling" => Value::bool(true),
             "flambeau.graph_break" | "flambeau._marks.graph_break" => {
                 return stop(ReasonCode::UserBreak, "graph_break()");
             }

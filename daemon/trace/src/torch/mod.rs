@@ -13,27 +13,14 @@ use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Class, Payload, TensorId, TensorValue, Tuple, Value};
 use flambeau_ir::code::Const;
-use flambeau_ir::graph::{Arg, NodeId, Target, ValueMeta};
+use flambeau_ir::frame::BackendKind;
+use flambeau_ir::graph::{Arg, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::oracle::{AnswerValue, QueryArg, Question};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::tensor::TensorMeta;
 use flambeau_ops::{InferError, Inferred, OpArg};
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Fields of torch's named result tuples, by the type's path.
-pub(crate) fn result_fields(path: &str) -> Option<&'static [&'static str]> {
-    Some(match path.strip_prefix("torch.return_types.")? {
-        "max" | "min" | "sort" | "topk" | "kthvalue" | "median" | "mode" | "cummax" | "cummin" | "nanmedian" => {
-            &["values", "indices"]
-        }
-        "aminmax" => &["min", "max"],
-        "slogdet" => &["sign", "logabsdet"],
-        "qr" => &["Q", "R"],
-        "frexp" => &["mantissa", "exponent"],
-        _ => return None,
-    })
-}
 
 /// Torch functions whose results no graph can hold: they read a tensor's data, or run code of their own.
 const DATA: &[&str] = &[
@@ -187,6 +174,7 @@ impl Tracer<'_> {
         let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
         if !inferred.mutates.is_empty() {
             self.graph.mutates = true;
+            self.check_write(&target, &args, &graph_args, &inferred.mutates)?;
         }
         let base = match inferred.view_of.and_then(argument) {
             Some(Value::Tensor(id)) => Some(*id),
@@ -201,15 +189,98 @@ impl Tracer<'_> {
             return Ok(value.clone());
         }
         let node = self.graph_call(&target, graph_args, graph_kwargs, inferred.meta.clone())?;
+        if inferred.meta.as_tensor().is_none() {
+            self.grad_of_written(&args, &inferred.mutates)?;
+        }
         if let Some(value @ Value::Tensor(id)) = &returned {
             if let ValueMeta::Tensor(meta) = &inferred.meta {
                 let tensor = &mut self.arenas.tensors[*id];
-                tensor.is_leaf &= !meta.requires_grad || tensor.meta.requires_grad == meta.requires_grad;
+                let newly = meta.requires_grad && !tensor.meta.requires_grad;
+                tensor.is_leaf &= !newly;
                 tensor.meta = meta.clone();
+                if newly && !target_name(&target).ends_with("requires_grad_") {
+                    self.spread_grad(*id);
+                }
             }
             return Ok(value.clone());
         }
         self.node_value(node, &inferred.meta, base, &target)
+    }
+
+    /// What a call that returns something else makes of the tensors it writes to (`a[i] = b`).
+    fn grad_of_written(&mut self, args: &Args, written: &[usize]) -> Flow<()> {
+        let all: Vec<Value> = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).cloned().collect();
+        let needs = |t: &Self, v: &Value| matches!(v, Value::Tensor(id) if t.arenas.tensors[*id].meta.requires_grad);
+        if !self.ambient.grad_enabled || written.is_empty() || !all.iter().any(|v| needs(self, v)) {
+            return Ok(());
+        }
+        for i in written {
+            match all.get(*i) {
+                Some(Value::Tensor(id)) => self.spread_grad(*id),
+                _ => return stop(ReasonCode::SideEffect, "a write to several tensors that needs gradients"),
+            }
+        }
+        Ok(())
+    }
+
+    /// The tensor whose storage a view shares, through all views made in the trace.
+    fn root(&self, mut id: TensorId) -> TensorId {
+        while let Some(base) = self.arenas.tensors[id].base {
+            id = base;
+        }
+        id
+    }
+
+    /// A write that needs a gradient gives one to the written tensor's base and to every view of it.
+    fn spread_grad(&mut self, written: TensorId) {
+        let root = self.root(written);
+        let shared: Vec<TensorId> =
+            self.arenas.tensors.iter().map(|(id, _)| id).filter(|id| self.root(*id) == root).collect();
+        for id in shared {
+            let tensor = &mut self.arenas.tensors[id];
+            if tensor.meta.dtype.is_float() || attr::is_complex(tensor.meta.dtype) {
+                tensor.is_leaf &= tensor.meta.requires_grad;
+                tensor.meta.requires_grad = true;
+            }
+        }
+    }
+
+    /// Refuses writes whose result depends on the order in which elements are written, or that torch itself refuses:
+    /// into one view of a tensor, reading another. Torch's own kernels decide these when the graph runs op by op.
+    fn check_write(&mut self, target: &Target, args: &Args, graph_args: &[Arg], written: &[usize]) -> Flow<()> {
+        if args.kw.iter().any(|(name, value)| &**name == "out" && matches!(value, Value::Tuple(_) | Value::List(_))) {
+            return stop(ReasonCode::UnsupportedCall, format!("{} with several out tensors", target_name(target)));
+        }
+        if self.frame.options.backend == BackendKind::Eager {
+            return Ok(());
+        }
+        let all: Vec<&Value> = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).collect();
+        for i in written {
+            let Some(Value::Tensor(into)) = all.get(*i) else { continue };
+            let root = self.root(*into);
+            for (j, other) in all.iter().enumerate() {
+                if let Value::Tensor(from) = other
+                    && j != *i
+                    && from != into
+                    && self.root(*from) == root
+                    && !self.is_item(*from, graph_args)
+                {
+                    let name = target_name(target);
+                    return stop(ReasonCode::SideEffect, format!("{name} from one view of a tensor into another"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `view` is the very item that `container[key] = view` stores to, as in `container[key] += 1`.
+    fn is_item(&self, view: TensorId, store: &[Arg]) -> bool {
+        let (Some(NodeOp::Call { target: Target::Function(path), args, .. }), [container, key, _]) =
+            (self.graph.nodes.get(self.arenas.tensors[view].node.0 as usize).map(|n| &n.op), store)
+        else {
+            return false;
+        };
+        &**path == "_operator.getitem" && args.as_slice() == [container.clone(), key.clone()]
     }
 
     /// The value of a node with this metadata.
@@ -234,7 +305,7 @@ impl Tracer<'_> {
                     items.push(item);
                 }
                 let path = format!("torch.return_types.{}", target_name(target).rsplit('.').next().unwrap_or_default());
-                let class = result_fields(&path).map(|_| Class::builtin(&path, &["builtins.tuple"]));
+                let class = crate::builtins::result_fields(&path).map(|_| Class::builtin(&path, &["builtins.tuple"]));
                 Value::Tuple(Rc::new(Tuple { items, class, origin: None }))
             }
         })
@@ -327,7 +398,8 @@ impl Tracer<'_> {
             }
             other => return stop(ReasonCode::OpUnknown, format!("{name}: {other:?}")),
         };
-        let inplace = name.ends_with('_') && !name.ends_with("__") && !args.pos.is_empty();
+        let stores = ["_operator.setitem", "operator.setitem", "__setitem__"].contains(&name);
+        let inplace = writes_first(name) && !args.pos.is_empty();
         let out = args.kw.iter().position(|(n, _)| &**n == "out");
         let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
         if let (Some(_), ValueMeta::Tensor(meta)) = (written, &mut meta)
@@ -340,7 +412,7 @@ impl Tracer<'_> {
             meta,
             returns_argument: written,
             view_of: None,
-            mutates: written.into_iter().collect(),
+            mutates: written.or(stores.then_some(0)).into_iter().collect(),
             rng: false,
         })
     }
@@ -349,6 +421,32 @@ impl Tracer<'_> {
 fn target_name(target: &Target) -> &str {
     match target {
         Target::Function(name) | Target::Method(name) => name,
+    }
+}
+
+/// Whether a call by its name writes to its first argument and returns it: `add_`, `_operator.iadd`, `__iadd__`.
+fn writes_first(name: &str) -> bool {
+    const OPERATORS: &[&str] = &[
+        "iadd",
+        "isub",
+        "imul",
+        "imatmul",
+        "itruediv",
+        "ifloordiv",
+        "imod",
+        "ipow",
+        "ilshift",
+        "irshift",
+        "iand",
+        "ixor",
+        "ior",
+        "idiv",
+    ];
+    let dunder = name.strip_prefix("__").and_then(|n| n.strip_suffix("__"));
+    let operator = name.strip_prefix("_operator.").or_else(|| name.strip_prefix("operator.")).or(dunder);
+    match operator {
+        Some(operator) => OPERATORS.contains(&operator.trim_end_matches('_')),
+        None => name.ends_with('_') && !name.ends_with("__"),
     }
 }
 

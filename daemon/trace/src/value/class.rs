@@ -29,10 +29,30 @@ pub struct Class {
     pub has_dict: bool,
 }
 
+/// What the types that module `types` gives public names call themselves.
+const OWN_NAMES: &[(&str, &str)] = &[
+    ("types.FunctionType", "function"),
+    ("types.MethodType", "method"),
+    ("types.MethodDescriptorType", "method_descriptor"),
+    ("types.BuiltinFunctionType", "builtin_function_or_method"),
+    ("types.ModuleType", "module"),
+    ("types.CellType", "cell"),
+    ("types.GeneratorType", "generator"),
+    ("types.GetSetDescriptorType", "getset_descriptor"),
+    ("types.CodeType", "code"),
+    ("types.NoneType", "NoneType"),
+    ("types.EllipsisType", "ellipsis"),
+    ("types.NotImplementedType", "NotImplementedType"),
+    ("types.TracebackType", "traceback"),
+];
+
 impl Class {
     /// A built-in type by path, with its bases' paths (without `builtins.object`).
     pub fn builtin(path: &str, bases: &[&str]) -> Rc<Class> {
-        let (module, qualname) = path.rsplit_once('.').unwrap_or(("builtins", path));
+        let (module, qualname) = match OWN_NAMES.iter().find(|(public, _)| *public == path) {
+            Some((_, own)) => ("builtins", *own),
+            None => path.rsplit_once('.').unwrap_or(("builtins", path)),
+        };
         let mut mro_paths: Vec<Arc<str>> = vec![path.into()];
         mro_paths.extend(bases.iter().map(|b| Arc::from(*b)));
         mro_paths.push("builtins.object".into());

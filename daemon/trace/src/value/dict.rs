@@ -38,7 +38,7 @@ pub struct DictValue {
     pub(crate) outside: Option<Outside>,
     /// Writes to replay at exit, in order, for a dict from outside; `None`: deleted.
     pub(crate) writes: IndexMap<Key, (Value, Option<Value>)>,
-    /// Keys that were deleted since the dict was read: stored again, they stand last.
+    /// Keys of the real dict that were deleted: stored again, they stand last.
     pub(crate) moved: HashSet<Key>,
     /// Replayed by writing the dict anew (its order changed).
     pub(crate) rewritten: bool,
@@ -87,6 +87,10 @@ impl Tracer<'_> {
         let entry = &mut self.arenas.dicts[dict];
         entry.absent.remove(&k);
         if entry.outside.is_some() {
+            if matches!(entry.writes.get(&k), Some((_, None))) {
+                // Deleted before: it now stands behind all that was stored since.
+                entry.writes.shift_remove(&k);
+            }
             entry.writes.insert(k.clone(), (key.clone(), Some(value.clone())));
         }
         match entry.items.get_mut(&k) {
@@ -102,13 +106,17 @@ impl Tracer<'_> {
     pub fn dict_remove(&mut self, dict: DictId, key: &Value) -> Flow<Option<Value>> {
         let k = self.key(key)?;
         let Some(old) = self.dict_get_key(dict, &k)? else { return Ok(None) };
+        let entry = &self.arenas.dicts[dict];
+        let outside = entry.outside.is_some();
+        // What the trace stored itself may be new, or stand in the place of an item that was there.
+        let there =
+            outside && (entry.moved.contains(&k) || !entry.writes.contains_key(&k) || self.was_there(dict, &k)?);
         let entry = &mut self.arenas.dicts[dict];
         let stored = entry.items.shift_remove(&k).map_or_else(|| key.clone(), |(key, _)| key);
         entry.absent.insert(k.clone());
-        if entry.outside.is_some() {
+        entry.writes.shift_remove(&k);
+        if there {
             entry.moved.insert(k.clone());
-            // A later store must come after this delete, for the dict's order.
-            entry.writes.shift_remove(&k);
             entry.writes.insert(k, (stored, None));
         }
         Ok(Some(old))
