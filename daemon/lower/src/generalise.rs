@@ -13,7 +13,8 @@ pub fn generalise(plan: &mut Plan, kernels: &mut Vec<Kernel>) {
     for (at, kernel) in kernels.iter().enumerate() {
         let mut shape = kernel.clone();
         shape.name = String::new();
-        sizes(&mut shape, &mut |extent| *extent = Extent::Const(0));
+        // A value that no size has: a stride of zero is part of the structure.
+        sizes(&mut shape, &mut |extent| *extent = Extent::Const(i64::MIN));
         let next = groups.len();
         let group = *known.entry(shape).or_insert(next);
         if group == next {
