@@ -230,6 +230,7 @@ fn pow(cx: &mut Decompose) -> Done {
         Some(Const::Float(x)) => Some(*x),
         _ => None,
     };
+    let half = cx.result()?.dtype == DType::F16;
     let whole = exponent.filter(|e| dtype.is_float() || *e >= 0.0);
     match whole {
         Some(1.0) => return fresh(cx.core_copy(a)),
@@ -238,8 +239,9 @@ fn pow(cx: &mut Decompose) -> Done {
             let square = cx.mul(a, a);
             return fresh(cx.mul(square, a));
         }
-        Some(0.5) if dtype.is_float() => return fresh(cx.unary(Unary::Sqrt, a)),
-        Some(-0.5) => return fresh(cx.unary(Unary::Rsqrt, a)),
+        // Torch has no shortcut for halves: their powers of -inf and -0.0 are not those of the root.
+        Some(0.5) if dtype.is_float() && !half => return fresh(cx.unary(Unary::Sqrt, a)),
+        Some(-0.5) if !half => return fresh(cx.unary(Unary::Rsqrt, a)),
         Some(-1.0) => return fresh(cx.unary(Unary::Reciprocal, a)),
         Some(-2.0) => {
             let square = cx.mul(a, a);

@@ -1,6 +1,7 @@
 //! A [`Nest`] as LLVM IR text: the loop over outer points, the row loops, vector bodies with masked tails, and rotating
 //! accumulators. What one operation becomes is in [`crate::ops`]; how memory is reached in [`crate::memory`].
 
+use crate::horner::{self, Step, Steps};
 use crate::nest::{Lanes, Nest, Split, stage_accesses};
 use crate::ops::{Ops, constant, identity};
 use crate::text::{Elem, Text, Ty, def, run};
@@ -55,12 +56,20 @@ pub struct Emitter<'a> {
     pub at: Scoped,
     pub bases: Vec<String>,
     scalars: Vec<String>,
+    steps: Steps,
 }
 
 /// The module of a kernel.
 pub fn module(nest: &Nest, isa: Isa) -> Result<String, String> {
-    let mut emitter =
-        Emitter { nest, isa, text: Text::new(), at: Scoped::default(), bases: Vec::new(), scalars: Vec::new() };
+    let mut emitter = Emitter {
+        nest,
+        isa,
+        text: Text::new(),
+        at: Scoped::default(),
+        bases: Vec::new(),
+        scalars: Vec::new(),
+        steps: horner::steps(&nest.kernel),
+    };
     emitter.arguments();
     emitter.outer_loop()?;
     run!(emitter.text, "ret void");
@@ -353,7 +362,12 @@ impl Emitter<'_> {
             Op::Load(access) => self.load(access, inst.dtype)?,
             Op::LoadIf { cond, access, other } => self.load_if(*cond, access, *other, inst.dtype)?,
             op => {
-                let (text, lanes) = self.computed(op, inst.dtype)?;
+                let (text, lanes) = match self.steps.get(&inst.id).copied() {
+                    // Part of the sum that follows.
+                    Some(None) => return Ok(()),
+                    Some(Some(step)) => self.step_of(&step, inst.dtype)?,
+                    None => self.computed(op, inst.dtype)?,
+                };
                 Value { text, dtype: inst.dtype, lanes, literal: false }
             }
         };
@@ -377,6 +391,22 @@ impl Emitter<'_> {
             _ => None,
         };
         Ok((text.ok_or_else(|| format!("{op:?} of {types:?} giving {dtype:?}"))?, lanes))
+    }
+
+    /// A product and a constant with one rounding.
+    fn step_of(&mut self, step: &Step, dtype: DType) -> Result<(String, u32), String> {
+        let ids = [step.factors.0, step.factors.1, step.addend];
+        let lanes = self.lanes_of(&ids);
+        let [mut a, b, mut c] =
+            [self.operand(ids[0], lanes)?, self.operand(ids[1], lanes)?, self.operand(ids[2], lanes)?];
+        let ty = Ty::new(Elem::of(dtype), lanes);
+        if step.negate_product {
+            a = def!(self.text, "fneg {ty} {a}");
+        }
+        if step.negate_addend {
+            c = def!(self.text, "fneg {ty} {c}");
+        }
+        Ok((def!(self.text, "call {ty} @llvm.fma.{}({ty} {a}, {ty} {b}, {ty} {c})", ty.suffix()), lanes))
     }
 
     fn scalar_argument(&mut self, index: u32, dtype: DType) -> String {

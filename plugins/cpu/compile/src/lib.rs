@@ -5,6 +5,7 @@
 
 mod cost;
 mod emit;
+mod horner;
 mod link;
 mod llvm;
 mod math;

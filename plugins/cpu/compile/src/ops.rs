@@ -126,12 +126,13 @@ impl Ops<'_> {
                 let quotient = math.div(a, b);
                 math.intrinsic("trunc", &quotient)
             }
-            // `a > b ? a : b` is one instruction that yields b where either is NaN; then a's own NaN is put back.
+            // `b > a ? b : a` is one instruction that yields a where either is NaN or both are equal (`relu(-0.0)` is -0.0);
+            // then b's own NaN is put in, which costs nothing where b is a constant.
             Binary::Max | Binary::Min => {
-                let first = math.compare(if op == Binary::Max { "ogt" } else { "olt" }, a, b);
-                let chosen = math.select(&first, a, b);
-                let nan = math.compare("uno", a, a);
-                math.select(&nan, a, &chosen)
+                let second = math.compare(if op == Binary::Max { "ogt" } else { "olt" }, b, a);
+                let chosen = math.select(&second, b, a);
+                let nan = math.compare("uno", b, b);
+                math.select(&nan, b, &chosen)
             }
             Binary::Eq => math.compare("oeq", a, b),
             Binary::Ne => math.compare("une", a, b),

@@ -170,3 +170,29 @@ fn select_constants_scalars_and_indices() {
         check(&b.kernel, &buffers, &[1, 2.25_f64.to_bits() as i64], 0);
     }
 }
+
+/// Steps of a polynomial are fused in every form: `c + a * b`, `c - a * b`, `a * b - c`.
+#[test]
+fn polynomial_steps() {
+    for dtype in [DType::F32, DType::F64] {
+        let n = 203;
+        let mut b = Builder::new("polynomial", consts(&[n]), 0);
+        let (x, y) = (b.param(dtype, Role::In), b.param(dtype, Role::Out));
+        b.stage(Scope::Row);
+        let two = if dtype == DType::F64 { 2.0_f64.to_bits() } else { u64::from(2.0_f32.to_bits()) };
+        let (v, two) = (b.load(x, &[1]), b.inst(dtype, Op::Const(two)));
+        let mut sum = v;
+        for (op, first) in [(Binary::Add, false), (Binary::Sub, false), (Binary::Sub, true), (Binary::Add, true)] {
+            let product = b.inst(dtype, Op::Binary(Binary::Mul, sum, v));
+            let (l, r) = if first { (product, two) } else { (two, product) };
+            sum = b.inst(dtype, Op::Binary(op, l, r));
+        }
+        let last = b.inst(dtype, Op::Binary(Binary::Mul, sum, v));
+        b.store(y, &[1], last);
+        // Inputs in [1/4, 1/2): nothing cancels, so one rounding less is one unit or two.
+        let values = (0..n).map(|i| 0.25 + i as f64 / 1024.0);
+        let bits = values.map(|v| if dtype == DType::F64 { v.to_bits() } else { u64::from((v as f32).to_bits()) });
+        let buffers = [Buffer::new(dtype, bits.collect::<Vec<u64>>()), Buffer::zeros(dtype, n as usize)];
+        check(&b.kernel, &buffers, &[], 3);
+    }
+}

@@ -223,8 +223,20 @@ fn float_binary(op: Binary, a: f64, b: f64) -> f64 {
         Binary::Atan2 => a.atan2(b),
         Binary::Max | Binary::Min if a.is_nan() => a,
         Binary::Max | Binary::Min if b.is_nan() => b,
-        Binary::Max => a.max(b),
-        Binary::Min => a.min(b),
+        Binary::Max => {
+            if b > a {
+                b
+            } else {
+                a
+            }
+        }
+        Binary::Min => {
+            if b < a {
+                b
+            } else {
+                a
+            }
+        }
         _ => unreachable!("{op:?}"),
     }
 }
