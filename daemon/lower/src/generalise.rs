@@ -107,3 +107,40 @@ fn sizes(kernel: &mut Kernel, visit: &mut impl FnMut(&mut Extent)) {
         stage.stores.iter_mut().for_each(|s| access(&mut s.access));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::generalise;
+    use flambeau_ir::kernel::{Access, DType, Extent, Inst, Kernel, Op, Scope, Stage, Store, ValueId};
+    use flambeau_ir::plan::Plan;
+
+    /// Copies a tensor of these strides into a contiguous 8 by 16 by 32 one.
+    fn copy(strides: [i64; 3]) -> Kernel {
+        let extents = |v: [i64; 3]| v.into_iter().map(Extent::Const).collect::<Vec<_>>();
+        let access = |param, strides| Access { param, offset: Extent::Const(0), strides: extents(strides) };
+        let inst = Inst { id: ValueId(0), dtype: DType::F32, op: Op::Load(access(0, strides)) };
+        let store = Store { access: access(1, [512, 32, 1]), value: ValueId(0) };
+        let stage = Stage { scope: Scope::Row, insts: vec![inst], stores: vec![store], reduces: vec![] };
+        Kernel {
+            name: String::new(),
+            params: vec![],
+            scalars: 0,
+            dims: extents([8, 16, 32]),
+            outer: 2,
+            stages: vec![stage],
+        }
+    }
+
+    fn merged(kernels: &[Kernel]) -> usize {
+        let mut kernels = kernels.to_vec();
+        generalise(&mut Plan::default(), &mut kernels);
+        kernels.len()
+    }
+
+    #[test]
+    fn sizes_merge_and_broadcasts_stay_apart() {
+        assert_eq!(merged(&[copy([512, 32, 1]), copy([1024, 64, 1])]), 1);
+        assert_eq!(merged(&[copy([512, 32, 1]), copy([0, 32, 1])]), 2);
+        assert_eq!(merged(&[copy([32, 0, 1]), copy([0, 32, 1])]), 2);
+    }
+}
