@@ -141,7 +141,9 @@ impl Miss<'_, '_> {
         // SAFETY: live objects of the running call.
         let marked = unsafe { leaves::marked(py, found) };
         let key = self.key(&marked);
-        if let Some((installed, checked)) = self.lookup(&key)? {
+        // A recording is of a trace, which a stored frame would save.
+        let records = settings::get().wire.record_dir.is_some();
+        if !records && let Some((installed, checked)) = self.lookup(&key)? {
             return Ok(Outcome::Run(installed, checked));
         }
         let mut dynamic = marked;

@@ -13,7 +13,6 @@ from torch.utils._pytree import tree_flatten
 
 import flambeau
 
-
 _numbers = itertools.count(1000)
 
 

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:flambeau")
 
 
 def agree(fn, *makers, backend="cpu", rounds=2, calls=None):
-    """Calls `fn` with the arguments that each maker makes, eagerly and compiled, in turn; compares results, arguments and
-    which of them share memory."""
+    """Calls `fn` with the arguments that each maker makes, eagerly and compiled, in turn; compares results, arguments
+    and which of them share memory."""
     compiled = flambeau.compile(fn, backend=backend)
     for round_ in range(rounds):
         for i, maker in enumerate(makers):
@@ -292,7 +292,7 @@ def test_inference_tensors_as_inputs(backend):
             x, y = distinct()
             z, w = distinct()
             assert torch.equal(write(x, y), add_into(z, w)) and torch.equal(x, z)
-    with pytest.raises(RuntimeError, match="[Ii]nference tensor"):
+    with pytest.raises(RuntimeError, match=r"[Ii]nference tensor"):
         write(x, y)
 
 

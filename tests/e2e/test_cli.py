@@ -64,6 +64,20 @@ def test_scripts_and_the_cache(flambeau):
     assert json.loads(flambeau("cache", "stats", "--json"))["frames"] == 0
 
 
+def test_recordings_are_made_of_what_is_cached_too_and_replay(flambeau, tmp_path):
+    flambeau("run", "user.py")
+    flambeau("record", "--into", "kept", "user.py")
+    files = sorted(str(f) for f in (tmp_path / "kept").iterdir())
+    assert len(files) == 2
+    flambeau("stop")
+    assert flambeau("replay", *files).count("same graph and guards") == 2
+    assert all(r["same"] for r in json.loads(flambeau("replay", "--json", *files))["replays"])
+
+
+def test_version(flambeau):
+    assert flambeau("--version").startswith("flambeau ")
+
+
 def test_health(flambeau):
     assert all(c["ok"] for c in json.loads(flambeau("doctor", "--json"))["checks"])
     assert "cpu" in flambeau("backends")

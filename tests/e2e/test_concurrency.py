@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 import weakref
+from contextlib import suppress
 
 import pytest
 import torch
@@ -19,8 +20,8 @@ from flambeau._native import _testing
 
 
 def in_child(work):
-    """Runs `work` in a forked child, which may not hang; true if it returned true. Like a DataLoader's worker, the child
-    tells torch to use one thread: torch's own kernels would hang in it otherwise."""
+    """Runs `work` in a forked child, which may not hang; true if it returned true. (Torch's own large kernels hang in
+    such a child unless it calls `torch.set_num_threads(1)`, as a DataLoader's worker does.)"""
     pid = os.fork()
     if pid == 0:
         signal.alarm(30)
@@ -56,10 +57,8 @@ def test_fork_leaves_no_descriptor_of_the_link_behind():
     def sockets():
         count = 0
         for fd in os.listdir("/proc/self/fd"):
-            try:
+            with suppress(FileNotFoundError):  # the listing's own
                 count += os.readlink(f"/proc/self/fd/{fd}").startswith("socket")
-            except FileNotFoundError:
-                pass
         return count
 
     before = sockets()

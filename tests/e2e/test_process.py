@@ -1,4 +1,4 @@
-"""The daemon as a process: warm starts, kills, stops, damaged caches. Results never change; each cause is warned of once."""
+"""The daemon as a process: warm starts, kills, stops, damaged caches. Results never change; one warning each."""
 
 import json
 import os

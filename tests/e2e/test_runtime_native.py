@@ -183,7 +183,7 @@ def test_a_right_prediction_passes():
 )
 def test_a_wrong_prediction_falls_back(predicted):
     x, steps = sums(**predicted)
-    with pytest.raises(NotImplementedError, match="aten::add.Tensor returned F32 sizes.*where flambeau predicted"):
+    with pytest.raises(NotImplementedError, match=r"aten::add.Tensor returned F32 sizes.*where flambeau predicted"):
         install((x,), steps, [2])(x)
 
 

@@ -22,10 +22,21 @@ FORWARDED = {
 }
 
 
+def version() -> str:
+    """The installed version."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("flambeau")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="flambeau", description="Compile PyTorch programs through a local daemon.")
     top.add_argument("--json", action="store_true", help="print reports as JSON")
+    top.add_argument("--version", action="version", version=f"flambeau {version()}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in FORWARDED.items():
         commands.add_parser(name, help=text)
