@@ -22,6 +22,4 @@ pub struct Trace {
     pub exit: Exit,
     /// Whether any tensor of the graph requires grad (or the graph switches grad mode), so that autograd must see it.
     pub needs_autograd: bool,
-    /// One line per traced instruction with the symbolic stack, where asked for.
-    pub log: Vec<String>,
 }

@@ -55,7 +55,7 @@ impl Builder {
 
 impl Tracer<'_> {
     /// Traces the frame.
-    pub(crate) fn run(mut self) -> Result<Trace, Reason> {
+    pub(crate) fn run(&mut self) -> Result<Trace, Reason> {
         match self.trace_root() {
             Ok(result) => self
                 .finish(&result)
@@ -163,7 +163,6 @@ impl Tracer<'_> {
             symbols: std::mem::take(&mut self.symbols),
             exit: builder.exit,
             needs_autograd,
-            log: Vec::new(),
         }))
     }
 
