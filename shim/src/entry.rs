@@ -139,7 +139,13 @@ impl Entry {
             name if name.starts_with("fx:") => BackendKind::Fx,
             name => BackendKind::Native(name.to_owned()),
         };
-        let options = TraceOptions { backend: kind, fullgraph, dynamic, dynamic_dims: Vec::new() };
+        let options = TraceOptions {
+            backend: kind,
+            fullgraph,
+            dynamic,
+            dynamic_dims: Vec::new(),
+            log: crate::settings::get().logs("trace"),
+        };
         Entry { options, backend, fx, table: GilCell::new(Table::default()) }
     }
 

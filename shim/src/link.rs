@@ -230,6 +230,7 @@ fn run(link: &'static Link, pause: Duration, settings: &Settings) {
             | FromDaemon::Failed { request, .. }
             | FromDaemon::Later { request }
             | FromDaemon::Progress { request, .. }
+            | FromDaemon::Log { request, .. }
             | FromDaemon::Report { request, .. } => *request,
             FromDaemon::Epoch(epoch) => {
                 link.epoch.store(*epoch, Ordering::Relaxed);
@@ -468,6 +469,10 @@ impl Pending {
             self.owned()?;
             match received {
                 Ok(FromDaemon::Progress { .. }) => self.deadline.last_progress = Instant::now(),
+                Ok(FromDaemon::Log { lines, .. }) => {
+                    self.deadline.last_progress = Instant::now();
+                    crate::say::log("trace", || lines.join("\n"));
+                }
                 Ok(message) => {
                     self.deadline.last_progress = Instant::now();
                     self.done = !matches!(message, FromDaemon::Questions { .. });

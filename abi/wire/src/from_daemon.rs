@@ -63,6 +63,13 @@ pub enum FromDaemon {
         /// Stage name.
         stage: String,
     },
+    /// What the trace did, an instruction a line, for a client that asked for it.
+    Log {
+        /// Names the request.
+        request: RequestId,
+        /// In order.
+        lines: Vec<String>,
+    },
     /// Answer to `Admin`: a JSON document.
     Report {
         /// Names the request.

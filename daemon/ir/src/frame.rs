@@ -53,6 +53,8 @@ pub struct TraceOptions {
     pub dynamic: Option<bool>,
     /// Dimensions to treat as symbolic: argument source text, dimension. From `mark_dynamic` and automatic dynamic sizes.
     pub dynamic_dims: Vec<DynamicDim>,
+    /// Keep a line per traced instruction (`FLAMBEAU_LOGS=trace`).
+    pub log: bool,
 }
 
 /// A dimension that is symbolic from the start.

@@ -25,6 +25,4 @@ pub struct Trace {
     /// Whether inputs share memory and the graph writes to an input: what a read sees then depends on the order of calls,
     /// which only running op by op keeps.
     pub overlap: bool,
-    /// One line per traced instruction with the symbolic stack, where asked for.
-    pub log: Vec<String>,
 }

@@ -152,7 +152,7 @@ pub struct Replay {
 pub fn replay(recording: &Recording) -> anyhow::Result<Replay> {
     let frame = flambeau_capture::capture(recording.key.frame.clone(), recording.snapshot.clone())?;
     let mut oracle = Replayed::new(recording.exchanges.clone());
-    let traced = stages::trace(&frame, &mut oracle).map(|trace| stages::guard(&frame, trace));
+    let traced = stages::trace(&frame, &mut oracle, &mut Vec::new()).map(|trace| stages::guard(&frame, trace));
     let result = Recorded::of(traced.as_ref());
     Ok(Replay { result, traced: traced.ok(), unasked: oracle.left() })
 }

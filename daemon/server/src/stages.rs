@@ -46,9 +46,9 @@ pub enum Bodied {
 }
 
 /// Traces a frame; answers that came with the snapshot are served before the oracle is asked.
-pub fn trace(frame: &Frame, oracle: &mut dyn Oracle) -> Result<Trace, Reason> {
+pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> Result<Trace, Reason> {
     let mut oracle = Prefetched::new(&frame.heap, oracle);
-    flambeau_trace::trace(frame, &mut oracle)
+    flambeau_trace::trace(frame, &mut oracle, log)
 }
 
 /// Orders the guards of a trace.

@@ -146,7 +146,7 @@ impl Tracer<'_> {
 
     fn instance_attr(&mut self, id: InstanceId, name: &str) -> Flow<Option<Value>> {
         let value = Value::Instance(id);
-        let (class, attrs) = (self.arenas.instances[id].class.clone(), self.arenas.instances[id].attrs);
+        let class = self.arenas.instances[id].class.clone();
         if class.is_python && !class.generic_getattr {
             let Some((_, hook @ Value::Function(_))) = self.type_lookup(&class, "__getattribute__")? else {
                 return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", class.name.qualname));

@@ -54,7 +54,7 @@ impl Builder {
 
 impl Tracer<'_> {
     /// Traces the frame.
-    pub(crate) fn run(mut self) -> Result<Trace, Reason> {
+    pub(crate) fn run(&mut self) -> Result<Trace, Reason> {
         match self.trace_root() {
             Ok(result) => self
                 .finish(&result)
@@ -163,7 +163,6 @@ impl Tracer<'_> {
             exit: builder.exit,
             needs_autograd,
             overlap,
-            log: Vec::new(),
         }))
     }
 

@@ -217,6 +217,9 @@ impl Tracer<'_> {
             if let (Some(line), Some(info)) = (instr.line, self.stack.last_mut()) {
                 info.line = line;
             }
+            if self.frame.options.log {
+                self.log_instruction(frame, instr.op);
+            }
             match opcodes::step(self, frame, instr.op) {
                 Ok(Control::Next) => {}
                 Ok(Control::Jump(target)) => frame.pc = target as usize,

@@ -14,6 +14,7 @@ pub mod flow;
 pub mod fold;
 pub mod frame;
 pub mod iterate;
+mod log;
 mod lookup;
 mod module;
 pub mod opcodes;
@@ -31,7 +32,11 @@ use flambeau_ir::oracle::Oracle;
 use flambeau_ir::reason::Reason;
 use flambeau_ir::trace::Trace;
 
-/// Traces a frame. A pure function of the frame and the oracle's answers.
-pub fn trace(frame: &Frame, oracle: &mut dyn Oracle) -> Result<Trace, Reason> {
-    tracer::Tracer::new(frame, oracle).run()
+/// Traces a frame. A pure function of the frame and the oracle's answers. Where the frame's options ask for it, `log` gets a
+/// line per instruction, also of a trace that ends in a break.
+pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> Result<Trace, Reason> {
+    let mut tracer = tracer::Tracer::new(frame, oracle);
+    let result = tracer.run();
+    log.append(&mut tracer.log);
+    result
 }

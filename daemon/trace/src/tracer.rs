@@ -53,6 +53,8 @@ pub struct Tracer<'a> {
     /// Where the last exception was raised.
     pub(crate) raised_at: Vec<flambeau_ir::graph::Location>,
     pub(crate) builtin_classes: HashMap<&'static str, Rc<Class>>,
+    /// A line per instruction, where asked for.
+    pub(crate) log: Vec<String>,
     /// Exceptions whose message is not the one Python gives.
     pub(crate) inexact: HashSet<u32>,
     /// Instructions run so far.
@@ -91,6 +93,7 @@ impl<'a> Tracer<'a> {
             root_names: Vec::new(),
             raised_at: Vec::new(),
             builtin_classes: HashMap::new(),
+            log: Vec::new(),
             inexact: HashSet::new(),
             executed: 0,
             handling: Vec::new(),

@@ -80,6 +80,8 @@ pub enum GuardMessage {
     LowerGraph(Request, Box<Graph>, TraceOptions, [u8; 32]),
     /// From Trace.
     Traced(Arc<Job>, Arc<Frame>, Box<flambeau_ir::trace::Trace>),
+    /// From Trace: what it did, for clients that asked.
+    Logged(Arc<Job>, Vec<String>),
     /// From Trace: the client that answered is gone.
     Lost(Arc<Job>, Arc<Frame>),
     /// From any stage: the end of a compile.
@@ -128,6 +130,7 @@ impl Guard {
             GuardMessage::Traced(job, frame, trace) => self.traced(job, frame, *trace),
             GuardMessage::Lost(job, frame) => self.lost(&job, frame),
             GuardMessage::Finished(job, outcome) => self.finished(job, outcome),
+            GuardMessage::Logged(job, lines) => self.logged(&job, &lines),
             GuardMessage::Deliver(job, frame) => self.deliver(&job, frame),
             GuardMessage::Cancel(client, request) => self.forget(|a| a.client == client && a.request == request),
             GuardMessage::Gone(client) => self.forget(|a| a.client == client),
@@ -290,6 +293,12 @@ impl Guard {
             let reason =
                 Reason::new(ReasonCode::Internal, "the client did not answer the compiler's questions in time");
             self.finished(job.clone(), Outcome::Failed(reason));
+        }
+    }
+
+    fn logged(&self, job: &Job, lines: &[String]) {
+        for asker in self.flights.get(&job.id).into_iter().flat_map(|flight| &flight.waiters) {
+            let _ = asker.outbox.send(&FromDaemon::Log { request: asker.request, lines: lines.to_vec() });
         }
     }
 

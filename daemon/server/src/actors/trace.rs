@@ -45,16 +45,20 @@ impl Trace {
 
 fn run(hub: &Hub, job: Arc<Job>, frame: &Arc<Frame>) {
     let mut oracle = SessionOracle::new(hub, &job);
+    let mut log = Vec::new();
     let result = if let Some(recording) = &job.recording {
         let mut recorder = Recorder::new(&mut oracle);
-        let result = job.run(hub, Stage::Trace, || stages::trace(frame, &mut recorder));
+        let result = job.run(hub, Stage::Trace, || stages::trace(frame, &mut recorder, &mut log));
         *lock(&recording.exchanges) = recorder.exchanges;
         result
     } else {
-        job.run(hub, Stage::Trace, || stages::trace(frame, &mut oracle))
+        job.run(hub, Stage::Trace, || stages::trace(frame, &mut oracle, &mut log))
     };
     let (lost, waited) = (oracle.lost, oracle.waited);
     job.took("questions", waited.as_secs_f64());
+    if !log.is_empty() {
+        hub.guard.tell(GuardMessage::Logged(job.clone(), log));
+    }
     let next = match result {
         Ok(trace) => GuardMessage::Traced(job, frame.clone(), Box::new(trace)),
         Err(_) if lost => GuardMessage::Lost(job, frame.clone()),
