@@ -2,7 +2,7 @@
 //! What gets memory and which loops exist is decided elsewhere.
 
 use flambeau_ir::core::{CoreNode, CoreOp};
-use flambeau_ir::dim::Dim;
+use flambeau_ir::dim::{Atom, Dim};
 use flambeau_ir::tensor::contiguous_strides;
 
 /// `offset + sum(coefficient * loop)`; terms sorted by loop, none zero.
@@ -37,6 +37,18 @@ impl Affine {
     /// The loop's coefficient.
     pub fn coefficient(&self, id: usize) -> Dim {
         self.terms.iter().find(|(l, _)| *l == id).map_or(Dim::Const(0), |(_, c)| c.clone())
+    }
+
+    /// Least and greatest value while every loop runs from zero to its extent. `None` where the sign of a coefficient is
+    /// not known.
+    pub fn range(&self, extents: &[Dim]) -> Option<(Dim, Dim)> {
+        let (mut least, mut most) = (self.offset.clone(), self.offset.clone());
+        for (id, coefficient) in &self.terms {
+            let last = coefficient.mul(&extents[*id].sub(&Dim::Const(1)));
+            let end = if is_size(coefficient)? { &mut most } else { &mut least };
+            *end = end.add(&last);
+        }
+        Some((least, most))
     }
 
     /// Adds `coefficient * loop`.
@@ -100,6 +112,17 @@ pub fn exact_div(a: &Dim, b: &Dim) -> Option<Dim> {
     (q.mul(b) == *a).then_some(q)
 }
 
+/// Whether a coefficient counts upwards: a constant that is not negative, or sums of products of symbolic sizes.
+fn is_size(coefficient: &Dim) -> Option<bool> {
+    match coefficient {
+        Dim::Const(c) => Some(*c >= 0),
+        Dim::Expr(poly) => {
+            let sizes = poly.terms().all(|(atoms, c)| c > 0 && atoms.iter().all(|a| matches!(a, Atom::Sym(_))));
+            sizes.then_some(true)
+        }
+    }
+}
+
 /// `a >= b` where it can be told.
 pub fn at_least(a: &Dim, b: &Dim) -> bool {
     a.sub(b).as_const().is_some_and(|d| d >= 0)
@@ -161,11 +184,10 @@ fn through_reshape(outer: &[Dim], inner: &[Dim], index: &[Affine], extents: &[Di
     }
     for pair in digits.windows(2).rev() {
         let d = pair[1];
-        let reach = out[d]
-            .terms
-            .iter()
-            .fold(out[d].offset.clone(), |sum, (id, c)| sum.add(&c.mul(&extents[*id].sub(&Dim::Const(1)))));
-        if !at_least(&inner[d].sub(&Dim::Const(1)), &reach) {
+        let inside = out[d].range(extents).is_some_and(|(least, most)| {
+            at_least(&least, &Dim::Const(0)) && at_least(&inner[d].sub(&Dim::Const(1)), &most)
+        });
+        if !inside {
             return Err(split_at(&out[d], &inner[d], extents));
         }
     }
@@ -175,6 +197,9 @@ fn through_reshape(outer: &[Dim], inner: &[Dim], index: &[Affine], extents: &[Di
 /// The loop that crosses a digit of `size`, and where to cut it.
 fn split_at(digit: &Affine, size: &Dim, extents: &[Dim]) -> Obstacle {
     for (id, c) in &digit.terms {
+        if is_size(c) != Some(true) {
+            continue;
+        }
         let Some(inner) = exact_div(size, c) else { continue };
         if !inner.is(1) && inner != extents[*id] && exact_div(&extents[*id], &inner).is_some() {
             return Obstacle::Split(*id, inner);

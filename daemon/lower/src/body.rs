@@ -1,10 +1,11 @@
 //! Writes the body of one kernel: values of a fusion group as instructions over loop counters. Which values form a group
 //! is [`crate::group`]'s decision; where they live in memory is [`crate::memory`]'s.
 
-use crate::affine::{Affine, Obstacle, exact_div, through_view};
+use crate::affine::{Affine, Obstacle, at_least, exact_div, through_view};
 use flambeau_ir::core::{Core, CoreId, CoreNode, CoreOp};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
+use flambeau_ir::tensor::contiguous_strides;
 use std::collections::{HashMap, HashSet};
 
 /// Index into [`Body::insts`].
@@ -283,25 +284,54 @@ impl Writer<'_> {
             return Ok(*found);
         }
         let node = self.core.node(id);
-        let stored = self.in_memory.contains(&id) && !self.here.contains(&id);
-        let out = if stored || !computes(&node.op) {
-            let at = Affine::dot(index, &node.strides);
-            match mask {
-                None => self.push(Expr::Load(id, at), node.dtype),
-                // An address that moves along no masked loop is inside wherever the mask points.
-                Some(cond) if !self.masked(cond).iter().any(|l| !at.coefficient(*l).is(0)) => {
-                    self.push(Expr::Load(id, at), node.dtype)
-                }
-                Some(cond) => {
-                    let other = self.push(Expr::Const(0), node.dtype);
-                    self.push(Expr::LoadIf(cond, id, at, other), node.dtype)
-                }
-            }
+        let out = if self.stored(id) {
+            self.load(id, Affine::dot(index, &node.strides), mask)
         } else {
             self.compute(id, node, index, mask)?
         };
         self.memo.insert(key, out);
         Ok(out)
+    }
+
+    /// Whether a value is read from memory here.
+    fn stored(&self, id: CoreId) -> bool {
+        self.in_memory.contains(&id) && !self.here.contains(&id) || !computes(&self.core.node(id).op)
+    }
+
+    fn load(&mut self, id: CoreId, at: Affine, mask: Option<InstId>) -> InstId {
+        let dtype = self.core.node(id).dtype;
+        match mask {
+            // An address that moves along no masked loop is inside wherever the mask points.
+            Some(cond) if self.masked(cond).iter().any(|l| !at.coefficient(*l).is(0)) => {
+                let other = self.push(Expr::Const(0), dtype);
+                self.push(Expr::LoadIf(cond, id, at, other), dtype)
+            }
+            _ => self.push(Expr::Load(id, at), dtype),
+        }
+    }
+
+    /// A view's element.
+    fn viewed(
+        &mut self,
+        operand: CoreId,
+        view: &CoreNode,
+        index: &[Affine],
+        mask: Option<InstId>,
+    ) -> Result<InstId, Stop> {
+        let from = self.core.node(operand);
+        match through_view(view, from, index, &self.loops) {
+            Ok(inner) => self.value(operand, &inner, mask),
+            Err(Obstacle::Split(l, inner)) => Err(Stop::Split(l, inner)),
+            // Row-major memory needs no digits.
+            Err(Obstacle::Opaque)
+                if matches!(view.op, CoreOp::Reshape(_))
+                    && self.stored(operand)
+                    && from.strides == contiguous_strides(&from.sizes) =>
+            {
+                Ok(self.load(operand, Affine::dot(index, &contiguous_strides(&view.sizes)), mask))
+            }
+            Err(Obstacle::Opaque) => Err(Stop::Unfit(Unfit::Realise(operand))),
+        }
     }
 
     /// Loops that a condition looks at.
@@ -351,11 +381,7 @@ impl Writer<'_> {
                 self.push(Expr::Reduce(*op, a), dtype)
             }
             CoreOp::Expand(a) | CoreOp::Permute(a, _) | CoreOp::Reshape(a) | CoreOp::Slice(a, ..) => {
-                let inner = through_view(node, self.core.node(*a), index, &self.loops).map_err(|o| match o {
-                    Obstacle::Split(l, inner) => Stop::Split(l, inner),
-                    Obstacle::Opaque => Stop::Unfit(Unfit::Realise(*a)),
-                })?;
-                self.value(*a, &inner, mask)?
+                self.viewed(*a, node, index, mask)?
             }
             CoreOp::Input(_) | CoreOp::Result(..) | CoreOp::Join(..) | CoreOp::Extern(_) => {
                 return Err(Stop::Unfit(Unfit::Realise(id)));
@@ -400,12 +426,9 @@ impl Writer<'_> {
         let mut inner = Vec::with_capacity(index.len());
         for (d, at) in index.iter().enumerate() {
             let at = at.shifted(&Dim::Const(0).sub(&low[d]));
-            let reach = at
-                .terms
-                .iter()
-                .fold(at.offset.clone(), |sum, (l, c)| sum.add(&c.mul(&self.loops[*l].sub(&Dim::Const(1)))));
-            let below = !crate::affine::at_least(&at.offset, &Dim::Const(0));
-            let above = !crate::affine::at_least(&sizes[d].sub(&Dim::Const(1)), &reach);
+            let range = at.range(&self.loops);
+            let below = !range.as_ref().is_some_and(|(least, _)| at_least(least, &Dim::Const(0)));
+            let above = !range.is_some_and(|(_, most)| at_least(&sizes[d].sub(&Dim::Const(1)), &most));
             if below || above {
                 let i = self.index_value(&at);
                 for (op, bound, needed) in [(Binary::Ge, Dim::Const(0), below), (Binary::Lt, sizes[d].clone(), above)] {
