@@ -1,6 +1,7 @@
 """Random programs, compiled and eager: values, strides, aliasing, mutated inputs."""
 
 import pytest
+import torch
 from random_programs import Program
 from support import check
 

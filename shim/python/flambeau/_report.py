@@ -22,8 +22,8 @@ def reset() -> None:
 
 
 def status() -> dict[str, Any]:
-    """`{"running": False}`, or the daemon's process id, memory, clients and counters. Starts no daemon, but waits for one
-    that this process is starting."""
+    """`{"running": False}`, or the daemon's process id, memory, clients and counters. Starts no daemon, but waits for
+    one that this process is starting."""
     text = _native.admin("status")
     return {"running": True, **json.loads(text)} if text else {"running": False}
 
