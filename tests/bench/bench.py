@@ -1,7 +1,8 @@
 """flambeau beside torch.compile: first calls (cold, second process, after a restart), steady state, memory, and what
 one call of a tiny function costs.
 
-Both compilers run in the same session, turn by turn, with their own caches on, in fresh processes. Times are in ms.
+First calls run turn by turn, in fresh processes, with each compiler's own caches on; steady calls of both alternate in
+one process. Times are in ms.
 Ratios are peer / flambeau, so more is better; the peer's first-call figures are without its import time, which is
 printed beside them. Prints text, or JSON with everything.
 """
@@ -27,7 +28,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--models", nargs="*", default=NAMES, choices=NAMES)
     parser.add_argument("--batches", nargs="*", type=int, default=[1, 8])
     parser.add_argument("--runs", type=int, default=1, help="fresh caches and processes this often; medians are shown")
-    parser.add_argument("--steady", type=float, default=5.0, help="seconds of steady calls per process")
+    parser.add_argument("--steady", type=float, default=5.0, help="seconds of later calls, both compilers in turn")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     return parser.parse_args()
 
@@ -35,13 +36,13 @@ def arguments() -> argparse.Namespace:
 def measure(model: str, batch: int, steady: float) -> dict[str, float]:
     """One round of all figures for one model, each process fresh."""
     options = ("--batch", str(batch))
-    timing = ("--steady", str(steady))
     ours, peers, capture = Caches(), Caches(), Caches()
     try:
-        cold = ours.call(model, "flambeau", "cpu", *options, *timing)
-        peer_cold = peers.call(model, "torch", "inductor", *options, *timing)
+        cold = ours.call(model, "flambeau", "cpu", *options)
+        peer_cold = peers.call(model, "torch", "inductor", *options)
         warm = ours.call(model, "flambeau", "cpu", *options)
         peer_warm = peers.call(model, "torch", "inductor", *options)
+        later = peers.run("steady.py", model, str(batch), str(steady))
         ours.stop_daemon()
         restart = ours.call(model, "flambeau", "cpu", *options)
         eager = ours.call(model, "flambeau", "eager", *options)
@@ -51,7 +52,7 @@ def measure(model: str, batch: int, steady: float) -> dict[str, float]:
             caches.close()
     counters = cold["counters"]
     return {
-        "eager_ms": cold["eager"] * 1e3,
+        "eager_ms": later["eager"] * 1e3,
         "capture_ms": eager["first"] * 1e3,
         "peer_capture_ms": (peer_eager["first"] - peer_eager["imports"]) * 1e3,
         "cold_ms": cold["first"] * 1e3,
@@ -60,9 +61,8 @@ def measure(model: str, batch: int, steady: float) -> dict[str, float]:
         "second_ms": warm["first"] * 1e3,
         "peer_second_ms": (peer_warm["first"] - peer_warm["imports"]) * 1e3,
         "restart_ms": restart["first"] * 1e3,
-        "steady_ms": cold["steady"] * 1e3,
-        "peer_steady_ms": peer_cold["steady"] * 1e3,
-        "peer_eager_ms": peer_cold["eager"] * 1e3,
+        "steady_ms": later["flambeau"] * 1e3,
+        "peer_steady_ms": later["torch"] * 1e3,
         "graphs": counters["graphs"],
         "breaks": sum(counters["graph_breaks"].values()),
         "fallbacks": sum(counters["eager_fallbacks"].values()),
