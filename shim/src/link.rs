@@ -46,7 +46,6 @@ struct Connection {
     writing: Mutex<()>,
     waiting: Mutex<HashMap<RequestId, Sender<FromDaemon>>>,
     dead: AtomicBool,
-    pid: u32,
     /// [`fork::generation`] of the process that made it.
     generation: u32,
 }
@@ -69,7 +68,6 @@ struct Link {
     state: Mutex<State>,
     changed: Condvar,
     next: AtomicU64,
-    epoch: AtomicU64,
 }
 
 static LINK: AtomicPtr<Link> = AtomicPtr::new(std::ptr::null_mut());
@@ -96,7 +94,6 @@ fn link() -> &'static Link {
         state: Mutex::new(State::Closed { not_before: None, pause: BACK_OFF, why: None }),
         changed: Condvar::new(),
         next: AtomicU64::new(1),
-        epoch: AtomicU64::new(0),
     }));
     match LINK.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: links are never freed.
@@ -160,19 +157,6 @@ fn give_up(connection: &Arc<Connection>) {
     }
 }
 
-/// The process id of the daemon, if connected.
-pub fn daemon_pid() -> Option<u32> {
-    match &*lock(&link().state) {
-        State::Open(connection) if !connection.dead.load(Ordering::Acquire) => Some(connection.pid),
-        _ => None,
-    }
-}
-
-/// Counts changes of back ends that the daemon announced.
-pub fn epoch() -> u64 {
-    link().epoch.load(Ordering::Relaxed)
-}
-
 /// Starts the connecting thread unless one runs, the link is open, or it is too early for another attempt.
 fn begin(link: &'static Link, state: &mut State, settings: &Arc<Settings>) {
     let (pause, after) = match state {
@@ -232,10 +216,8 @@ fn run(link: &'static Link, pause: Duration, settings: &Settings) {
             | FromDaemon::Progress { request, .. }
             | FromDaemon::Log { request, .. }
             | FromDaemon::Report { request, .. } => *request,
-            FromDaemon::Epoch(epoch) => {
-                link.epoch.store(*epoch, Ordering::Relaxed);
-                continue;
-            }
+            // Back ends are not swapped while programs run yet.
+            FromDaemon::Epoch(_) => continue,
             FromDaemon::Goodbye | FromDaemon::Refused(_) => break,
             FromDaemon::Welcome { .. } => continue,
         };
@@ -290,10 +272,10 @@ fn greet(settings: &Settings, mut stream: UnixStream) -> Result<Connection, Why>
     let bytes = frame::encode(&hello).map_err(|e| lost(e.to_string()))?;
     stream.write_all(&bytes).map_err(|e| lost(e.to_string()))?;
     match receive(&stream) {
-        Ok(FromDaemon::Welcome { pid, .. }) => {
+        Ok(FromDaemon::Welcome { .. }) => {
             stream.set_read_timeout(None).map_err(|e| lost(e.to_string()))?;
             let (writing, waiting, dead) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-            Ok(Connection { stream, writing, waiting, dead, pid, generation: fork::generation() })
+            Ok(Connection { stream, writing, waiting, dead, generation: fork::generation() })
         }
         Ok(FromDaemon::Refused(why)) => Err(("daemon_refused", why)),
         Ok(other) => Err(lost(format!("it sent {other:?} in place of a greeting"))),

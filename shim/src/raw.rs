@@ -427,7 +427,8 @@ pub unsafe fn plain_keys(dict: Raw, key: Raw) -> bool {
                 || ffi::PyType_Check(key) != 0 && class == &raw mut ffi::PyType_Type
                 || key == ffi::Py_None()
                 || (*class).tp_richcompare.is_none()
-                || (*class).tp_richcompare == ffi::PyBaseObject_Type.tp_richcompare;
+                || (*class).tp_richcompare.map(|f| f as usize)
+                    == ffi::PyBaseObject_Type.tp_richcompare.map(|f| f as usize);
             if !built_in {
                 return false;
             }

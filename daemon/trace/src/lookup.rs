@@ -5,7 +5,6 @@ use crate::tracer::Tracer;
 use crate::value::{DictId, Function, Origin, Value};
 use flambeau_bytecode::Op;
 use flambeau_ir::code::Const;
-use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::{ObjId, ObjectData};
 use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
@@ -33,21 +32,6 @@ impl Tracer<'_> {
                 Ok(module)
             }
             _ => stop(ReasonCode::SideEffect, format!("importing {name}, which is not loaded yet")),
-        }
-    }
-
-    /// Whether `sys.modules` holds a module, guarded either way.
-    pub(crate) fn has_sys_module(&mut self, name: &str) -> Flow<bool> {
-        if self.modules.contains_key(name) {
-            return Ok(true);
-        }
-        match self.ask_one(Question::SysModule(name.into()))? {
-            AnswerValue::Object(Some(_)) => self.sys_module(name).map(|_| true),
-            _ => {
-                let source = self.function_source();
-                self.guard(source, GuardKind::NoSysModule(name.into()));
-                Ok(false)
-            }
         }
     }
 
