@@ -48,6 +48,12 @@ def run(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, Any, torch.
     return (*outcome, torch.get_rng_state())
 
 
+def inputs() -> tuple[torch.Tensor, torch.Tensor]:
+    """Two (4, 6) tensors, the same every time; sets the seed."""
+    torch.manual_seed(0)
+    return torch.randn(4, 6), torch.randn(4, 6)
+
+
 def tolerance(dtype: torch.dtype) -> float:
     """Relative tolerance to max|b| for results in `dtype`."""
     return {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}.get(dtype, 0.0)

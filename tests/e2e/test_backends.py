@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import assert_same
+from support import assert_same, inputs
 
 import flambeau
 
@@ -10,11 +10,6 @@ import flambeau
 def gated(a, b):
     c = torch.sigmoid(a) * b
     return c.sum(-1), c
-
-
-def inputs():
-    torch.manual_seed(0)
-    return torch.randn(4, 6), torch.randn(4, 6)
 
 
 @pytest.mark.parametrize("name", ["aot_eager", "inductor"])

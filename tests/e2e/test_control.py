@@ -11,7 +11,7 @@ from collections import ChainMap, Counter, OrderedDict, defaultdict, deque, name
 
 import pytest
 import torch
-from support import check
+from support import check, inputs
 
 import flambeau
 
@@ -313,11 +313,6 @@ BREAKS = {
     itertools_mix,
     suppress_and_stack,
 }
-
-
-def inputs():
-    torch.manual_seed(0)
-    return torch.randn(4, 6), torch.randn(4, 6)
 
 
 @pytest.mark.parametrize("fn", ALL, ids=lambda f: f.__name__)

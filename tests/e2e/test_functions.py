@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
-from support import check
+from support import check, inputs
 
 Point = namedtuple("Point", "x y")
 SCALE = 3.0
@@ -208,11 +208,6 @@ WHOLE = [
     same_input,
     multiple_returns,
 ]
-
-
-def inputs():
-    torch.manual_seed(0)
-    return torch.randn(4, 6), torch.randn(4, 6)
 
 
 @pytest.mark.parametrize("fn", WHOLE, ids=lambda f: f.__name__)

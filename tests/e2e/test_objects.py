@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
-from support import check
+from support import check, inputs
 
 import flambeau
 
@@ -423,11 +423,6 @@ BREAKS = {
     enums,
     exception_classes,
 }
-
-
-def inputs():
-    torch.manual_seed(0)
-    return torch.randn(4, 6), torch.randn(4, 6)
 
 
 @pytest.mark.parametrize("fn", ALL, ids=lambda f: f.__name__)

@@ -15,7 +15,7 @@ from collections import ChainMap, Counter, OrderedDict, defaultdict, deque, name
 
 import pytest
 import torch
-from support import check
+from support import check, inputs
 
 import flambeau
 
@@ -664,11 +664,6 @@ BREAKS = {
     strings,
     wrong_call,
 }
-
-
-def inputs():
-    torch.manual_seed(0)
-    return torch.randn(4, 6), torch.randn(4, 6)
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")

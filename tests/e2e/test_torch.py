@@ -5,7 +5,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from support import check
+from support import check, inputs
 
 import flambeau
 
@@ -593,11 +593,6 @@ BREAKS = {
     tensor_of_tensors,
     vmapped,
 }
-
-
-def inputs():
-    torch.manual_seed(0)
-    return torch.randn(4, 6), torch.randn(4, 6)
 
 
 def overlaps():

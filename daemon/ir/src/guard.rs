@@ -111,6 +111,20 @@ pub enum Relation {
     Ge,
 }
 
+impl Relation {
+    /// Whether it holds between two numbers.
+    pub fn holds(self, a: i64, b: i64) -> bool {
+        match self {
+            Relation::Eq => a == b,
+            Relation::Ne => a != b,
+            Relation::Lt => a < b,
+            Relation::Le => a <= b,
+            Relation::Gt => a > b,
+            Relation::Ge => a >= b,
+        }
+    }
+}
+
 /// The state of the calling thread that changes what torch calls do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one of torch's switches")]

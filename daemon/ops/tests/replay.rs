@@ -101,15 +101,7 @@ struct Hints;
 
 impl ShapeEnv for Hints {
     fn decide(&mut self, relation: Relation, a: &Dim, b: &Dim) -> bool {
-        let (a, b) = (at_hints(a), at_hints(b));
-        match relation {
-            Relation::Eq => a == b,
-            Relation::Ne => a != b,
-            Relation::Lt => a < b,
-            Relation::Le => a <= b,
-            Relation::Gt => a > b,
-            Relation::Ge => a >= b,
-        }
+        relation.holds(at_hints(a), at_hints(b))
     }
 }
 

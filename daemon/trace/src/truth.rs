@@ -106,10 +106,10 @@ impl Tracer<'_> {
     pub fn decide(&mut self, relation: Relation, a: &Dim, b: &Dim) -> bool {
         let difference = a.sub(b);
         if let Some(d) = difference.as_const() {
-            return holds(relation, d, 0);
+            return relation.holds(d, 0);
         }
         let (x, y) = (self.hint(a), self.hint(b));
-        let found = holds(relation, x, y);
+        let found = relation.holds(x, y);
         let fact = if found { relation } else { negation(relation) };
         let source = self.function_source();
         self.guard(source, GuardKind::Relation(fact, a.clone(), b.clone()));
@@ -132,17 +132,6 @@ impl Tracer<'_> {
 impl flambeau_ops::ShapeEnv for Tracer<'_> {
     fn decide(&mut self, relation: Relation, a: &Dim, b: &Dim) -> bool {
         Tracer::decide(self, relation, a, b)
-    }
-}
-
-fn holds(relation: Relation, a: i64, b: i64) -> bool {
-    match relation {
-        Relation::Eq => a == b,
-        Relation::Ne => a != b,
-        Relation::Lt => a < b,
-        Relation::Le => a <= b,
-        Relation::Gt => a > b,
-        Relation::Ge => a >= b,
     }
 }
 

@@ -153,14 +153,7 @@ impl Fact {
 
 fn relates(relation: Relation, a: &Expr, b: &Expr, symbols: &[i64]) -> bool {
     let (Some(a), Some(b)) = (a.eval(symbols), b.eval(symbols)) else { return false };
-    match relation {
-        Relation::Eq => a == b,
-        Relation::Ne => a != b,
-        Relation::Lt => a < b,
-        Relation::Le => a <= b,
-        Relation::Gt => a > b,
-        Relation::Ge => a >= b,
-    }
+    relation.holds(a, b)
 }
 
 /// Length of a list, tuple, dict or set, or of a subclass instance, read raw.

@@ -5,10 +5,13 @@
 #[path = "../src/tests/build.rs"]
 #[expect(dead_code, reason = "shared with the tests")]
 mod build;
+#[path = "../src/tests/norms.rs"]
+mod norms;
 
 use build::{Builder, consts};
 use flambeau_plugin::kernel::{Access, Binary, DType, Extent, Kernel, Op, ReduceOp, Role, Scope, Unary, ValueId};
 use flambeau_plugin::{CompileLibrary, LaunchLibrary};
+use norms::binary;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -119,8 +122,17 @@ fn buffers(kernel: &Kernel, scalars: &[i64]) -> (Vec<Vec<u8>>, f64) {
     (memory, traffic)
 }
 
-fn binary(k: &mut Builder, op: Binary, a: ValueId, b: ValueId) -> ValueId {
-    k.inst(DType::F32, Op::Binary(op, a, b))
+/// The kernel under a name that tells its size.
+fn sized(kernel: Kernel, rows: i64, length: i64) -> Kernel {
+    Kernel { name: format!("{}_{rows}_{length}", kernel.name), ..kernel }
+}
+
+fn softmax(rows: i64, length: i64) -> Kernel {
+    sized(norms::softmax(Extent::Const(rows), Extent::Const(length)), rows, length)
+}
+
+fn layer_norm(rows: i64, length: i64) -> Kernel {
+    sized(norms::layer_norm(Extent::Const(rows), length), rows, length)
 }
 
 fn typical() -> Vec<Kernel> {
@@ -179,58 +191,5 @@ fn reduction(name: &str, rows: i64, length: i64, strided: bool) -> Kernel {
     let total = k.reduce(ReduceOp::Sum, DType::F32, v);
     k.stage(Scope::Outer);
     k.store(y, &[1, 0], total);
-    k.kernel
-}
-
-fn softmax(rows: i64, length: i64) -> Kernel {
-    let mut k = Builder::new(&format!("softmax_{rows}_{length}"), consts(&[rows, length]), 1);
-    let (x, y) = (k.param(DType::F32, Role::In), k.param(DType::F32, Role::Out));
-    k.stage(Scope::Row);
-    let v = k.load(x, &[length, 1]);
-    let max = k.reduce(ReduceOp::Max, DType::F32, v);
-    k.stage(Scope::Row);
-    let v = k.load(x, &[length, 1]);
-    let shifted = binary(&mut k, Binary::Sub, v, max);
-    let e = k.inst(DType::F32, Op::Unary(Unary::Exp, shifted));
-    let sum = k.reduce(ReduceOp::Sum, DType::F32, e);
-    k.stage(Scope::Row);
-    let v = k.load(x, &[length, 1]);
-    let shifted = binary(&mut k, Binary::Sub, v, max);
-    let e = k.inst(DType::F32, Op::Unary(Unary::Exp, shifted));
-    let p = binary(&mut k, Binary::Div, e, sum);
-    k.store(y, &[length, 1], p);
-    k.kernel
-}
-
-fn layer_norm(rows: i64, length: i64) -> Kernel {
-    let mut k = Builder::new(&format!("layer_norm_{rows}_{length}"), consts(&[rows, length]), 1);
-    let x = k.param(DType::F32, Role::In);
-    let (weight, bias) = (k.param(DType::F32, Role::In), k.param(DType::F32, Role::In));
-    let y = k.param(DType::F32, Role::Out);
-    k.stage(Scope::Row);
-    let v = k.load(x, &[length, 1]);
-    let sum = k.reduce(ReduceOp::Sum, DType::F32, v);
-    k.stage(Scope::Outer);
-    let n = k.f32(1.0 / length as f32);
-    let mean = binary(&mut k, Binary::Mul, sum, n);
-    k.stage(Scope::Row);
-    let v = k.load(x, &[length, 1]);
-    let centred = binary(&mut k, Binary::Sub, v, mean);
-    let square = binary(&mut k, Binary::Mul, centred, centred);
-    let squares = k.reduce(ReduceOp::Sum, DType::F32, square);
-    k.stage(Scope::Outer);
-    let variance = binary(&mut k, Binary::Mul, squares, n);
-    let epsilon = k.f32(1e-5);
-    let safe = binary(&mut k, Binary::Add, variance, epsilon);
-    let scale = k.inst(DType::F32, Op::Unary(Unary::Rsqrt, safe));
-    k.stage(Scope::Row);
-    let v = k.load(x, &[length, 1]);
-    let centred = binary(&mut k, Binary::Sub, v, mean);
-    let scaled = binary(&mut k, Binary::Mul, centred, scale);
-    let w = k.load(weight, &[0, 1]);
-    let scaled = binary(&mut k, Binary::Mul, scaled, w);
-    let b = k.load(bias, &[0, 1]);
-    let shifted = binary(&mut k, Binary::Add, scaled, b);
-    k.store(y, &[length, 1], shifted);
     k.kernel
 }

@@ -4,6 +4,7 @@
 mod build;
 mod elementwise;
 mod loops;
+mod norms;
 mod reference;
 
 use crate::llvm::Generator;
