@@ -1,5 +1,4 @@
 //! A compile half that does what the name of a kernel says: abort, hang, panic, refuse, or return the name as bytes.
-#![expect(unsafe_code, reason = "a plug-in exports a symbol")]
 
 use flambeau_plugin::abi::KERNEL_IR;
 use flambeau_plugin::export::CompileBackend;
