@@ -18,6 +18,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -120,7 +121,7 @@ fn limit_reached(py: Python<'_>, entry: &Entry, function: Raw) -> bool {
         );
         counters::bump(py, "recompile_limit_hits");
         say::log("recompiles", || text.clone());
-        say::warn_once(py, &format!("recompile_limit:{:p}", entry), &text);
+        say::warn_once(py, &format!("recompile_limit:{entry:p}"), &text);
     }
     counters::eager_fallback(py, "recompile_limit");
     true
@@ -365,10 +366,9 @@ impl Miss<'_, '_> {
 fn describe(reason: &Reason) -> String {
     let mut text = format!("{}: {}. {}", reason.code.name(), reason.detail, reason.code.explanation());
     for place in &reason.stack {
-        text.push_str(&format!("\n  File \"{}\", line {}, in {}", place.file, place.line, place.function));
+        let _ = write!(text, "\n  File \"{}\", line {}, in {}", place.file, place.line, place.function);
     }
-    text.push_str(&format!("\n  Hint: {}", reason.code.hint()));
-    text
+    text + "\n  Hint: " + reason.code.hint()
 }
 
 fn unexpected(message: &FromDaemon) -> LinkError {

@@ -8,6 +8,7 @@ use crate::value::{Class, DictValue, Function, Instance, ListValue, Payload, Tup
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::Step;
+use indexmap::IndexMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -155,7 +156,7 @@ impl Tracer<'_> {
                 }
                 Some(i) => slots[i] = Some(value),
                 None if code.flags & VARKEYWORDS != 0 => {
-                    rest.push((Value::Const(flambeau_ir::code::Const::Str(name)), value))
+                    rest.push((Value::Const(flambeau_ir::code::Const::Str(name)), value));
                 }
                 None => {
                     let message = format!("{}() got an unexpected keyword argument '{name}'", code.qualname);
@@ -325,8 +326,8 @@ impl Tracer<'_> {
                 let instance = Instance {
                     class,
                     attrs,
-                    slots: Default::default(),
-                    slot_writes: Default::default(),
+                    slots: IndexMap::new(),
+                    slot_writes: IndexMap::new(),
                     payload: Payload::None,
                     origin: None,
                 };

@@ -553,7 +553,7 @@ impl Tracer<'_> {
 }
 
 /// Without autograd, switching grad mode changes nothing.
-fn drop_grad_modes(nodes: &mut Vec<flambeau_ir::graph::Node>) {
+fn drop_grad_modes(nodes: &mut [flambeau_ir::graph::Node]) {
     let is_switch = |op: &NodeOp| {
         matches!(op, NodeOp::Call { target: Target::Function(f), args, .. }
             if &**f == "torch._C._set_grad_enabled" && matches!(args.as_slice(), [Arg::Const(_)]))

@@ -13,6 +13,7 @@ use flambeau_ir::object::{ClassDesc, FunctionDesc, ObjId, Object, ObjectData};
 use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::{SourceId, Step};
+use indexmap::IndexMap;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -281,8 +282,8 @@ impl Tracer<'_> {
         let instance = Instance {
             class,
             attrs,
-            slots: Default::default(),
-            slot_writes: Default::default(),
+            slots: IndexMap::new(),
+            slot_writes: IndexMap::new(),
             payload,
             origin: Some(origin),
         };
@@ -657,7 +658,7 @@ impl Tracer<'_> {
             self.dict_get_key(dict, key)?;
         }
         let entry = &mut self.arenas.dicts[dict];
-        let mut items = indexmap::IndexMap::with_capacity(index.order.len());
+        let mut items = IndexMap::with_capacity(index.order.len());
         // What was deleted and stored again stands behind the rest.
         for key in index.order.iter().filter(|k| !entry.writes.contains_key(*k) || !entry.moved.contains(*k)) {
             if let Some(item) = entry.items.shift_remove(key) {

@@ -3,6 +3,7 @@
 use crate::flow::{Flow, Stop};
 use crate::tracer::Tracer;
 use crate::value::{Class, Instance, Payload, Value};
+use indexmap::IndexMap;
 use std::rc::Rc;
 
 /// Built-in exceptions with their bases up to `BaseException`.
@@ -53,8 +54,8 @@ impl Tracer<'_> {
         let instance = Instance {
             class,
             attrs,
-            slots: Default::default(),
-            slot_writes: Default::default(),
+            slots: IndexMap::new(),
+            slot_writes: IndexMap::new(),
             payload: Payload::Exception(args, None),
             origin: None,
         };
@@ -72,8 +73,8 @@ impl Tracer<'_> {
         let instance = Instance {
             class,
             attrs: None,
-            slots: Default::default(),
-            slot_writes: Default::default(),
+            slots: IndexMap::new(),
+            slot_writes: IndexMap::new(),
             payload: Payload::Native(vec![]),
             origin: None,
         };

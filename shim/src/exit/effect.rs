@@ -114,7 +114,7 @@ fn store_attr(
     // SAFETY: live objects; a null value deletes.
     unsafe {
         if ffi::PyType_Check(object.as_ptr()) != 0 {
-            let set = (*(&raw mut ffi::PyType_Type)).tp_setattro;
+            let set = ffi::PyType_Type.tp_setattro;
             let set = set.ok_or_else(|| PyAttributeError::new_err("type has no setter"))?;
             return raised(py, set(object.as_ptr(), name.as_ptr(), value.map_or(null_mut(), Bound::as_ptr)));
         }
