@@ -2,6 +2,7 @@
 //! its opcode numbers, caches, location and exception tables. Nothing outside this crate knows versions of bytecode.
 
 pub mod op;
+pub mod resume;
 mod tables;
 pub mod v311;
 

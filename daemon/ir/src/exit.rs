@@ -2,6 +2,7 @@
 
 use crate::code::Const;
 use crate::dim::Dim;
+use crate::reason::Reason;
 use crate::source::SourceId;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -44,6 +45,10 @@ pub enum Build {
         /// Instance dict items.
         dict: Vec<(Arc<str>, BuildId)>,
     },
+    /// What a built-in at an import path gives for these arguments, where that runs no user code (`zip(a, b)`).
+    Call(Arc<str>, Vec<BuildId>),
+    /// `iter(x)`, advanced by so many items; `x` is of an exact built-in type.
+    Iter(BuildId, u64),
     /// A bound method.
     Method(BuildId, BuildId),
     /// A new closure cell (contents are stored by effect).
@@ -92,13 +97,95 @@ pub enum Effect {
     SetGradMode(bool),
 }
 
-/// The end of a frame.
+/// The end of a frame: what it leaves behind, then how it goes on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Exit {
     /// Objects to make, as needed.
     pub builds: Vec<Build>,
     /// Changes, in order.
     pub effects: Vec<Effect>,
-    /// What the frame returns.
-    pub result: Option<BuildId>,
+    /// How the frame ends.
+    pub end: End,
+}
+
+/// How a frame ends, once its effects are applied.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub enum End {
+    /// It returns `None` (a frame without a result of its own).
+    #[default]
+    Nothing,
+    /// It returns this.
+    Return(BuildId),
+    /// It breaks off: something runs in plain Python, then a resume function goes on.
+    Break(Box<Break>),
+}
+
+/// A graph break. The order is: graph, builds, effects, action, resume function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Break {
+    /// Why, and the user's stack.
+    pub reason: Reason,
+    /// The function that runs the unsupported instruction (or a frame's untraced rest), and its arguments as a tuple.
+    /// It is wrapped in one thin function per inlined frame, so that Python's stack looks as it does in eager code.
+    pub action: (BuildId, BuildId),
+    /// How to go on with what the action gave.
+    pub then: Then,
+    /// Where to go on if the action raises; `None` where no frame of the trace has a handler.
+    pub catch: Option<Catch>,
+}
+
+/// How a broken frame goes on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Then {
+    /// The action's result is the frame's.
+    Return,
+    /// Resume with the result.
+    Resume(Resume),
+    /// The action gave a bool: resume (with `None`) on the side it says.
+    Branch {
+        /// For `True`.
+        yes: Resume,
+        /// For `False`.
+        no: Resume,
+    },
+    /// The action gave a 1-tuple with the iterator's next item (resume with the item), or `None` at its end.
+    Iterate {
+        /// For an item.
+        body: Resume,
+        /// At the end, resumed with `None`.
+        done: Resume,
+    },
+}
+
+/// A resume function and the live state it restores: it is called as `function(state, value)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resume {
+    /// The function.
+    pub function: BuildId,
+    /// Its first argument, a tuple.
+    pub state: BuildId,
+}
+
+/// How to go on with an exception of the action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Catch {
+    /// Called with the exception as value; raises it where the broken frame would.
+    pub resume: Resume,
+    /// Traceback entries of thin frames to drop from its front: the resume function puts its own there.
+    pub frames: u32,
+}
+
+impl Exit {
+    /// An exit that returns this build.
+    pub fn returning(builds: Vec<Build>, effects: Vec<Effect>, result: BuildId) -> Exit {
+        Exit { builds, effects, end: End::Return(result) }
+    }
+
+    /// The break the frame ends in.
+    pub fn broken(&self) -> Option<&Break> {
+        match &self.end {
+            End::Break(b) => Some(b),
+            End::Nothing | End::Return(_) => None,
+        }
+    }
 }

@@ -76,7 +76,7 @@ pub fn trace_of_graph(graph: Graph) -> Trace {
     let outputs = graph.outputs.len() as u32;
     let mut builds: Vec<Build> = (0..outputs).map(Build::Output).collect();
     builds.push(Build::Tuple((0..outputs).map(BuildId).collect(), None));
-    trace.exit = Exit { builds, effects: vec![], result: Some(BuildId(outputs)) };
+    trace.exit = Exit::returning(builds, vec![], BuildId(outputs));
     trace.graph = graph;
     trace
 }

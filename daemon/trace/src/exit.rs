@@ -5,7 +5,7 @@ use crate::frame::{FrameEnd, Slot};
 use crate::tracer::Tracer;
 use crate::value::{CellId, DictId, Function, InstanceId, Origin, Payload, Value};
 use flambeau_ir::code::Const;
-use flambeau_ir::exit::{Build, BuildId, Effect, Exit};
+use flambeau_ir::exit::{Build, BuildId, Effect, End, Exit};
 use flambeau_ir::graph::{Arg, NodeId, NodeOp, Target};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -137,7 +137,7 @@ impl Tracer<'_> {
         self.check_generators()?;
         let mut builder = Builder::default();
         let result = self.build(&mut builder, result)?;
-        builder.exit.result = Some(result);
+        builder.exit.end = End::Return(result);
         self.effects(&mut builder)?;
         self.ambient_effects(&mut builder)?;
         let overlap = self.guard_inputs();

@@ -39,6 +39,10 @@ pub enum Make {
     Range([usize; 3]),
     /// An instance with its dict.
     Instance(usize, Vec<(Py<PyAny>, usize)>),
+    /// What a built-in gives.
+    Call(Py<PyAny>, Vec<usize>),
+    /// An iterator, advanced.
+    Iter(usize, u64),
     /// A bound method.
     Method(usize, usize),
     /// A new cell.
@@ -85,6 +89,8 @@ impl Make {
                     })
                     .collect(),
             ),
+            Build::Call(path, args) => Make::Call(paths::resolve(py, path)?.unbind(), ids(args)),
+            Build::Iter(of, skip) => Make::Iter(of.0 as usize, *skip),
             Build::Method(func, receiver) => Make::Method(func.0 as usize, receiver.0 as usize),
             Build::Cell => Make::Cell,
             Build::Function { code, globals, qualname, defaults, kwdefaults, closure } => {
@@ -135,6 +141,14 @@ impl Make {
                 py.get_type::<pyo3::types::PyRange>().call1((start, stop, step))?.unbind()
             }
             Make::Instance(class, dict) => instance(py, made[*class].bind(py), dict, made)?,
+            Make::Call(function, args) => function.bind(py).call1(PyTuple::new(py, all(args))?)?.unbind(),
+            Make::Iter(of, skip) => {
+                let mut iter = made[*of].bind(py).try_iter()?;
+                for _ in 0..*skip {
+                    iter.next().transpose()?;
+                }
+                iter.into_any().unbind()
+            }
             // SAFETY: both are live objects; a new reference or an exception comes back.
             Make::Method(func, receiver) => unsafe {
                 Py::from_owned_ptr_or_err(py, PyMethod_New(made[*func].as_ptr(), made[*receiver].as_ptr()))?

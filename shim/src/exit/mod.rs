@@ -6,7 +6,7 @@ mod effect;
 mod function;
 
 use crate::guard::Expr;
-use flambeau_ir::exit::{Build, Effect, Exit};
+use flambeau_ir::exit::{Build, Effect, End, Exit};
 use flambeau_ir::source::SourceId;
 use pyo3::prelude::*;
 
@@ -40,7 +40,10 @@ impl Ending {
         Ok(Ending {
             builds: builds.map_err(|e| format!("the exit cannot be prepared: {e}"))?,
             effects,
-            result: exit.result.map(|id| id.0 as usize),
+            result: match exit.end {
+                End::Return(id) => Some(id.0 as usize),
+                End::Nothing | End::Break(_) => None,
+            },
         })
     }
 
@@ -74,8 +77,8 @@ pub fn sources(exit: &Exit) -> impl Iterator<Item = SourceId> {
 
 /// The graph output that is the frame's whole result, if the exit does nothing else.
 pub fn plain_output(exit: &Exit) -> Option<u32> {
-    match (&exit.builds[..], &exit.effects[..] as &[Effect], exit.result) {
-        ([Build::Output(i)], [], Some(id)) if id.0 == 0 => Some(*i),
+    match (&exit.builds[..], &exit.effects[..] as &[Effect], &exit.end) {
+        ([Build::Output(i)], [], End::Return(id)) if id.0 == 0 => Some(*i),
         _ => None,
     }
 }
