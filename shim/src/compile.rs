@@ -1,12 +1,14 @@
 //! What happens when no compiled frame of a callable fits a call: ask the daemon for stored frames, then for a new one.
 //! Whatever fails here ends in the original code running, with a counted reason.
 
-use crate::entry::{CaptureScope, Entry, Frame, Record, Retry};
+use crate::entry::{CaptureScope, Entry};
+use crate::gil::GilCell;
 use crate::installed::{Checked, InstallContext, Installed};
 use crate::leaves::{self, Dynamic, Place};
 use crate::link::{self, LinkError, Pending};
 use crate::raw::Raw;
 use crate::snapshot::describe::Describer;
+use crate::table::{Frame, Record, Retry, Table};
 use crate::{ambient, answer, code, counters, say, settings, snapshot, structure};
 use flambeau_ir::code::Code;
 use flambeau_ir::frame::FrameId;
@@ -36,6 +38,7 @@ pub enum Outcome {
 struct Miss<'a, 'py> {
     py: Python<'py>,
     entry: &'a Entry,
+    table: &'a GilCell<Table>,
     function: Raw,
     args: &'a [Raw],
     code: Arc<Code>,
@@ -43,12 +46,12 @@ struct Miss<'a, 'py> {
 }
 
 /// Gets a frame for the call, or says how to go on without.
-pub fn miss(py: Python<'_>, entry: &Entry, function: Raw, args: &[Raw]) -> Outcome {
+pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw, args: &[Raw]) -> Outcome {
     // SAFETY: live objects of the running call.
     let found = unsafe { leaves::of(args) };
     // SAFETY: as above.
     let fingerprint = unsafe { fingerprint(py, &found) };
-    if left_alone(py, entry, fingerprint) || limit_reached(py, entry, function) {
+    if left_alone(py, table, fingerprint) || limit_reached(py, table, function) {
         return Outcome::Eager;
     }
     // SAFETY: a live function.
@@ -57,7 +60,7 @@ pub fn miss(py: Python<'_>, entry: &Entry, function: Raw, args: &[Raw]) -> Outco
         counters::eager_fallback(py, "code_not_encodable");
         return Outcome::Eager;
     };
-    let miss = Miss { py, entry, function, args, code, fingerprint };
+    let miss = Miss { py, entry, table, function, args, code, fingerprint };
     let _scope = CaptureScope::enter();
     match miss.resolve(&found) {
         Ok(outcome) => outcome,
@@ -89,8 +92,8 @@ pub fn fingerprint_of(py: Python<'_>, args: &[Raw]) -> u64 {
     unsafe { fingerprint(py, &leaves::of(args)) }
 }
 
-fn left_alone(py: Python<'_>, entry: &Entry, fingerprint: u64) -> bool {
-    let mut table = entry.table.borrow(py);
+fn left_alone(py: Python<'_>, table: &GilCell<Table>, fingerprint: u64) -> bool {
+    let mut table = table.borrow(py);
     match table.failed.get_mut(&fingerprint) {
         Some(retry) if retry.skip > 0 => {
             retry.skip -= 1;
@@ -101,9 +104,9 @@ fn left_alone(py: Python<'_>, entry: &Entry, fingerprint: u64) -> bool {
 }
 
 /// True if the callable has as many compiled frames as it may; explains that once.
-fn limit_reached(py: Python<'_>, entry: &Entry, function: Raw) -> bool {
+fn limit_reached(py: Python<'_>, known: &GilCell<Table>, function: Raw) -> bool {
     let limit = settings::get().recompile_limit;
-    let mut table = entry.table.borrow(py);
+    let mut table = known.borrow(py);
     if table.frames.len() < limit {
         return false;
     }
@@ -121,7 +124,7 @@ fn limit_reached(py: Python<'_>, entry: &Entry, function: Raw) -> bool {
         );
         counters::bump(py, "recompile_limit_hits");
         say::log("recompiles", || text.clone());
-        say::warn_once(py, &format!("recompile_limit:{entry:p}"), &text);
+        say::warn_once(py, &format!("recompile_limit:{known:p}"), &text);
     }
     counters::eager_fallback(py, "recompile_limit");
     true
@@ -149,7 +152,7 @@ impl Miss<'_, '_> {
         }
         let mut dynamic = marked;
         let again = {
-            let mut table = self.entry.table.borrow(py);
+            let mut table = self.table.borrow(py);
             // SAFETY: as above.
             let varies = unsafe { table.history.note(py, found) };
             if self.entry.options.dynamic != Some(false) {
@@ -291,6 +294,7 @@ impl Miss<'_, '_> {
         let py = self.py;
         let frame = delivery.frame.clone();
         let context = InstallContext {
+            codes: &self.entry.codes,
             fx_backend: self.entry.fx.as_ref().map(|f| f.clone_ref(py)),
             plugin_dirs: settings::get().wire.plugin_path.clone(),
         };
@@ -326,7 +330,7 @@ impl Miss<'_, '_> {
         }
         // SAFETY: as above.
         let code = unsafe { (*self.function.cast::<ffi::PyFunctionObject>()).func_code };
-        let mut table = self.entry.table.borrow(py);
+        let mut table = self.table.borrow(py);
         if table.is_for(code) {
             table.frames.insert(0, Frame::new(installed.clone(), record));
         }
@@ -337,7 +341,7 @@ impl Miss<'_, '_> {
         let py = self.py;
         let text = describe(reason);
         counters::graph_break(py, reason.code.name());
-        self.entry.table.borrow(py).breaks.push(text.clone());
+        self.table.borrow(py).breaks.push(text.clone());
         let place = reason.stack.last().map_or_else(String::new, |l| format!("{}:{}", l.file, l.line));
         say::log("breaks", || format!("{} is not compiled: {text}", name_of(self.function)));
         self.leave_alone();
@@ -356,7 +360,7 @@ impl Miss<'_, '_> {
 
     /// Lets calls like this one run eagerly for a growing number of times.
     fn leave_alone(&self) {
-        let mut table = self.entry.table.borrow(self.py);
+        let mut table = self.table.borrow(self.py);
         let retry = table.failed.entry(self.fingerprint).or_insert(Retry { skip: 0, next: 32 });
         *retry = Retry { skip: retry.next, next: retry.next.saturating_mul(8) };
     }

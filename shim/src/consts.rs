@@ -167,13 +167,17 @@ fn int(object: Raw) -> Option<Const> {
     }
 }
 
-/// A constant of a code object: also tuples, frozensets and code.
+/// A constant of a code object: also tuples, frozensets and code. The elements of a frozenset come in an order of their own,
+/// since Python's differs from process to process and even between equal sets.
 pub fn from_code_const(object: &Bound<'_, PyAny>) -> Option<Const> {
     if let Ok(tuple) = object.cast_exact::<PyTuple>() {
         return Some(Const::Tuple(tuple.iter().map(|item| from_code_const(&item)).collect::<Option<_>>()?));
     }
     if let Ok(set) = object.cast_exact::<PyFrozenSet>() {
-        return Some(Const::FrozenSet(set.iter().map(|item| from_code_const(&item)).collect::<Option<_>>()?));
+        let mut items = set.iter().map(|item| from_code_const(&item)).collect::<Option<Vec<_>>>()?;
+        // Writing plain data to memory does not fail.
+        items.sort_by_cached_key(|item| postcard::to_stdvec(item).unwrap_or_default());
+        return Some(Const::FrozenSet(items));
     }
     if object.is_exact_instance_of::<pyo3::types::PyCode>() {
         // SAFETY: a live code object.

@@ -1,32 +1,26 @@
-//! A call's way through one compiled callable: bind, find a compiled frame whose guards hold, run it; else `compile`.
+//! A call's way through one compiled callable: bind, find a compiled frame whose guards hold, run it; else `compile`. A frame
+//! that ends in a graph break is gone on from here, resume function after resume function, until one gives the value.
 
-use crate::bind::Signature;
 use crate::compile::{self, Outcome};
 use crate::counters;
+use crate::exit::{Broken, Codes, Left, Next, Onward};
 use crate::gil::GilCell;
 use crate::installed::{Checked, Installed, RunError};
-use crate::leaves::History;
 use crate::raw::Raw;
 use crate::say;
+use crate::table::Table;
+use flambeau_ir::code::CodeHash;
 use flambeau_ir::frame::{BackendKind, TraceOptions};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyCode;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Generators, coroutines and async generators are not compiled as a whole.
-const CO_SUSPENDS: i32 = 0x20 | 0x80 | 0x200;
 
 thread_local! {
     /// Above zero while this thread captures a frame: compiled calls made meanwhile run eagerly.
     static CAPTURING: Cell<u32> = const { Cell::new(0) };
 }
-
-/// Counts calls of `reset()`; tables of an older generation are dropped at their next use.
-static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// While it lives, compiled calls of this thread run eagerly.
 pub struct CaptureScope(());
@@ -45,12 +39,8 @@ impl Drop for CaptureScope {
     }
 }
 
-/// Makes every callable forget its compiled frames.
-pub fn reset_all() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
-}
-
-/// What one call of `flambeau.compile` made.
+/// What one call of `flambeau.compile` made: the function's compiled frames, and those of the resume functions that take
+/// it up after graph breaks.
 pub struct Entry {
     /// Options of the trace.
     pub options: TraceOptions,
@@ -58,77 +48,22 @@ pub struct Entry {
     pub backend: String,
     /// `f(gm, example_inputs)`, for back ends that take FX.
     pub fx: Option<Py<PyAny>>,
+    /// Code objects of the functions that frames make, resume functions among them.
+    pub codes: Codes,
     /// What is known of the function's present code.
-    pub table: GilCell<Table>,
+    root: GilCell<Table>,
+    /// What is known of resume functions, by their code: whichever frame breaks, the same code finds the same compiles.
+    resumed: GilCell<HashMap<CodeHash, Arc<GilCell<Table>>>>,
 }
 
-/// Compiled frames of one code object, and the history that decides on more.
-#[derive(Default)]
-pub struct Table {
-    /// The code object, kept alive so that its address stays its own.
-    code: Option<Py<PyAny>>,
-    generation: u64,
-    /// `None` where the code is never compiled.
-    signature: Option<Signature>,
-    /// Owns what `signature` points to.
-    _names: Option<Py<PyAny>>,
-    /// Latest compile first.
-    pub frames: Vec<Frame>,
-    /// Sizes seen.
-    pub history: History,
-    /// Calls that could not be compiled: fingerprint, and when to try again.
-    pub failed: HashMap<u64, Retry>,
-    /// The recompile limit was explained.
-    pub limit_explained: bool,
-    /// Reasons why calls were not compiled, for `explain`.
-    pub breaks: Vec<String>,
-}
-
-/// Tells how long a kind of call that failed to compile is left alone.
-#[derive(Debug, Clone, Copy)]
-pub struct Retry {
-    /// Calls to let pass.
-    pub skip: u32,
-    /// Calls to let pass after the next failure.
-    pub next: u32,
-}
-
-/// One compiled frame of a table.
-pub struct Frame {
-    /// Ready to run.
-    pub installed: Arc<Installed>,
-    /// For `explain`.
-    pub record: Arc<Record>,
-    /// How often a guard of it failed, and the latest one.
-    failures: Cell<(u32, u32)>,
-}
-
-/// What `explain` and logs say of a compiled frame.
-#[derive(Debug, Default)]
-pub struct Record {
-    /// The graph as text.
-    pub graph: String,
-    /// Calls in the graph.
-    pub ops: usize,
-    /// Guards in words.
-    pub guards: Vec<String>,
-    /// Seconds per stage.
-    pub timings: Vec<(String, f64)>,
-    /// Where it came from: `compiled` or `cache`.
-    pub origin: &'static str,
-}
-
-impl Frame {
-    /// A frame that was never checked.
-    pub fn new(installed: Arc<Installed>, record: Record) -> Self {
-        Frame { installed, record: Arc::new(record), failures: Cell::new((0, 0)) }
-    }
-
-    /// The guard that failed last, in words, and how often guards of this frame failed.
-    pub fn last_failure(&self) -> (u32, String) {
-        let (count, index) = self.failures.get();
-        (count, self.installed.explain_failure(index as usize))
-    }
+/// What became of a call.
+enum Went {
+    /// It gave a value, or raised.
+    Done(PyResult<Py<PyAny>>),
+    /// Its frame broke off.
+    Broken(Broken),
+    /// The original code has to run.
+    Eager,
 }
 
 impl Entry {
@@ -146,7 +81,25 @@ impl Entry {
             dynamic_dims: Vec::new(),
             log: crate::settings::get().logs("trace"),
         };
-        Entry { options, backend, fx, table: GilCell::new(Table::default()) }
+        Entry { options, backend, fx, codes: Codes::default(), root: GilCell::default(), resumed: GilCell::default() }
+    }
+
+    /// Calls `visit` with each table: the function's first.
+    pub fn each_table(&self, py: Python<'_>, visit: &mut dyn FnMut(&Table)) {
+        visit(&self.root.borrow(py));
+        for table in self.resumed.borrow(py).values() {
+            visit(&table.borrow(py));
+        }
+    }
+
+    /// What is known of the function itself.
+    pub fn root(&self) -> &GilCell<Table> {
+        &self.root
+    }
+
+    /// What is known of resume functions with this code.
+    pub fn resumed(&self, py: Python<'_>, code: CodeHash) -> Arc<GilCell<Table>> {
+        self.resumed.borrow(py).entry(code).or_default().clone()
     }
 
     /// Takes a vectorcall of `function`.
@@ -163,144 +116,115 @@ impl Entry {
         let positional = unsafe { ffi::PyVectorcall_NARGS(nargsf) } as usize;
         let object = function.cast::<ffi::PyFunctionObject>();
         // SAFETY: a live function.
-        let Some(signature) = (unsafe { self.signature(py, (*object).func_code) }) else { return eager() };
-        let result = if kwnames.is_null() && signature.is_direct(positional) {
+        let (signature, fresh) = unsafe { Table::signature(&self.root, py, (*object).func_code) };
+        if fresh {
+            self.forget_resumed(py);
+        }
+        let Some(signature) = signature else { return eager() };
+        let went = if kwnames.is_null() && signature.is_direct(positional) {
             // SAFETY: the protocol gives `positional` arguments.
             let slots = unsafe { std::slice::from_raw_parts(args, positional) };
-            self.dispatch(py, function, slots)
+            self.dispatch(py, &self.root, function, slots)
         } else {
             // SAFETY: as above; the signature is that of the function's code.
             let Some(bound) = (unsafe { signature.bind(object, args, positional, kwnames) }) else { return eager() };
-            self.dispatch(py, function, &bound.slots)
+            self.dispatch(py, &self.root, function, &bound.slots)
         };
-        match result {
-            Some(Ok(value)) => value.into_ptr(),
-            Some(Err(error)) => {
+        let result = match went {
+            Went::Done(result) => result,
+            Went::Broken(broken) => self.go_on(py, broken),
+            Went::Eager => return eager(),
+        };
+        result.map_or_else(
+            |error| {
                 error.restore(py);
                 std::ptr::null_mut()
-            }
-            None => eager(),
+            },
+            Py::into_ptr,
+        )
+    }
+
+    /// Runs what a frame broke at and the resume functions that follow, until one gives the call's value. They call each
+    /// other from here, so that a loop of the program runs at a constant depth of the stack. Nothing that ran is run again:
+    /// a resume function that has no compiled frame runs as plain Python.
+    fn go_on(&self, py: Python<'_>, mut broken: Broken) -> PyResult<Py<PyAny>> {
+        loop {
+            let next = match broken.act(py)? {
+                Onward::Value(value) => return Ok(value),
+                Onward::Next(next) => next,
+            };
+            broken = match self.take_up(py, &next) {
+                Went::Done(result) => return result,
+                Went::Broken(broken) => broken,
+                Went::Eager => return next.call(py),
+            };
         }
     }
 
-    /// The signature of the function's present code; drops what is known of another code object.
-    unsafe fn signature(&self, py: Python<'_>, code: Raw) -> Option<Signature> {
-        let mut table = self.table.borrow(py);
-        let generation = GENERATION.load(Ordering::Relaxed);
-        if table.code.as_ref().is_some_and(|c| c.as_ptr() == code) && table.generation == generation {
-            return table.signature;
+    fn take_up(&self, py: Python<'_>, next: &Next) -> Went {
+        // SAFETY: a resume function is a live Python function.
+        let code = unsafe { (*next.function().cast::<ffi::PyFunctionObject>()).func_code };
+        // SAFETY: its code is alive while it is.
+        let Some(hash) = (unsafe { crate::code::hash(py, code) }) else { return Went::Eager };
+        let table = self.resumed(py, hash);
+        // SAFETY: as above.
+        match unsafe { Table::signature(&table, py, code) } {
+            (Some(signature), _) if signature.is_direct(next.args().len()) => {
+                self.dispatch(py, &table, next.function(), &next.args())
+            }
+            _ => Went::Eager,
         }
-        // SAFETY: a live function's code.
-        let fresh = unsafe { Table::of(py, code, generation) };
-        let signature = fresh.signature;
-        let old = std::mem::replace(&mut *table, fresh);
-        drop(table);
+    }
+
+    /// Forgets resume functions: the function has other code, or `reset()` was called.
+    fn forget_resumed(&self, py: Python<'_>) {
+        self.codes.clear(py);
+        let old = std::mem::take(&mut *self.resumed.borrow(py));
         // May run finalizers, so not under the borrow.
         drop(old);
-        signature
     }
 
-    /// Runs the first frame whose guards hold; compiles if there is none. `None`: run eagerly.
-    fn dispatch(&self, py: Python<'_>, function: Raw, slots: &[Raw]) -> Option<PyResult<Py<PyAny>>> {
-        if let Some((installed, checked)) = self.find(py, function, slots) {
+    /// Runs the first frame whose guards hold; compiles if there is none.
+    fn dispatch(&self, py: Python<'_>, table: &GilCell<Table>, function: Raw, slots: &[Raw]) -> Went {
+        let found = table.borrow(py).find(py, function, slots);
+        if let Some((installed, checked)) = found {
             counters::process_hit();
-            return self.run(py, &installed, checked, function, slots);
+            return run(py, table, &installed, checked, function, slots);
         }
-        match compile::miss(py, self, function, slots) {
-            Outcome::Run(installed, checked) => self.run(py, &installed, checked, function, slots),
-            Outcome::Eager => None,
-            Outcome::Raise(error) => Some(Err(error)),
+        match compile::miss(py, self, table, function, slots) {
+            Outcome::Run(installed, checked) => run(py, table, &installed, checked, function, slots),
+            Outcome::Eager => Went::Eager,
+            Outcome::Raise(error) => Went::Done(Err(error)),
         }
-    }
-
-    /// The first frame whose guards hold, moved to the front.
-    fn find(&self, py: Python<'_>, function: Raw, slots: &[Raw]) -> Option<(Arc<Installed>, Checked)> {
-        let mut table = self.table.borrow(py);
-        let found =
-            table.frames.iter().enumerate().find_map(|(i, frame)| match frame.installed.check(py, function, slots) {
-                Ok(checked) => Some((i, frame.installed.clone(), checked)),
-                Err(guard) => {
-                    let (count, _) = frame.failures.get();
-                    frame.failures.set((count.saturating_add(1), guard as u32));
-                    None
-                }
-            });
-        let (index, installed, checked) = found?;
-        if index > 0 {
-            table.frames[..=index].rotate_right(1);
-        }
-        Some((installed, checked))
-    }
-
-    fn run(
-        &self,
-        py: Python<'_>,
-        installed: &Arc<Installed>,
-        checked: Checked,
-        function: Raw,
-        slots: &[Raw],
-    ) -> Option<PyResult<Py<PyAny>>> {
-        match installed.run(py, checked, function, slots) {
-            Ok(value) => Some(Ok(value)),
-            Err(RunError::Python(error)) => Some(Err(error)),
-            Err(RunError::Fallback(reason)) => {
-                counters::eager_fallback(py, "run_failed");
-                say::warn_once(py, &format!("run_failed:{reason}"), &format!("a compiled frame ran eagerly: {reason}"));
-                None
-            }
-            Err(RunError::Wrong(what, error)) => {
-                self.give_up(py, installed, slots);
-                counters::eager_fallback(py, "output_mismatch");
-                let text = format!("flambeau gives up a compiled frame, because its prediction failed: {what}");
-                say::warn_once(py, "output_mismatch", &text);
-                error.map(Err)
-            }
-        }
-    }
-
-    /// Drops a frame that turned out to be wrong, and leaves calls like this one alone: the daemon would give it again.
-    fn give_up(&self, py: Python<'_>, wrong: &Arc<Installed>, slots: &[Raw]) {
-        let fingerprint = compile::fingerprint_of(py, slots);
-        let mut table = self.table.borrow(py);
-        table.failed.insert(fingerprint, Retry { skip: u32::MAX, next: u32::MAX });
-        let at = table.frames.iter().position(|frame| Arc::ptr_eq(&frame.installed, wrong));
-        let dropped = at.map(|at| table.frames.remove(at));
-        drop(table);
-        // May run finalizers, so not under the borrow.
-        drop(dropped);
     }
 }
 
-impl Table {
-    unsafe fn of(py: Python<'_>, code: Raw, generation: u64) -> Table {
-        // SAFETY: a live code object.
-        let code = unsafe { Bound::from_borrowed_ptr(py, code) };
-        let read = |code: &Bound<'_, PyAny>| -> PyResult<(Option<Signature>, Py<PyAny>)> {
-            let code = code.cast::<PyCode>()?;
-            let number = |name: &str| -> PyResult<usize> { code.getattr(name)?.extract() };
-            let flags: i32 = code.getattr("co_flags")?.extract()?;
-            let names = code.getattr("co_varnames")?;
-            let signature = Signature::new(
-                number("co_argcount")?,
-                number("co_posonlyargcount")?,
-                number("co_kwonlyargcount")?,
-                flags,
-                names.as_ptr(),
-            );
-            Ok(((flags & CO_SUSPENDS == 0).then_some(signature), names.unbind()))
-        };
-        let (signature, names) = match read(&code) {
-            Ok((signature, names)) => (signature, Some(names)),
-            Err(_) => (None, None),
-        };
-        if signature.is_none() {
-            counters::graph_break(py, "generator");
+fn run(
+    py: Python<'_>,
+    table: &GilCell<Table>,
+    installed: &Arc<Installed>,
+    checked: Checked,
+    function: Raw,
+    slots: &[Raw],
+) -> Went {
+    match installed.run(py, checked, function, slots) {
+        Ok(Left::Value(value)) => Went::Done(Ok(value)),
+        Ok(Left::Broken(broken)) => Went::Broken(broken),
+        Err(RunError::Python(error)) => Went::Done(Err(error)),
+        Err(RunError::Fallback(reason)) => {
+            counters::eager_fallback(py, "run_failed");
+            say::warn_once(py, &format!("run_failed:{reason}"), &format!("a compiled frame ran eagerly: {reason}"));
+            Went::Eager
         }
-        Table { code: Some(code.unbind()), generation, signature, _names: names, ..Table::default() }
-    }
-
-    /// Whether this table is for that code object.
-    pub fn is_for(&self, code: Raw) -> bool {
-        self.code.as_ref().is_some_and(|c| c.as_ptr() == code)
+        Err(RunError::Wrong(what, error)) => {
+            let fingerprint = compile::fingerprint_of(py, slots);
+            let dropped = table.borrow(py).give_up(installed, fingerprint);
+            // May run finalizers, so not under the borrow.
+            drop(dropped);
+            counters::eager_fallback(py, "output_mismatch");
+            let text = format!("flambeau gives up a compiled frame, because its prediction failed: {what}");
+            say::warn_once(py, "output_mismatch", &text);
+            error.map_or(Went::Eager, |error| Went::Done(Err(error)))
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A compiled frame made ready in this process. `callable` keeps a list of them per code object.
 
-use crate::exit::{self, Ending, Given};
+use crate::exit::{self, Codes, Ending, Given, Left};
 use crate::fx::FxBody;
 use crate::guard::{Passed, Program, Roots};
 use crate::run::{Failure, eager::EagerBody, native::NativeBody};
@@ -14,7 +14,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What installation needs from the callable it is for.
-pub struct InstallContext {
+pub struct InstallContext<'a> {
+    /// Code objects of the functions that the callable's frames make.
+    pub codes: &'a Codes,
     /// `f(gm, example_inputs)`, for [`flambeau_ir::plan::Body::Fx`].
     pub fx_backend: Option<Py<PyAny>>,
     /// Directories that hold launch halves of plug-ins, best first.
@@ -115,7 +117,7 @@ impl Installed {
         delivery: Delivery,
         function: &Bound<'_, PyAny>,
         args: &[*mut pyo3::ffi::PyObject],
-        context: &InstallContext,
+        context: &InstallContext<'_>,
     ) -> Result<Installed, String> {
         let frame = delivery.frame;
         let slots = Slots::of(&frame);
@@ -131,7 +133,7 @@ impl Installed {
                 Run::Fx(FxBody::new(graph, backend.clone_ref(py), &slot))
             }
         };
-        let ending = Ending::new(py, &frame.exit, function, &slot)?;
+        let ending = Ending::new(py, &frame.exit, function, context.codes, &slot)?;
         let plain = exit::plain_output(&frame.exit).map(|i| i as usize);
         let _ = args;
         Ok(Installed { frame, program, body, ending, plain })
@@ -150,14 +152,14 @@ impl Installed {
         Ok(Checked { passed })
     }
 
-    /// Runs the body and the exit.
+    /// Runs the body and the exit, up to the action of a graph break.
     pub fn run(
         &self,
         py: Python<'_>,
         checked: Checked,
         function: *mut pyo3::ffi::PyObject,
         args: &[*mut pyo3::ffi::PyObject],
-    ) -> Result<Py<PyAny>, RunError> {
+    ) -> Result<Left, RunError> {
         let Passed { values, symbols } = checked.passed;
         if let Run::Fx(body) = &self.body
             && body.needs_compile(&symbols)
@@ -175,7 +177,7 @@ impl Installed {
         };
         let mut outputs = outputs.map_err(run_error)?;
         if let Some(plain) = self.plain {
-            return Ok(outputs.swap_remove(plain));
+            return Ok(Left::Value(outputs.swap_remove(plain)));
         }
         let given = Given { values: &values, symbols: &symbols, outputs: &outputs };
         let made = self.ending.build(py, &given).map_err(|error| {

@@ -32,5 +32,6 @@ mod say;
 mod settings;
 mod snapshot;
 mod structure;
+mod table;
 mod testing;
 mod torch_abi;

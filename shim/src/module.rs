@@ -1,8 +1,8 @@
 //! The extension module `flambeau._native`: its functions are what the Python face is made of.
 
-use crate::entry::reset_all;
 use crate::leaves::MARK;
 use crate::settings::Settings;
+use crate::table::reset_all;
 use crate::{callable, counters, entry, link, say, settings};
 use flambeau_wire::from_client::{Admin, FromClient, Settings as WireSettings};
 use flambeau_wire::from_daemon::FromDaemon;
@@ -119,11 +119,9 @@ fn explain_data(compiled: &Bound<'_, PyAny>) -> PyResult<String> {
 }
 
 fn explanation(py: Python<'_>, entry: &entry::Entry) -> serde_json::Value {
-    let table = entry.table.borrow(py);
-    let frames: Vec<_> = table
-        .frames
-        .iter()
-        .map(|frame| {
+    let (mut frames, mut breaks) = (Vec::new(), Vec::new());
+    entry.each_table(py, &mut |table| {
+        frames.extend(table.frames.iter().map(|frame| {
             let record = &frame.record;
             serde_json::json!({
                 "graph": record.graph,
@@ -132,9 +130,10 @@ fn explanation(py: Python<'_>, entry: &entry::Entry) -> serde_json::Value {
                 "timings": record.timings,
                 "origin": record.origin,
             })
-        })
-        .collect();
-    serde_json::json!({ "backend": entry.backend, "frames": frames, "breaks": table.breaks })
+        }));
+        breaks.extend(table.breaks.iter().cloned());
+    });
+    serde_json::json!({ "backend": entry.backend, "frames": frames, "breaks": breaks })
 }
 
 /// Notes on a tensor that one of its sizes is to be symbolic.

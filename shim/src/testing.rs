@@ -1,12 +1,16 @@
 //! `flambeau._native._testing`: lets Python tests install a compiled frame without a daemon. No user code imports it.
 
+use crate::callable;
+use crate::exit::{Codes, Left, Onward};
 use crate::installed::{InstallContext, Installed, RunError};
+use crate::table::{Frame, Record, Table};
 use flambeau_ir::plan::CompiledFrame;
 use flambeau_wire::from_daemon::{Artifact, Delivery};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A compiled frame, installed for one function.
 #[pyclass]
@@ -37,7 +41,7 @@ impl TestFrame {
         let artifacts =
             artifacts.into_iter().map(|bytes| Artifact { hash: *blake3::hash(&bytes).as_bytes(), bytes: bytes.into() });
         let delivery = Delivery { frame: frame.into(), artifacts: artifacts.collect() };
-        let context = InstallContext { fx_backend, plugin_dirs };
+        let context = InstallContext { codes: &Codes::default(), fx_backend, plugin_dirs };
         let installed = Installed::install(py, delivery, &function, &pointers(args), &context);
         Ok(TestFrame { installed: installed.map_err(PyRuntimeError::new_err)?, function: function.unbind() })
     }
@@ -49,7 +53,8 @@ impl TestFrame {
         Some(self.installed.explain_failure(failed))
     }
 
-    /// Runs the frame; `LookupError` if a guard fails, `NotImplementedError` for a fallback.
+    /// Runs the frame; `LookupError` if a guard fails, `NotImplementedError` for a fallback. After a graph break the resume
+    /// function runs as plain Python.
     #[pyo3(signature = (*args))]
     fn __call__(&self, py: Python<'_>, args: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let args = pointers(args);
@@ -57,12 +62,19 @@ impl TestFrame {
             .installed
             .check(py, self.function.as_ptr(), &args)
             .map_err(|index| pyo3::exceptions::PyLookupError::new_err(self.installed.explain_failure(index)))?;
-        self.installed.run(py, checked, self.function.as_ptr(), &args).map_err(|error| match error {
+        let left = self.installed.run(py, checked, self.function.as_ptr(), &args).map_err(|error| match error {
             RunError::Python(error) => error,
             RunError::Wrong(_, Some(error)) => error,
             RunError::Wrong(what, None) => pyo3::exceptions::PyNotImplementedError::new_err(what),
             RunError::Fallback(why) => pyo3::exceptions::PyNotImplementedError::new_err(why),
-        })
+        })?;
+        match left {
+            Left::Value(value) => Ok(value),
+            Left::Broken(broken) => match broken.act(py)? {
+                Onward::Value(value) => Ok(value),
+                Onward::Next(next) => next.call(py),
+            },
+        }
     }
 
     /// Nanoseconds of one check, the fastest of `repeats`.
@@ -86,6 +98,9 @@ pub fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::run::inject_failure(std::env::var("FLAMBEAU_TEST_FAIL_STEP").ok().and_then(|step| step.parse().ok()));
     module.add("fail_step", pyo3::wrap_pyfunction!(fail_step, &module)?)?;
     module.add("code_hash", pyo3::wrap_pyfunction!(code_hash, &module)?)?;
+    module.add("code_json", pyo3::wrap_pyfunction!(code_json, &module)?)?;
+    module.add("same_code", pyo3::wrap_pyfunction!(same_code, &module)?)?;
+    module.add("put", pyo3::wrap_pyfunction!(put, &module)?)?;
     module.add("ambient", pyo3::wrap_pyfunction!(ambient, &module)?)?;
     module.add("snapshot", pyo3::wrap_pyfunction!(snapshot, &module)?)?;
     module.add("snapshot_cost", pyo3::wrap_pyfunction!(snapshot_cost, &module)?)?;
@@ -104,6 +119,59 @@ fn fail_step(step: Option<usize>) {
 fn code_hash(py: Python<'_>, code: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
     // SAFETY: `hash` refuses what is no code object.
     unsafe { crate::code::hash(py, code.as_ptr()) }.map(|h| h.0.to_vec())
+}
+
+/// A code object as exits hold it, as JSON.
+#[pyfunction]
+fn code_json(py: Python<'_>, code: &Bound<'_, PyAny>) -> PyResult<String> {
+    // SAFETY: `encode` refuses what is no code object.
+    let code =
+        unsafe { crate::code::encode(py, code.as_ptr()) }.ok_or_else(|| PyRuntimeError::new_err("no encoding"))?;
+    serde_json::to_string(&*code).map_err(|e| PyRuntimeError::new_err(e.to_string()))
+}
+
+/// A new code object with the content of `code`, as an exit makes it.
+#[pyfunction]
+fn same_code(py: Python<'_>, code: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+    // SAFETY: `encode` refuses what is no code object.
+    let Some(encoded) = (unsafe { crate::code::encode(py, code.as_ptr()) }) else { return Ok(None) };
+    let holds_none = py.eval(c"lambda: 0", None, None)?;
+    Codes::default().object(py, &encoded, &holds_none).map(Some)
+}
+
+/// Gives a compiled function a frame for `function`: itself, or a resume function. `frame` is the JSON form.
+#[pyfunction]
+#[pyo3(signature = (compiled, frame, function, *args))]
+fn put(
+    compiled: &Bound<'_, PyAny>,
+    frame: &str,
+    function: &Bound<'_, PyAny>,
+    args: &Bound<'_, PyTuple>,
+) -> PyResult<()> {
+    let py = compiled.py();
+    let entry =
+        callable::entry_of(py, compiled).ok_or_else(|| PyRuntimeError::new_err("expected a Compiled object"))?;
+    let frame: CompiledFrame = serde_json::from_str(frame).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+    let delivery = Delivery { frame: frame.into(), artifacts: Vec::new() };
+    let context = InstallContext { codes: &entry.codes, fx_backend: None, plugin_dirs: Vec::new() };
+    let installed = Installed::install(py, delivery, function, &pointers(args), &context);
+    let frame = Frame::new(Arc::new(installed.map_err(PyRuntimeError::new_err)?), Record::default());
+    let code = function.getattr("__code__")?;
+    if compiled.getattr("__wrapped__")?.is(function) {
+        // SAFETY: a live code object.
+        unsafe { Table::signature(entry.root(), py, code.as_ptr()) };
+        entry.root().borrow(py).frames.insert(0, frame);
+        return Ok(());
+    }
+    // SAFETY: as above.
+    let encoded = unsafe { crate::code::encode(py, code.as_ptr()) };
+    let encoded = encoded.ok_or_else(|| PyRuntimeError::new_err("the code has no encoding"))?;
+    let table = entry.resumed(py, encoded.hash);
+    let shared = entry.codes.object(py, &encoded, function)?;
+    // SAFETY: as above.
+    unsafe { Table::signature(&table, py, shared.as_ptr()) };
+    table.borrow(py).frames.insert(0, frame);
+    Ok(())
 }
 
 /// The thread's state, as JSON.

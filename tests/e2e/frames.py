@@ -45,7 +45,7 @@ class Frame:
         self.sources, self.guards, self.symbols = [], [], []
         self.nodes, self.outputs, self.builds, self.effects = [], [], [], []
         self.steps, self.inputs, self.regs, self.plan_outputs, self.kernels = [], [], 0, None, []
-        self.commit, self.result, self.kind = None, None, "Eager"
+        self.commit, self.end, self.kind = None, "Nothing", "Eager"
 
     def source(self, step, base=None):
         """The source one step from `base`."""
@@ -116,15 +116,41 @@ class Frame:
     def returns(self, *nodes):
         """Returns one graph output, or a tuple of several."""
         self.outputs = [int(n) for n in nodes]
-        ids = [self.build({"Output": i}) for i in range(len(nodes))]
-        self.result = ids[0] if len(ids) == 1 else self.build({"Tuple": [ids, None]})
+        self._outputs(len(nodes))
+
+    def _outputs(self, count):
+        ids = [self.build({"Output": i}) for i in range(count)]
+        self.gives(ids[0] if count == 1 else self.tuple(*ids))
+
+    def gives(self, build):
+        """Returns an object that was made."""
+        self.end = {"Return": build}
+
+    def tuple(self, *parts):
+        """Adds a tuple of objects to make."""
+        return self.build({"Tuple": [list(parts), None]})
+
+    def function(self, like, closure=()):
+        """Adds a function with the code of `like` and the globals of the frame's function."""
+        code, globals = json.loads(_testing.code_json(like.__code__)), self.path("Function", "Globals")
+        parts = {"code": {"Code": code}, "globals": globals, "qualname": like.__qualname__}
+        return self.build({"Function": parts | {"defaults": None, "kwdefaults": None, "closure": list(closure)}})
+
+    def resume(self, like, *state):
+        """Adds a resume function and its state."""
+        return {"function": self.function(like), "state": self.tuple(*state)}
+
+    def breaks(self, action, args, then, catch=None, code="UserBreak"):
+        """Ends in a graph break: the build `action` is called with these, `then` and `catch` say how to go on."""
+        reason = {"code": code, "detail": "made by a test", "stack": []}
+        action = [action, self.tuple(*args)]
+        self.end = {"Break": {"reason": reason, "action": action, "then": then, "catch": catch}}
 
     def native(self, inputs, steps, outputs, commit=None):
         """Makes the body a plan."""
         self.kind, self.inputs, self.steps, self.plan_outputs = "Native", inputs, steps, outputs
         self.commit = len(steps) if commit is None else commit
-        ids = [self.build({"Output": i}) for i in range(len(outputs))]
-        self.result = ids[0] if len(ids) == 1 else self.build({"Tuple": [ids, None]})
+        self._outputs(len(outputs))
 
     def json(self):
         """What the runtime reads."""
@@ -147,8 +173,9 @@ class Frame:
             "guards": {"sources": {"nodes": self.sources}, "guards": self.guards},
             "symbols": self.symbols,
             "body": {self.kind: body},
-            "exit": {"builds": self.builds, "effects": self.effects, "result": self.result},
+            "exit": {"builds": self.builds, "effects": self.effects, "end": self.end},
             "graph_text": "",
+            "fallback": None,
         }
         return json.dumps(frame)
 

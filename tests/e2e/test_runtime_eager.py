@@ -98,7 +98,7 @@ def test_builds_and_effects():
     items = frame.build({"List": [out, three]})
     table = frame.build({"Dict": [[[key, items]], None]})
     frame.effects = [{"SetAttr": [held, "seen", out]}, {"SetDict": [table, [[key, three]]]}]
-    frame.result = frame.build({"Tuple": [[table, items, held], None]})
+    frame.gives(frame.tuple(table, items, held))
 
     class Holder:
         def __setattr__(self, name, value):
@@ -124,7 +124,7 @@ def test_classes_and_functions_of_the_exit():
     table = frame.build({"Dict": [[[key, out]], ordered]})
     module_class = frame.build({"Path": "torch.nn.Identity"})
     instance = frame.build({"Instance": {"class": module_class, "dict": [["training", two]]}})
-    frame.result = frame.build({"Tuple": [[shape, table, instance], None]})
+    frame.gives(frame.tuple(shape, table, instance))
     x = torch.ones(2)
     shape, table, instance = frame.install(function, x)(x)
     assert type(shape) is torch.Size and shape == (2, 2)

@@ -1,5 +1,6 @@
 //! Making one object of an exit.
 
+use super::codes::Codes;
 use super::{Given, function, int};
 use crate::guard::Expr;
 use crate::raw::{self, Raw};
@@ -63,13 +64,14 @@ impl Make {
         py: Python<'_>,
         build: &Build,
         function: &Bound<'_, PyAny>,
+        codes: &Codes,
         slot: &dyn Fn(SourceId) -> usize,
     ) -> PyResult<Make> {
         let three = |parts: &[BuildId; 3]| parts.map(|id| id.0 as usize);
         Ok(match build {
             Build::Output(i) => Make::Output(*i as usize),
             Build::Source(source) => Make::Value(slot(*source)),
-            Build::Const(Const::Code(code)) => Make::Object(function::code_object(py, code, function)?),
+            Build::Const(Const::Code(code)) => Make::Object(codes.object(py, code, function)?),
             Build::Const(value) => Make::Object(consts::to_object(py, value)?.unbind()),
             Build::Dim(dim) => Make::Dim(dim.into()),
             Build::Path(path) => Make::Object(paths::resolve(py, path)?.unbind()),
@@ -101,7 +103,7 @@ impl Make {
                     return Err(PyTypeError::new_err("a function's code is no code constant"));
                 };
                 Make::Function(Box::new(function::NewFunction {
-                    code: function::code_object(py, code, function)?,
+                    code: codes.object(py, code, function)?,
                     globals: slot(*globals),
                     qualname: pyo3::types::PyString::new(py, qualname).into_any().unbind(),
                     defaults: defaults.map(|id| id.0 as usize),

@@ -1,9 +1,15 @@
 //! The end of a compiled frame: objects are made, changes that the user can see are replayed in program order, the result
-//! is returned. None of it runs user code, except finalisers of what is replaced, as in eager.
+//! is returned. None of it runs user code, except finalisers of what is replaced, as in eager; what a frame that ends in a
+//! graph break runs then is in [`broken`].
 
+mod broken;
 mod build;
+mod codes;
 mod effect;
 mod function;
+
+pub use broken::{Broken, Next, Onward};
+pub use codes::Codes;
 
 use crate::guard::Expr;
 use flambeau_ir::exit::{Build, Effect, End, Exit};
@@ -14,7 +20,15 @@ use pyo3::prelude::*;
 pub struct Ending {
     builds: Vec<build::Make>,
     effects: Vec<effect::Change>,
-    result: Option<usize>,
+    end: End,
+}
+
+/// What a frame left once its effects were replayed.
+pub enum Left {
+    /// Its value.
+    Value(Py<PyAny>),
+    /// A graph break to go on from.
+    Broken(Broken),
 }
 
 /// What an exit may refer to.
@@ -33,17 +47,16 @@ impl Ending {
         py: Python<'_>,
         exit: &Exit,
         function: &Bound<'_, PyAny>,
+        codes: &Codes,
         slot: &dyn Fn(SourceId) -> usize,
     ) -> Result<Ending, String> {
-        let builds = exit.builds.iter().map(|b| build::Make::new(py, b, function, slot)).collect::<PyResult<_>>();
+        let builds =
+            exit.builds.iter().map(|b| build::Make::new(py, b, function, codes, slot)).collect::<PyResult<_>>();
         let effects = exit.effects.iter().map(|e| effect::Change::new(py, e)).collect();
         Ok(Ending {
             builds: builds.map_err(|e| format!("the exit cannot be prepared: {e}"))?,
             effects,
-            result: match exit.end {
-                End::Return(id) => Some(id.0 as usize),
-                End::Nothing | End::Break(_) => None,
-            },
+            end: exit.end.clone(),
         })
     }
 
@@ -57,12 +70,16 @@ impl Ending {
         Ok(made)
     }
 
-    /// Replays the effects and gives the result.
-    pub fn finish(&self, py: Python<'_>, made: &[Py<PyAny>]) -> PyResult<Py<PyAny>> {
+    /// Replays the effects and gives what is left.
+    pub fn finish(&self, py: Python<'_>, made: &[Py<PyAny>]) -> PyResult<Left> {
         for change in &self.effects {
             change.run(py, made)?;
         }
-        Ok(self.result.and_then(|i| made.get(i)).map_or_else(|| py.None(), |object| object.clone_ref(py)))
+        Ok(match &self.end {
+            End::Nothing => Left::Value(py.None()),
+            End::Return(id) => Left::Value(made[id.0 as usize].clone_ref(py)),
+            End::Break(end) => Left::Broken(Broken::new(py, end, made)),
+        })
     }
 }
 

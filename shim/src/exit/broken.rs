@@ -1,0 +1,149 @@
+//! A frame that ended in a graph break: what runs in plain Python, and which resume function takes up the frame.
+//!
+//! The frame's graph ran and its effects are replayed, so nothing here may run twice: a failure is raised as eager code
+//! would raise it.
+
+use crate::raw::Raw;
+use flambeau_ir::exit::{Break, BuildId, Catch, Resume, Then};
+use pyo3::exceptions::PySystemError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyTuple};
+use std::ptr::null_mut;
+
+/// What a broken frame left: only what it needs to go on, so that everything else is freed when eager code would free it.
+pub struct Broken {
+    action: (Py<PyAny>, Py<PyAny>),
+    then: Live,
+    catch: Option<(Point, u32)>,
+}
+
+/// [`Then`] with its objects.
+enum Live {
+    Return,
+    Resume(Point),
+    Branch { yes: Point, no: Point },
+    Iterate { body: Point, done: Point },
+}
+
+/// A resume function and its state.
+struct Point {
+    function: Py<PyAny>,
+    state: Py<PyAny>,
+}
+
+/// How a call goes on after a break.
+pub enum Onward {
+    /// The call's value.
+    Value(Py<PyAny>),
+    /// A resume function is to be called.
+    Next(Next),
+}
+
+/// A call `function(state, value)` that takes up a frame.
+pub struct Next {
+    /// A Python function.
+    pub function: Py<PyAny>,
+    args: [Py<PyAny>; 2],
+}
+
+impl Next {
+    /// The function.
+    pub fn function(&self) -> Raw {
+        self.function.as_ptr()
+    }
+
+    /// The arguments, alive while this is.
+    pub fn args(&self) -> [Raw; 2] {
+        [self.args[0].as_ptr(), self.args[1].as_ptr()]
+    }
+
+    /// Calls it as plain Python.
+    pub fn call(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let [state, value] = self.args();
+        let stack = [null_mut(), state, value];
+        // SAFETY: live objects; the slot before the arguments may be used by the callee.
+        unsafe {
+            let count = 2 | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET;
+            let result = ffi::PyObject_Vectorcall(self.function(), stack.as_ptr().add(1), count, null_mut());
+            Py::from_owned_ptr_or_err(py, result)
+        }
+    }
+}
+
+impl Point {
+    fn of(resume: Resume, py: Python<'_>, made: &[Py<PyAny>]) -> Point {
+        let at = |id: BuildId| made[id.0 as usize].clone_ref(py);
+        Point { function: at(resume.function), state: at(resume.state) }
+    }
+
+    fn with(self, value: Py<PyAny>) -> Onward {
+        Onward::Next(Next { function: self.function, args: [self.state, value] })
+    }
+}
+
+impl Broken {
+    /// From the objects that the exit made.
+    pub fn new(py: Python<'_>, end: &Break, made: &[Py<PyAny>]) -> Broken {
+        let at = |id: BuildId| made[id.0 as usize].clone_ref(py);
+        let point = |resume: Resume| Point::of(resume, py, made);
+        Broken {
+            action: (at(end.action.0), at(end.action.1)),
+            then: match end.then {
+                Then::Return => Live::Return,
+                Then::Resume(resume) => Live::Resume(point(resume)),
+                Then::Branch { yes, no } => Live::Branch { yes: point(yes), no: point(no) },
+                Then::Iterate { body, done } => Live::Iterate { body: point(body), done: point(done) },
+            },
+            catch: end.catch.map(|Catch { resume, frames }| (point(resume), frames)),
+        }
+    }
+
+    /// Runs the action, and says how to go on. User code runs here.
+    pub fn act(self, py: Python<'_>) -> PyResult<Onward> {
+        let (function, args) = self.action;
+        // SAFETY: a callable and the tuple of its arguments; a new reference or an exception comes back.
+        let result =
+            unsafe { Py::from_owned_ptr_or_err(py, ffi::PyObject_CallObject(function.as_ptr(), args.as_ptr())) };
+        drop((function, args));
+        match result {
+            Ok(value) => self.then.with(py, value),
+            Err(error) => match self.catch {
+                Some((point, frames)) => Ok(point.with(without_front(py, error, frames))),
+                None => Err(error),
+            },
+        }
+    }
+}
+
+impl Live {
+    fn with(self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Onward> {
+        let wrong = || PySystemError::new_err("the action of a graph break gave what its frame cannot go on with");
+        Ok(match self {
+            Live::Return => Onward::Value(value),
+            Live::Resume(point) => point.with(value),
+            Live::Branch { yes, no } => {
+                let taken = value.bind(py).cast_exact::<PyBool>().map_err(|_| wrong())?.is_true();
+                (if taken { yes } else { no }).with(py.None())
+            }
+            Live::Iterate { done, .. } if value.is_none(py) => done.with(py.None()),
+            Live::Iterate { body, .. } => {
+                let item = value.bind(py).cast_exact::<PyTuple>().map_err(|_| wrong())?.get_item(0)?;
+                body.with(item.unbind())
+            }
+        })
+    }
+}
+
+/// The exception with so many entries dropped from the front of its traceback.
+fn without_front(py: Python<'_>, error: PyErr, frames: u32) -> Py<PyAny> {
+    let value = error.into_value(py);
+    let mut entry = value.bind(py).getattr(pyo3::intern!(py, "__traceback__")).ok();
+    for _ in 0..frames {
+        entry = entry.and_then(|entry| entry.getattr(pyo3::intern!(py, "tb_next")).ok());
+    }
+    let entry = entry.map_or_else(|| py.None(), Bound::unbind);
+    // SAFETY: a live exception; a traceback or `None`.
+    unsafe { ffi::PyException_SetTraceback(value.as_ptr(), entry.as_ptr()) };
+    value.into_any()
+}

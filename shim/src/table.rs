@@ -1,0 +1,176 @@
+//! What is known of one code object: its compiled frames, the history that decides on more, and why calls were not compiled.
+
+use crate::bind::Signature;
+use crate::counters;
+use crate::gil::GilCell;
+use crate::installed::{Checked, Installed};
+use crate::leaves::History;
+use crate::raw::Raw;
+use pyo3::prelude::*;
+use pyo3::types::PyCode;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Generators, coroutines and async generators are not compiled as a whole.
+const CO_SUSPENDS: i32 = 0x20 | 0x80 | 0x200;
+
+/// Counts calls of `reset()`; tables of an older generation are dropped at their next use.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// Makes every callable forget its compiled frames.
+pub fn reset_all() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Compiled frames of one code object, and the history that decides on more.
+#[derive(Default)]
+pub struct Table {
+    /// The code object, kept alive so that its address stays its own.
+    code: Option<Py<PyAny>>,
+    generation: u64,
+    /// `None` where the code is never compiled.
+    signature: Option<Signature>,
+    /// Owns what `signature` points to.
+    _names: Option<Py<PyAny>>,
+    /// Latest compile first.
+    pub frames: Vec<Frame>,
+    /// Sizes seen.
+    pub history: History,
+    /// Calls that could not be compiled: fingerprint, and when to try again.
+    pub failed: HashMap<u64, Retry>,
+    /// The recompile limit was explained.
+    pub limit_explained: bool,
+    /// Reasons why calls were not compiled, for `explain`.
+    pub breaks: Vec<String>,
+}
+
+/// Tells how long a kind of call that failed to compile is left alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Retry {
+    /// Calls to let pass.
+    pub skip: u32,
+    /// Calls to let pass after the next failure.
+    pub next: u32,
+}
+
+/// One compiled frame of a table.
+pub struct Frame {
+    /// Ready to run.
+    pub installed: Arc<Installed>,
+    /// For `explain`.
+    pub record: Arc<Record>,
+    /// How often a guard of it failed, and the latest one.
+    failures: Cell<(u32, u32)>,
+}
+
+/// What `explain` and logs say of a compiled frame.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// The graph as text.
+    pub graph: String,
+    /// Calls in the graph.
+    pub ops: usize,
+    /// Guards in words.
+    pub guards: Vec<String>,
+    /// Seconds per stage.
+    pub timings: Vec<(String, f64)>,
+    /// Where it came from: `compiled` or `cache`.
+    pub origin: &'static str,
+}
+
+impl Frame {
+    /// A frame that was never checked.
+    pub fn new(installed: Arc<Installed>, record: Record) -> Self {
+        Frame { installed, record: Arc::new(record), failures: Cell::new((0, 0)) }
+    }
+
+    /// The guard that failed last, in words, and how often guards of this frame failed.
+    pub fn last_failure(&self) -> (u32, String) {
+        let (count, index) = self.failures.get();
+        (count, self.installed.explain_failure(index as usize))
+    }
+}
+
+impl Table {
+    unsafe fn of(py: Python<'_>, code: Raw, generation: u64) -> Table {
+        // SAFETY: a live code object.
+        let code = unsafe { Bound::from_borrowed_ptr(py, code) };
+        let read = |code: &Bound<'_, PyAny>| -> PyResult<(Option<Signature>, Py<PyAny>)> {
+            let code = code.cast::<PyCode>()?;
+            let number = |name: &str| -> PyResult<usize> { code.getattr(name)?.extract() };
+            let flags: i32 = code.getattr("co_flags")?.extract()?;
+            let names = code.getattr("co_varnames")?;
+            let signature = Signature::new(
+                number("co_argcount")?,
+                number("co_posonlyargcount")?,
+                number("co_kwonlyargcount")?,
+                flags,
+                names.as_ptr(),
+            );
+            Ok(((flags & CO_SUSPENDS == 0).then_some(signature), names.unbind()))
+        };
+        let (signature, names) = match read(&code) {
+            Ok((signature, names)) => (signature, Some(names)),
+            Err(_) => (None, None),
+        };
+        if signature.is_none() {
+            counters::graph_break(py, "generator");
+        }
+        Table { code: Some(code.unbind()), generation, signature, _names: names, ..Table::default() }
+    }
+
+    /// Whether this table is for that code object.
+    pub fn is_for(&self, code: Raw) -> bool {
+        self.code.as_ref().is_some_and(|c| c.as_ptr() == code)
+    }
+
+    /// The signature of `code`, and whether `table` had to be made anew for it: it knew another code object, or is older
+    /// than the last `reset()`.
+    ///
+    /// # Safety
+    /// A live code object.
+    pub unsafe fn signature(table: &GilCell<Table>, py: Python<'_>, code: Raw) -> (Option<Signature>, bool) {
+        let mut known = table.borrow(py);
+        let generation = GENERATION.load(Ordering::Relaxed);
+        if known.is_for(code) && known.generation == generation {
+            return (known.signature, false);
+        }
+        drop(known);
+        // SAFETY: the caller's promise.
+        let fresh = unsafe { Table::of(py, code, generation) };
+        let signature = fresh.signature;
+        known = table.borrow(py);
+        let old = std::mem::replace(&mut *known, fresh);
+        drop(known);
+        // May run finalizers, so not under the borrow.
+        drop(old);
+        (signature, true)
+    }
+
+    /// The first frame whose guards hold, moved to the front.
+    pub fn find(&mut self, py: Python<'_>, function: Raw, slots: &[Raw]) -> Option<(Arc<Installed>, Checked)> {
+        let found =
+            self.frames.iter().enumerate().find_map(|(i, frame)| match frame.installed.check(py, function, slots) {
+                Ok(checked) => Some((i, frame.installed.clone(), checked)),
+                Err(guard) => {
+                    let (count, _) = frame.failures.get();
+                    frame.failures.set((count.saturating_add(1), guard as u32));
+                    None
+                }
+            });
+        let (index, installed, checked) = found?;
+        if index > 0 {
+            self.frames[..=index].rotate_right(1);
+        }
+        Some((installed, checked))
+    }
+
+    /// Takes out a frame that turned out to be wrong, and leaves calls like this one alone: the daemon would give it again.
+    pub fn give_up(&mut self, wrong: &Arc<Installed>, fingerprint: u64) -> Option<Frame> {
+        self.failed.insert(fingerprint, Retry { skip: u32::MAX, next: u32::MAX });
+        let at = self.frames.iter().position(|frame| Arc::ptr_eq(&frame.installed, wrong));
+        at.map(|at| self.frames.remove(at))
+    }
+}
