@@ -51,6 +51,21 @@ pub unsafe fn hash(py: Python<'_>, code: Raw) -> Option<CodeHash> {
     unsafe { encode(py, code) }.map(|c| c.hash)
 }
 
+/// Whether an object is a resume function: one that takes up a frame after a graph break, from a tuple of its live state.
+///
+/// # Safety
+/// A live object and the GIL is held.
+pub unsafe fn is_resume_function(py: Python<'_>, object: Raw) -> bool {
+    // SAFETY: the caller's promise; the type test says which layout the object has.
+    unsafe {
+        if ffi::PyFunction_Check(object) == 0 {
+            return false;
+        }
+        let code = encode(py, (*object.cast::<ffi::PyFunctionObject>()).func_code);
+        code.is_some_and(|code| code.argcount == 2 && code.localsplusnames.first().is_some_and(|name| name == ".state"))
+    }
+}
+
 fn extra_index() -> ffi::Py_ssize_t {
     static INDEX: OnceLock<ffi::Py_ssize_t> = OnceLock::new();
     // SAFETY: called with the GIL held; -1 means that no index was left.

@@ -1,6 +1,7 @@
 //! What happens when no compiled frame of a callable fits a call: ask the daemon for stored frames, then for a new one.
 //! Whatever fails here ends in the original code running, with a counted reason.
 
+use crate::breaks::{self, Noted, describe};
 use crate::entry::{CaptureScope, Entry};
 use crate::gil::GilCell;
 use crate::installed::{Checked, InstallContext, Installed};
@@ -20,7 +21,6 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ struct Miss<'a, 'py> {
 /// Gets a frame for the call, or says how to go on without.
 pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw, args: &[Raw]) -> Outcome {
     // SAFETY: live objects of the running call.
-    let found = unsafe { leaves::of(args) };
+    let found = unsafe { leaves::of(py, args) };
     // SAFETY: as above.
     let fingerprint = unsafe { fingerprint(py, &found) };
     if left_alone(py, table, fingerprint) || limit_reached(py, table, function) {
@@ -89,7 +89,7 @@ unsafe fn fingerprint(py: Python<'_>, found: &[(Place, Raw)]) -> u64 {
 /// The fingerprint of a call with these arguments.
 pub fn fingerprint_of(py: Python<'_>, args: &[Raw]) -> u64 {
     // SAFETY: live objects of the running call.
-    unsafe { fingerprint(py, &leaves::of(args)) }
+    unsafe { fingerprint(py, &leaves::of(py, args)) }
 }
 
 fn left_alone(py: Python<'_>, table: &GilCell<Table>, fingerprint: u64) -> bool {
@@ -177,7 +177,7 @@ impl Miss<'_, '_> {
         let options = &self.entry.options;
         // SAFETY: the first argument of the running call.
         let receiver = unsafe { structure::hash(self.py, self.args.first().copied().unwrap_or(std::ptr::null_mut())) };
-        let marks: Vec<_> = marked.iter().map(|m| (m.place, m.dim, m.min, m.max)).collect();
+        let marks: Vec<_> = marked.iter().map(|m| (m.place.as_slice(), m.dim, m.min, m.max)).collect();
         let shaped = (&self.entry.backend, options.fullgraph, options.dynamic, marks, receiver);
         // Writing plain data to memory does not fail.
         let bytes = postcard::to_stdvec(&shaped).unwrap_or_default();
@@ -199,7 +199,8 @@ impl Miss<'_, '_> {
         match pending.wait(py)? {
             FromDaemon::Candidates { frames, miss, .. } => {
                 let count = frames.len();
-                for delivery in frames {
+                let whole = self.entry.options.fullgraph;
+                for delivery in frames.into_iter().filter(|d| !whole || d.frame.exit.broken().is_none()) {
                     match self.install(delivery, Vec::new(), "cache") {
                         Ok(Some(ready)) => {
                             counters::cache_hit(py, "daemon");
@@ -247,26 +248,37 @@ impl Miss<'_, '_> {
         let request = link::next_request();
         let mut pending = link::send(py, request, &FromClient::Compile { request, key, snapshot })?;
         match self.converse(&mut pending, &mut describer)? {
-            FromDaemon::Compiled { delivery, timings, .. } => match self.install(*delivery, timings, "compiled") {
-                Ok(Some((installed, checked))) => Ok(Outcome::Run(installed, checked)),
-                Ok(None) => {
-                    // Another thread changed something meanwhile.
-                    counters::eager_fallback(py, "changed_during_compile");
-                    Ok(Outcome::Eager)
-                }
-                Err(why) => {
-                    self.leave_alone();
-                    counters::eager_fallback(py, "install_failed");
-                    say::warn_once(py, &format!("install:{why}"), &format!("a compiled frame cannot be used: {why}"));
-                    Ok(Outcome::Eager)
-                }
-            },
+            FromDaemon::Compiled { delivery, timings, .. } => Ok(self.compiled(*delivery, timings)),
             FromDaemon::Failed { reason, .. } => Ok(self.failed(&reason)),
             FromDaemon::Later { .. } => {
                 counters::eager_fallback(py, "daemon_busy");
                 Ok(Outcome::Eager)
             }
             other => Err(unexpected(&other)),
+        }
+    }
+
+    fn compiled(&self, delivery: Delivery, timings: Vec<(String, f64)>) -> Outcome {
+        let py = self.py;
+        let frame = delivery.frame.clone();
+        if self.entry.options.fullgraph
+            && let Some(end) = frame.exit.broken()
+        {
+            return self.failed(&end.reason);
+        }
+        match self.install(delivery, timings, "compiled") {
+            Ok(Some((installed, checked))) => Outcome::Run(installed, checked),
+            Ok(None) => {
+                // Another thread changed something meanwhile.
+                counters::eager_fallback(py, "changed_during_compile");
+                Outcome::Eager
+            }
+            Err(why) => {
+                self.leave_alone();
+                counters::eager_fallback(py, "install_failed");
+                say::warn_once(py, &format!("install:{why}"), &format!("a compiled frame cannot be used: {why}"));
+                Outcome::Eager
+            }
         }
     }
 
@@ -322,11 +334,19 @@ impl Miss<'_, '_> {
             say::log("code", || format!("{name}\n{plan}"));
         }
         say::log("guards", || format!("{name}\n{}", record.guards.join("\n")));
-        counters::bump(py, "graphs");
-        counters::add(py, "ops", ops as u64);
+        if ops > 0 {
+            counters::bump(py, "graphs");
+            counters::add(py, "ops", ops as u64);
+        }
         if let Some(reason) = &frame.fallback {
             counters::eager_graph(py, reason.code.name());
             say::log("breaks", || format!("{name} runs op by op: {}", describe(reason)));
+        }
+        if let Some(end) = frame.exit.broken() {
+            counters::graph_break(py, end.reason.code.name());
+            say::log_once(py, "breaks", &breaks::place(&end.reason), || {
+                format!("{name} breaks off and goes on: {}", describe(&end.reason))
+            });
         }
         // SAFETY: as above.
         let code = unsafe { (*self.function.cast::<ffi::PyFunctionObject>()).func_code };
@@ -341,9 +361,9 @@ impl Miss<'_, '_> {
         let py = self.py;
         let text = describe(reason);
         counters::graph_break(py, reason.code.name());
-        self.table.borrow(py).breaks.push(text.clone());
-        let place = reason.stack.last().map_or_else(String::new, |l| format!("{}:{}", l.file, l.line));
-        say::log("breaks", || format!("{} is not compiled: {text}", name_of(self.function)));
+        breaks::note(&mut self.table.borrow(py).failures, Noted { reason: reason.clone(), resumed: false, count: 1 });
+        let place = breaks::place(reason);
+        say::log_once(py, "breaks", &place, || format!("{} is not compiled: {text}", name_of(self.function)));
         self.leave_alone();
         let eager_raises = matches!(reason.code, ReasonCode::Exception | ReasonCode::Shape);
         if reason.code == ReasonCode::Internal {
@@ -364,15 +384,6 @@ impl Miss<'_, '_> {
         let retry = table.failed.entry(self.fingerprint).or_insert(Retry { skip: 0, next: 32 });
         *retry = Retry { skip: retry.next, next: retry.next.saturating_mul(8) };
     }
-}
-
-/// Reason, explanation, hint and user stack, for people.
-fn describe(reason: &Reason) -> String {
-    let mut text = format!("{}: {}. {}", reason.code.name(), reason.detail, reason.code.explanation());
-    for place in &reason.stack {
-        let _ = write!(text, "\n  File \"{}\", line {}, in {}", place.file, place.line, place.function);
-    }
-    text + "\n  Hint: " + reason.code.hint()
 }
 
 fn unexpected(message: &FromDaemon) -> LinkError {

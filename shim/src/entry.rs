@@ -11,10 +11,10 @@ use crate::say;
 use crate::table::Table;
 use flambeau_ir::code::CodeHash;
 use flambeau_ir::frame::{BackendKind, TraceOptions};
+use indexmap::IndexMap;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 thread_local! {
@@ -53,7 +53,7 @@ pub struct Entry {
     /// What is known of the function's present code.
     root: GilCell<Table>,
     /// What is known of resume functions, by their code: whichever frame breaks, the same code finds the same compiles.
-    resumed: GilCell<HashMap<CodeHash, Arc<GilCell<Table>>>>,
+    resumed: GilCell<IndexMap<CodeHash, Arc<GilCell<Table>>>>,
 }
 
 /// What became of a call.
@@ -84,7 +84,7 @@ impl Entry {
         Entry { options, backend, fx, codes: Codes::default(), root: GilCell::default(), resumed: GilCell::default() }
     }
 
-    /// Calls `visit` with each table: the function's first.
+    /// Calls `visit` with each table: the function's first, then those of resume functions in the order they were reached.
     pub fn each_table(&self, py: Python<'_>, visit: &mut dyn FnMut(&Table)) {
         visit(&self.root.borrow(py));
         for table in self.resumed.borrow(py).values() {

@@ -1,5 +1,6 @@
 //! A compiled frame made ready in this process. `callable` keeps a list of them per code object.
 
+use crate::breaks::Noted;
 use crate::exit::{self, Codes, Ending, Given, Left};
 use crate::fx::FxBody;
 use crate::guard::{Passed, Program, Roots};
@@ -9,6 +10,7 @@ use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::source::SourceId;
 use flambeau_wire::from_daemon::Delivery;
 use pyo3::prelude::*;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,6 +49,8 @@ pub struct Installed {
     ending: Ending,
     /// The graph output that is the whole result, if the exit does nothing else.
     plain: Option<usize>,
+    /// Runs that ended in its graph break.
+    broken: Cell<u64>,
 }
 
 enum Run {
@@ -122,12 +126,16 @@ impl Installed {
         let frame = delivery.frame;
         let slots = Slots::of(&frame);
         let slot = |source: SourceId| slots.by_source[&source.0];
-        let program = Program::new(py, &frame.guards, &frame.symbols, &slots.order)?;
+        // SAFETY: a live object.
+        let resumed = unsafe { crate::code::is_resume_function(py, function.as_ptr()) };
+        let program = Program::new(py, &frame.guards, &frame.symbols, &slots.order, resumed)?;
         let body = match &frame.body {
             Body::Eager(graph) => Run::Eager(EagerBody::new(py, graph, &slot)?),
             Body::Native(plan) => {
                 Run::Native(NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, &slot)?)
             }
+            // There is nothing for a back end to compile.
+            Body::Fx(graph) if graph.calls() == 0 => Run::Eager(EagerBody::new(py, graph, &slot)?),
             Body::Fx(graph) => {
                 let backend = context.fx_backend.as_ref().ok_or("the callable has no back end for graphs")?;
                 Run::Fx(FxBody::new(graph, backend.clone_ref(py), &slot))
@@ -136,7 +144,7 @@ impl Installed {
         let ending = Ending::new(py, &frame.exit, function, context.codes, &slot)?;
         let plain = exit::plain_output(&frame.exit).map(|i| i as usize);
         let _ = args;
-        Ok(Installed { frame, program, body, ending, plain })
+        Ok(Installed { frame, program, body, ending, plain, broken: Cell::new(0) })
     }
 
     /// Whether the frame may run for this call; else the index of a failing guard. Runs no user code.
@@ -183,7 +191,17 @@ impl Installed {
         let made = self.ending.build(py, &given).map_err(|error| {
             if self.body.commits() { RunError::Python(error) } else { RunError::Fallback(error.to_string()) }
         })?;
-        self.ending.finish(py, &made).map_err(RunError::Python)
+        let left = self.ending.finish(py, &made).map_err(RunError::Python)?;
+        if matches!(left, Left::Broken(_)) {
+            self.broken.set(self.broken.get() + 1);
+        }
+        Ok(left)
+    }
+
+    /// The graph break that the frame ends in, and how often it was reached.
+    pub fn broken(&self) -> Option<Noted> {
+        let reason = self.frame.exit.broken()?.reason.clone();
+        Some(Noted { reason, resumed: true, count: self.broken.get() })
     }
 
     /// The guard with this index in words.

@@ -1,21 +1,27 @@
-//! Tensors and ints directly among a call's arguments (and inside `*args` and `**kwargs`): their sizes tell what to make
-//! symbolic when a call recompiles, and whether a failed compile is worth another try.
+//! Tensors and ints among a call's arguments, also inside containers (`*args`, `**kwargs`, the state of a resume function):
+//! their sizes tell what to make symbolic when a call recompiles, and whether a failed compile is worth another try.
 
+use crate::code;
 use crate::raw::{self, Raw};
 use crate::torch_abi::Torch;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
+use std::ptr::null_mut;
 
 /// More items of one container are not looked at.
 const LARGEST: isize = 64;
 
-/// Where a leaf is: argument slot, and position inside a tuple, list or dict there.
-pub type Place = (u32, u32);
+/// More leaves of one call are not looked at.
+const MOST: usize = 256;
 
-/// A position that means the slot itself.
-pub const ITSELF: u32 = u32::MAX;
+/// Containers deeper than this are leaves. The state of a resume function nests once per frame that was inlined.
+const DEEPEST: usize = 32;
+
+/// Where a leaf is: argument slot, then positions inside containers.
+pub type Place = SmallVec<[u32; 4]>;
 
 /// What was seen at a place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,31 +51,69 @@ pub struct Dynamic {
 ///
 /// # Safety
 /// Live objects or nulls, under the GIL.
-pub unsafe fn of(args: &[Raw]) -> Vec<(Place, Raw)> {
-    let mut leaves = Vec::new();
+pub unsafe fn of(py: Python<'_>, args: &[Raw]) -> Vec<(Place, Raw)> {
+    let mut walk = Walk { py, place: Place::new(), leaves: Vec::new() };
     for (slot, arg) in args.iter().enumerate().filter(|(_, a)| !a.is_null()) {
-        let slot = slot as u32;
-        // SAFETY: exact container types are read in place.
+        // SAFETY: the caller's promise.
+        unsafe { walk.within(slot as u32, *arg) };
+    }
+    walk.leaves
+}
+
+struct Walk<'py> {
+    py: Python<'py>,
+    place: Place,
+    leaves: Vec<(Place, Raw)>,
+}
+
+impl Walk<'_> {
+    unsafe fn within(&mut self, at: u32, object: Raw) {
+        self.place.push(at);
+        // SAFETY: the caller's promise.
+        unsafe { self.object(object) };
+        self.place.pop();
+    }
+
+    unsafe fn object(&mut self, object: Raw) {
+        if self.leaves.len() >= MOST {
+            return;
+        }
+        let inside = self.place.len() > 1;
+        // SAFETY: exact container types are read in place; nothing that could change them runs.
         unsafe {
-            if ffi::PyTuple_CheckExact(*arg) != 0 {
-                let size = ffi::PyTuple_GET_SIZE(*arg).min(LARGEST);
-                leaves.extend((0..size).map(|i| ((slot, i as u32), ffi::PyTuple_GET_ITEM(*arg, i))));
-            } else if ffi::PyList_CheckExact(*arg) != 0 {
-                let size = ffi::PyList_GET_SIZE(*arg).min(LARGEST);
-                leaves.extend((0..size).map(|i| ((slot, i as u32), ffi::PyList_GET_ITEM(*arg, i))));
-            } else if ffi::PyDict_CheckExact(*arg) != 0 {
-                let (mut position, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
-                let mut i = 0;
-                while i < LARGEST && ffi::PyDict_Next(*arg, &raw mut position, &raw mut key, &raw mut value) != 0 {
-                    leaves.push(((slot, i as u32), value));
-                    i += 1;
+            if self.place.len() > DEEPEST {
+                self.leaves.push((self.place.clone(), object));
+            } else if ffi::PyTuple_CheckExact(object) != 0 {
+                self.items(ffi::PyTuple_GET_SIZE(object), |i| ffi::PyTuple_GET_ITEM(object, i));
+            } else if ffi::PyList_CheckExact(object) != 0 {
+                self.items(ffi::PyList_GET_SIZE(object), |i| ffi::PyList_GET_ITEM(object, i));
+            } else if ffi::PyDict_CheckExact(object) != 0 {
+                let (mut position, mut key, mut value) = (0, null_mut(), null_mut());
+                self.items(ffi::PyDict_Size(object), |_| {
+                    ffi::PyDict_Next(object, &raw mut position, &raw mut key, &raw mut value);
+                    value
+                });
+            } else if let Some(contents) = raw::cell_contents(object) {
+                if !contents.is_null() {
+                    self.within(0, contents);
+                }
+            } else if inside && code::is_resume_function(self.py, object) {
+                let closure = (*object.cast::<ffi::PyFunctionObject>()).func_closure;
+                if !closure.is_null() {
+                    self.items(ffi::PyTuple_GET_SIZE(closure), |i| ffi::PyTuple_GET_ITEM(closure, i));
                 }
             } else {
-                leaves.push(((slot, ITSELF), *arg));
+                self.leaves.push((self.place.clone(), object));
             }
         }
     }
-    leaves
+
+    unsafe fn items(&mut self, count: isize, mut item: impl FnMut(isize) -> Raw) {
+        for i in 0..count.min(LARGEST) {
+            // SAFETY: the caller's promise.
+            unsafe { self.within(i as u32, item(i)) };
+        }
+    }
 }
 
 /// The size of a leaf, if it has one.
@@ -126,26 +170,26 @@ impl History {
             let Some(now) = (unsafe { size(py, *object) }) else { continue };
             match (self.seen.get(place), &now) {
                 (Some(Size::Int(before)), Size::Int(value)) if before != value => {
-                    self.vary.insert((*place, None));
+                    self.vary.insert((place.clone(), None));
                 }
                 (Some(Size::Tensor(before)), Size::Tensor(sizes)) if before.len() == sizes.len() => {
                     for dim in (0..sizes.len()).filter(|d| before[*d] != sizes[*d]) {
-                        self.vary.insert((*place, Some(dim as u32)));
+                        self.vary.insert((place.clone(), Some(dim as u32)));
                     }
                 }
                 _ => {}
             }
             // Zero and one are compiled for themselves, as their broadcasting differs.
             let mut push = |dim: Option<u32>, value: i64| {
-                if value >= 2 && self.vary.contains(&(*place, dim)) {
-                    dynamic.push(Dynamic { object: *object, place: *place, dim, min: 2, max: i64::MAX });
+                if value >= 2 && self.vary.contains(&(place.clone(), dim)) {
+                    dynamic.push(Dynamic { object: *object, place: place.clone(), dim, min: 2, max: i64::MAX });
                 }
             };
             match &now {
                 Size::Int(value) => push(None, *value),
                 Size::Tensor(sizes) => sizes.iter().enumerate().for_each(|(d, s)| push(Some(d as u32), *s)),
             }
-            self.seen.insert(*place, now);
+            self.seen.insert(place.clone(), now);
         }
         dynamic
     }
@@ -167,7 +211,7 @@ pub unsafe fn marked(py: Python<'_>, leaves: &[(Place, Raw)]) -> Vec<Dynamic> {
         };
         let Some(dims) = found.and_then(|f| f.extract::<BTreeMap<u32, (i64, i64)>>().ok()) else { continue };
         for (dim, (min, max)) in dims {
-            marks.push(Dynamic { object: *object, place: *place, dim: Some(dim), min, max });
+            marks.push(Dynamic { object: *object, place: place.clone(), dim: Some(dim), min, max });
         }
     }
     marks

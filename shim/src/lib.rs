@@ -8,6 +8,7 @@
 mod ambient;
 mod answer;
 mod bind;
+mod breaks;
 mod callable;
 mod code;
 mod compile;

@@ -3,7 +3,7 @@
 use crate::leaves::MARK;
 use crate::settings::Settings;
 use crate::table::reset_all;
-use crate::{callable, counters, entry, link, say, settings};
+use crate::{breaks, callable, counters, entry, link, say, settings};
 use flambeau_wire::from_client::{Admin, FromClient, Settings as WireSettings};
 use flambeau_wire::from_daemon::FromDaemon;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -131,8 +131,10 @@ fn explanation(py: Python<'_>, entry: &entry::Entry) -> serde_json::Value {
                 "origin": record.origin,
             })
         }));
-        breaks.extend(table.breaks.iter().cloned());
+        let broken = table.frames.iter().filter_map(|frame| frame.installed.broken());
+        table.failures.iter().cloned().chain(broken).for_each(|noted| breaks::note(&mut breaks, noted));
     });
+    let breaks: Vec<_> = breaks.iter().map(breaks::Noted::json).collect();
     serde_json::json!({ "backend": entry.backend, "frames": frames, "breaks": breaks })
 }
 

@@ -31,6 +31,13 @@ pub fn log(topic: &str, text: impl FnOnce() -> String) {
     }
 }
 
+/// As [`log`], unless `cause` was printed under the topic before.
+pub fn log_once(py: Python<'_>, topic: &str, cause: &str, text: impl FnOnce() -> String) {
+    if settings::get().logs(topic) && SAID.borrow(py).insert(format!("{topic}:{cause}")) {
+        log(topic, text);
+    }
+}
+
 /// Warnings may be given again.
 pub fn reset(py: Python<'_>) {
     SAID.borrow(py).clear();

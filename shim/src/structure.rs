@@ -1,5 +1,6 @@
 //! A hash of what a receiver is made of. Every module is called through the same code object, so its structure is part of
-//! the key that compiles are stored under; it only narrows look-ups, guards decide.
+//! the key that compiles are stored under; it only narrows look-ups, guards decide. A resume function has its receivers in
+//! the state that it takes up.
 
 use crate::code;
 use crate::raw::{self, Raw};
@@ -17,22 +18,34 @@ struct Walk<'py> {
     classes: HashMap<usize, [u8; 32]>,
 }
 
-/// The hash of a call's first argument: for a module its tree of child names and classes, for another instance its class.
+/// The hash of a call's first argument: for a module its tree of child names and classes, for another instance its class,
+/// for a tuple those of its items.
 ///
 /// # Safety
 /// A live object or null, under the GIL.
 pub unsafe fn hash(py: Python<'_>, receiver: Raw) -> [u8; 32] {
     let mut walk = Walk { py, hasher: blake3::Hasher::new(), classes: HashMap::new() };
-    // SAFETY: the caller's promise.
-    unsafe {
-        if !receiver.is_null() && raw::is_python_class(py, raw::class_of(receiver)) {
-            walk.object(receiver, 0);
-        }
+    if !receiver.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { walk.receiver(receiver, 0) };
     }
     *walk.hasher.finalize().as_bytes()
 }
 
 impl Walk<'_> {
+    unsafe fn receiver(&mut self, object: Raw, depth: usize) {
+        // SAFETY: a live object; a tuple's items do not change.
+        unsafe {
+            if raw::is_python_class(self.py, raw::class_of(object)) {
+                self.object(object, 0);
+            } else if ffi::PyTuple_CheckExact(object) != 0 && depth < DEEPEST {
+                for i in 0..ffi::PyTuple_GET_SIZE(object) {
+                    self.receiver(ffi::PyTuple_GET_ITEM(object, i), depth + 1);
+                }
+            }
+        }
+    }
+
     unsafe fn object(&mut self, object: Raw, depth: usize) {
         let modules = PyString::intern(self.py, "_modules");
         // SAFETY: a live object; its dicts do not change under the GIL while only raw reads happen.

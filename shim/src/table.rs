@@ -1,6 +1,7 @@
 //! What is known of one code object: its compiled frames, the history that decides on more, and why calls were not compiled.
 
 use crate::bind::Signature;
+use crate::breaks::Noted;
 use crate::counters;
 use crate::gil::GilCell;
 use crate::installed::{Checked, Installed};
@@ -42,8 +43,8 @@ pub struct Table {
     pub failed: HashMap<u64, Retry>,
     /// The recompile limit was explained.
     pub limit_explained: bool,
-    /// Reasons why calls were not compiled, for `explain`.
-    pub breaks: Vec<String>,
+    /// Why calls were not compiled, for `explain`.
+    pub failures: Vec<Noted>,
 }
 
 /// Tells how long a kind of call that failed to compile is left alone.

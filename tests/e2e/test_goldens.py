@@ -54,8 +54,7 @@ def traced(code):
         guards = "\n".join(settle(line) for line in frame["guards"])
         parts.append(f"\n```text\n{frame['graph'].strip()}\n```\n\n```text\n{guards}\n```\n")
     for reason in data["breaks"]:
-        text = reason if isinstance(reason, str) else json.dumps(reason)
-        parts.append(f"\nbreaks: `{text.splitlines()[0]}`\n")
+        parts.append(f"\nbreaks: `{reason['text'].splitlines()[0]}`\n")
     return "".join(parts)
 
 

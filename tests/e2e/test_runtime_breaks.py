@@ -183,7 +183,7 @@ def loop(iterator, total):
     return total, len(inspect.stack(0))
 
 
-def looping(items):
+def looping():
     """`loop`, compiled by hand."""
     compiled = flambeau.compile(loop, backend="eager")
     total = torch.zeros(())
@@ -195,14 +195,14 @@ def looping(items):
     again.outputs = [int(again.call("_operator.add", before, item))]
     iterating(again, again.build({"Source": again.path({"Arg": 0}, {"Index": 0})}), again.build({"Output": 0}))
     _testing.put(compiled, again.json(), body, (iter(()), total), 1)
-    return compiled(iter(items), total)
+    return compiled
 
 
 def test_loops_run_at_constant_depth():
     found = []
     threading.stack_size(1 << 20)
     try:
-        thread = threading.Thread(target=lambda: found.append(looping(range(STEPS))))
+        thread = threading.Thread(target=lambda: found.append(looping()(iter(range(STEPS)), torch.zeros(()))))
         thread.start()
         thread.join()
     finally:
@@ -277,6 +277,29 @@ def test_reset_forgets_resume_functions_and_nothing_keeps_objects_alive():
     with pytest.raises(AssertionError, match="only its compiled frame"):
         compiled(torch.nn.Linear(2, 2), x)
     assert flambeau._report.explanation(compiled).data["frames"] == []
+
+
+def test_breaks_are_explained_once_per_line_with_how_often_they_were_reached():
+    items = list(range(5))
+    compiled = looping()
+    compiled(iter(items), torch.zeros(()))
+    found = flambeau._report.explanation(compiled)
+    reached = [(b["reason"], b["count"]) for b in found.data["breaks"] if b["resumed"]]
+    assert reached == [("user_break", 6)]
+    assert "graph break (6 times): user_break: made by a test." in str(found)
+
+
+def test_ints_deep_in_arguments_become_symbolic():
+    def scale(state, x):
+        first, (second, [third]) = state
+        return x * first * second * third
+
+    compiled = flambeau.compile(scale, backend="eager")
+    x = torch.ones(3)
+    before = flambeau.counters()["frames_traced"]
+    for n in range(5, 10):
+        assert torch.equal(compiled((2, (3, [n])), x), scale((2, (3, [n])), x))
+    assert flambeau.counters()["frames_traced"] - before == 2
 
 
 def every_code(module):

@@ -54,8 +54,10 @@ class Explanation:
             lines.append(f"graph {i}: {frame.get('ops', '?')} ops, {len(frame.get('guards', []))} guards")
             lines += [f"    {line}" for line in str(frame.get("graph", "")).splitlines()]
             lines += [f"    {stage}: {seconds * 1e3:.1f} ms" for stage, seconds in frame.get("timings", [])]
-        for reason in self.data.get("breaks", []):
-            lines.append(f"not compiled: {reason}")
+        for found in self.data.get("breaks", []):
+            what = "graph break" if found["resumed"] else "not compiled"
+            times = "" if found["count"] == 1 else f" ({found['count']} times)"
+            lines.append(f"{what}{times}: {found['text']}")
         return "\n".join(lines) or "nothing was compiled"
 
 

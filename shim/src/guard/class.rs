@@ -17,6 +17,11 @@ impl ClassFact {
         ClassFact { class: class.clone(), seen: Cell::new((0, 0)) }
     }
 
+    /// Whether these are the names of a built-in type.
+    pub fn is_builtin(&self, name: &str) -> bool {
+        *self.class.module == *"builtins" && *self.class.qualname == *name
+    }
+
     /// Whether `class` has these names.
     ///
     /// # Safety

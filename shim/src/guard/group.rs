@@ -1,4 +1,7 @@
 //! The facts under one root (an argument, the function, a module), checked together and pinned together.
+//!
+//! A resume function and the tuple of its state are new in every call, as are the states and functions inside: nothing can
+//! be pinned to them. They are looked through, and what they hold is a root.
 
 use super::fact::Fact;
 use super::pin::{Pin, Pinner, Shape};
@@ -27,13 +30,18 @@ pub struct Group {
     misses: Cell<u32>,
 }
 
-/// Groups facts and slots by root, in order of the first fact of each.
-pub fn by_root(steps: &[(Option<u32>, Read)], facts: &[(u32, Fact)], slots: &[u32]) -> Vec<Group> {
-    let root_of = |mut source: u32| {
-        while let Some(base) = steps[source as usize].0 {
-            source = base;
+/// Groups facts and slots by root, in order of the first fact of each. `resumed`: the frame is a resume function's.
+pub fn by_root(steps: &[(Option<u32>, Read)], facts: &[(u32, Fact)], slots: &[u32], resumed: bool) -> Vec<Group> {
+    let fresh = if resumed { fresh(steps, facts) } else { vec![false; steps.len()] };
+    let root_of = |source: u32| {
+        let (mut root, mut at) = (source, source);
+        while let Some(base) = steps[at as usize].0 {
+            if !fresh[base as usize] {
+                root = base;
+            }
+            at = base;
         }
-        source
+        root
     };
     let mut groups: Vec<Group> = Vec::new();
     let mut group_of = |source: u32, add: &mut dyn FnMut(&mut Group)| {
@@ -51,9 +59,9 @@ pub fn by_root(steps: &[(Option<u32>, Read)], facts: &[(u32, Fact)], slots: &[u3
         });
         let group = &mut groups[at];
         let mut on_path = source;
-        while let Some(base) = steps[on_path as usize].0 {
+        while on_path != root {
             group.sources.push(on_path);
-            on_path = base;
+            on_path = steps[on_path as usize].0.unwrap_or(root);
         }
         add(group);
     };
@@ -72,6 +80,30 @@ pub fn by_root(steps: &[(Option<u32>, Read)], facts: &[(u32, Fact)], slots: &[u3
     groups
 }
 
+/// Which sources are of objects that every call of a resume function makes anew: its function, its state, and the tuples,
+/// resume functions and cells in there.
+fn fresh(steps: &[(Option<u32>, Read)], facts: &[(u32, Fact)]) -> Vec<bool> {
+    let mut opens = vec![false; steps.len()];
+    for (source, fact) in facts {
+        opens[*source as usize] |= match fact {
+            Fact::Type(class) => class.is_builtin("tuple") || class.is_builtin("cell"),
+            Fact::Function(_) => true,
+            _ => false,
+        };
+    }
+    let mut fresh = Vec::with_capacity(steps.len());
+    for (source, (base, read)) in steps.iter().enumerate() {
+        fresh.push(match (base, read) {
+            (None, Read::Function | Read::Arg(0)) | (Some(_), Read::Closure(_)) => {
+                base.is_none_or(|b| fresh[b as usize])
+            }
+            (Some(base), Read::Index(_)) => fresh[*base as usize] && opens[source],
+            _ => false,
+        });
+    }
+    fresh
+}
+
 impl Group {
     /// Checks the group's facts and fills its slots; else the index of a failing fact.
     pub fn check(
@@ -82,7 +114,7 @@ impl Group {
         values: &mut Values<'_>,
         slots: &mut [Raw],
     ) -> Result<(), usize> {
-        let root = values.root_of(shape.steps, self.root);
+        let root = values.get(py, self.root);
         if self.sources.is_empty() {
             for index in &self.facts {
                 if !shape.facts[*index].1.holds(py, torch, root, values) {

@@ -70,8 +70,15 @@ impl Slots {
 }
 
 impl Program {
-    /// Makes a program ready. `wanted` are the distinct sources whose values a run needs.
-    pub fn new(py: Python<'_>, program: &GuardProgram, symbols: &[Symbol], wanted: &[u32]) -> Result<Program, String> {
+    /// Makes a program ready. `wanted` are the distinct sources whose values a run needs; `resumed` says that the frame is
+    /// a resume function's.
+    pub fn new(
+        py: Python<'_>,
+        program: &GuardProgram,
+        symbols: &[Symbol],
+        wanted: &[u32],
+        resumed: bool,
+    ) -> Result<Program, String> {
         let torch = Torch::get(py)?;
         let describe = |e: PyErr| format!("a guard cannot be prepared: {e}");
         let steps = source::compile(py, &program.sources).map_err(describe)?;
@@ -87,7 +94,7 @@ impl Program {
             facts.push((guard.source.0, fact));
         }
         let symbols = Symbols::new(symbols, &mut |s| slots.of(s));
-        let groups = group::by_root(&steps, &facts, &slots.sources);
+        let groups = group::by_root(&steps, &facts, &slots.sources, resumed);
         Ok(Program { steps, facts, groups, across, symbols, wanted: wanted.len(), slots: slots.sources.len(), torch })
     }
 

@@ -293,13 +293,16 @@ impl<'a> Values<'a> {
 
     /// The source's value, borrowed; null if the path leads nowhere.
     pub fn get(&mut self, py: Python<'_>, source: u32) -> Raw {
+        let (base, read) = &self.steps[source as usize];
+        if base.is_none() {
+            return self.root(read);
+        }
         if self.table.is_empty() {
             self.table = vec![None; self.steps.len()];
         }
         if let Some(value) = self.table[source as usize] {
             return value;
         }
-        let (base, read) = &self.steps[source as usize];
         let value = match base {
             None => self.root(read),
             Some(base) => {
@@ -309,11 +312,6 @@ impl<'a> Values<'a> {
         };
         self.table[source as usize] = Some(value);
         value
-    }
-
-    /// The value of a root.
-    pub fn root_of(&self, steps: &[(Option<u32>, Read)], source: u32) -> Raw {
-        self.root(&steps[source as usize].1)
     }
 
     fn root(&self, read: &Read) -> Raw {
