@@ -129,6 +129,38 @@ def uncaught(kind):
             ]
 
 
+def fail_twice():
+    try:
+        raise ValueError("first")
+    except ValueError:
+        raise TypeError("second")
+
+
+def fail_alone():
+    raise KeyError("alone") from None
+
+
+@case()
+def contexts():
+    """What is raised while another exception is handled keeps the context it has."""
+    try:
+        raise LookupError("handled")
+    except LookupError:
+        try:
+            fail_twice()
+        except TypeError as error:
+            log(repr(error.__context__), repr(error.__context__.__context__))
+        try:
+            fail_alone()
+        except KeyError as error:
+            log(repr(error.__context__))
+        try:
+            raise
+        except LookupError as error:
+            log(repr(error.__context__))
+        fail_twice()
+
+
 @case(lambda: Manager("a"), lambda: Manager("b", swallow=True), ValueError)
 @case(lambda: Manager("a"), lambda: Manager("b"), ValueError)
 @case(lambda: Manager("a"), lambda: Manager("b"), None)

@@ -244,4 +244,4 @@ def caught(points, rest, error):
         entry = entry.tb_next
     stack = point.stack if depth else rest
     resume = point.resume(point.at + 1, stack, ["Raise"])
-    return finish(points[depth + 1 :], resume, error.with_traceback(entry))
+    return finish(points[depth + 1 :], resume, (error.with_traceback(entry), error.__context__))

@@ -35,7 +35,8 @@ pub enum Entry {
     /// Calls the resume function of the frame below, `child(child_state, value)`, where instruction `at` stands, and pushes
     /// its result. `child` and `child_state` are the last two items of `state`.
     Child,
-    /// Raises `value` where instruction `at` stands.
+    /// Raises an exception where instruction `at` stands. `value` is a tuple of the exception and its `__context__`, which
+    /// it keeps: raising it again while another exception is handled must not replace the one it came with.
     Raise,
 }
 
@@ -123,25 +124,11 @@ pub fn assemble(code: &Code, decoded: &Decoded, point: &ResumePoint) -> Result<C
         constants: body.consts.len() as u32,
     };
     prologue.begin(&body, generator != 0)?;
-    let receiver = receiver(&body, decoded, point)?;
     prologue.restore(&body, point)?;
-    let raising = prologue.entry(point, receiver, here)?;
+    let raising = prologue.entry(point, receiver(&body, decoded, point)?, here)?;
     prologue.jump(entered, code.firstlineno)?;
-    prologue.join(&body, point, body.bytecode(dialect)?, raising_entry(&body, at, raising, point)?)
-}
-
-/// The exception table's entry for what a prologue's call or raise in these code units raises.
-fn raising_entry(
-    body: &Body<'_>,
-    at: u32,
-    raising: Option<(u32, u32)>,
-    point: &ResumePoint,
-) -> Result<Option<Handler>, AssembleError> {
-    let (Some((start, length)), Some(handler)) = (raising, body.handler(at)?) else { return Ok(None) };
-    if handler.depth as usize > point.stack.len() {
-        return Err(AssembleError::Stack);
-    }
-    Ok(Some(Handler { start, length, ..handler }))
+    let handlers = prologue.handlers(&body, at, &raising, point)?;
+    prologue.join(&body, point, body.bytecode(dialect)?, handlers)
 }
 
 /// The instruction that reads what `super()` without arguments finds in slot 0: CPython takes the first parameter from
@@ -170,6 +157,15 @@ pub(crate) fn super_slot(body: &Body<'_>) -> Option<u32> {
     let called = class && body.code.names.iter().any(|name| name == "super");
     let local = kinds.first().is_some_and(|kind| kind & LOCAL != 0);
     (called && local).then(|| (body.code.localsplusnames.len() - names.len()) as u32)
+}
+
+/// What in a prologue raises.
+#[derive(Default)]
+struct Raising {
+    /// Raises what the user's handler gets.
+    user: Option<Handler>,
+    /// Raises what the prologue handles itself.
+    own: Option<Handler>,
 }
 
 /// A prologue as it is written.
@@ -231,17 +227,17 @@ impl Prologue {
         Ok(())
     }
 
-    /// What the entry does, and the code units of its call or raise.
+    /// What the entry does.
     fn entry(
         &mut self,
         point: &ResumePoint,
         receiver: Option<Op>,
         here: Option<Location>,
-    ) -> Result<Option<(u32, u32)>, AssembleError> {
+    ) -> Result<Raising, AssembleError> {
         let items = state_items(point);
         match point.entry {
             Entry::Nothing => {}
-            Entry::Value | Entry::Raise => self.units.put(Op::LoadFast(1))?,
+            Entry::Value => self.units.put(Op::LoadFast(1))?,
             Entry::NullValue => self.units.put_all([Op::PushNull, Op::LoadFast(1)])?,
             Entry::Items(count) => (0..count).try_for_each(|index| self.item(1, index))?,
             Entry::Child => {
@@ -250,22 +246,38 @@ impl Prologue {
                 self.item(0, items - 1)?;
                 self.units.put(Op::LoadFast(1))?;
             }
+            Entry::Raise => {
+                // What is raised takes the handled exception as context: that is the old context meanwhile.
+                self.item(1, 1)?;
+                self.units.put(Op::PushExcInfo)?;
+                self.item(1, 0)?;
+            }
         }
         match receiver {
             Some(load) => self.units.put_all([load, Op::StoreFast(0)])?,
             None => self.units.put(Op::DeleteFast(0))?,
         }
         self.units.put(Op::DeleteFast(1))?;
-        let acts = match point.entry {
-            Entry::Child => Op::Call { argc: 2 },
-            Entry::Raise => Op::RaiseVarargs(1),
-            Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Items(_) => return Ok(None),
-        };
+        Ok(match point.entry {
+            Entry::Child => Raising { user: Some(self.located(Op::Call { argc: 2 }, here)?), own: None },
+            Entry::Raise => {
+                let raised = self.located(Op::RaiseVarargs(1), here)?;
+                let own =
+                    Handler { target: self.units.len(), depth: point.stack.len() as u32 + 2, lasti: false, ..raised };
+                self.units.put_all([Op::Swap(3), Op::PopExcept, Op::PopTop])?;
+                Raising { own: Some(own), user: Some(self.located(Op::Reraise(0), here)?) }
+            }
+            Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Items(_) => Raising::default(),
+        })
+    }
+
+    /// Writes an instruction with a location; the code units it takes.
+    fn located(&mut self, op: Op, here: Option<Location>) -> Result<Handler, AssembleError> {
         self.locate(None);
         let start = self.units.len();
-        self.units.put(acts)?;
+        self.units.put(op)?;
         self.locate(here);
-        Ok(Some((start, self.units.len() - start)))
+        Ok(Handler { start, length: self.units.len() - start, target: 0, depth: 0, lasti: false })
     }
 
     /// The jump into the body. If the location table stands at another line than the body's counts from, an instruction
@@ -281,20 +293,48 @@ impl Prologue {
         Ok(())
     }
 
+    /// The exception table: the user's handlers moved, and before them those for what the prologue raises, which goes to
+    /// the handler of `at`.
+    fn handlers(
+        &self,
+        body: &Body<'_>,
+        at: u32,
+        raising: &Raising,
+        point: &ResumePoint,
+    ) -> Result<Vec<Handler>, AssembleError> {
+        let length = self.units.len();
+        let mut handlers: Vec<Handler> = raising.own.into_iter().collect();
+        if let (Some(user), Some(handler)) = (raising.user, body.handler(at)?) {
+            if handler.depth as usize > point.stack.len() {
+                return Err(AssembleError::Stack);
+            }
+            handlers.push(Handler {
+                start: user.start,
+                length: user.length,
+                target: handler.target + length,
+                ..handler
+            });
+        }
+        let moved = |e: Handler| Handler { start: e.start + length, target: e.target + length, ..e };
+        handlers.extend(body.exceptions()?.into_iter().map(moved));
+        Ok(handlers)
+    }
+
     /// Prologue and body as one code object.
     fn join(
         self,
         body: &Body<'_>,
         point: &ResumePoint,
         bytecode: Vec<u8>,
-        raising: Option<Handler>,
+        handlers: Vec<Handler>,
     ) -> Result<Code, AssembleError> {
         let (code, length) = (body.code, self.units.len());
         let (names, kinds) = body.slots();
-        let moved = |e: Handler| Handler { target: e.target + length, ..e };
-        let own = body.exceptions()?.into_iter().map(|e| moved(Handler { start: e.start + length, ..e }));
-        let handlers: Vec<Handler> = raising.map(moved).into_iter().chain(own).collect();
-        let values = if let Entry::Items(count) = point.entry { count } else { 0 };
+        let values = match point.entry {
+            Entry::Items(count) => count,
+            Entry::Raise => 2,
+            Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Child => 0,
+        };
         let numbers = 0..i64::from(state_items(point).max(values));
         let brought = numbers.chain([i64::from(length)]).map(Const::Int);
         let deepest = self.units.deepest();
