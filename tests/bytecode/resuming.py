@@ -1,6 +1,7 @@
 """Runs a call up to some instruction, takes its frames up from there by resume functions, and tells how that ended."""
 
 import collections
+import ctypes
 import re
 import sys
 import traceback
@@ -9,6 +10,7 @@ import types
 import corpus
 from assembler import FREE, slots
 from cases import CASES, LOG
+from flow import stacks
 from frames import NULL, function, read
 
 LAUNCH = next(iter(CASES.values())).__code__
@@ -103,6 +105,7 @@ class Point:
     """A frame and where it stands."""
 
     def __init__(self, assembler, frame):
+        self.handled = {}
         self.assembler, self.frame, self.code = assembler, frame, frame.f_code
         self.function = function(frame)
         self.facts = assembler.facts(self.code)
@@ -110,7 +113,9 @@ class Point:
         if state is None:
             raise Skip("runs C code")
         self.locals, self.stack = state
-        offset = frame.f_lasti // 2
+        self.stand(frame.f_lasti // 2)
+
+    def stand(self, offset):
         # The calls of frames above stand at their last cache.
         later = [i for i, f in enumerate(self.facts) if f[0] > offset]
         behind = later[0] if later else len(self.facts)
@@ -133,9 +138,9 @@ class Point:
         at, to = self.facts[self.at][0], self.facts[target][0]
         live = self.assembler.live(self.code, at, to, entry)
         kept = [i for i, v in enumerate(self.locals) if live[i] and v is not NULL and not self.free(i)]
-        shape = ["Null" if item is NULL else "Value" for item in stack]
+        shape, values = shaped(stack, self.handled)
         code = self.assembler.resume(self.code, at, to, kept, shape, entry)
-        state = (*(self.locals[i] for i in kept), *(v for v in stack if v is not NULL), *more)
+        state = (*(self.locals[i] for i in kept), *values, *more)
         return self.made(code, self.function.__closure__), state
 
     def free(self, slot):
@@ -143,6 +148,13 @@ class Point:
 
     def made(self, code, closure=None):
         return types.FunctionType(code, self.function.__globals__, self.code.co_name, None, closure)
+
+
+def shaped(stack, handled):
+    """The assembler's picture of a stack, and the items that `state` holds of it; `handled` maps positions that hold an
+    exception handled before to the one handled since then."""
+    kinds = ["Null" if v is NULL else "Handled" if i in handled else "Value" for i, v in enumerate(stack)]
+    return kinds, [handled.get(i, v) for i, v in enumerate(stack) if v is not NULL]
 
 
 def as_it_is(points):
@@ -170,6 +182,26 @@ def stack_of(frame):
     if frame.f_code is not LAUNCH or any(f.f_code.co_flags & 0x2A0 for f in frames):
         raise Skip("a generator")
     return frames
+
+
+def handling_anew(points):
+    """As above, but the resume functions themselves have to make the exceptions that their frames handle current ones."""
+    handle = ctypes.pythonapi.PyErr_SetHandledException
+    handle.argtypes = [ctypes.py_object]
+    current = sys.exception()
+    if current is None:
+        raise Skip("handles nothing")
+    handled = current
+    for point in points:
+        for place in reversed(stacks(point.code)[point.facts[point.at][0] * 2][1]):
+            if place < len(point.stack):
+                point.handled[place] = handled
+                handled = point.stack[place]
+    handle(None)
+    try:
+        return as_it_is(points)
+    finally:
+        handle(current)
 
 
 ENTRIES = {"None": "Nothing", "Value": "Value", "NullValue": "NullValue", "Items": "Items"}
@@ -210,9 +242,9 @@ def broken(leaf):
     rest, inputs = leaf.stack[:split], leaf.stack[split:]
     if any(value in (super, locals, eval) for value in inputs[:2] if isinstance(value, type | type(eval))):
         raise Skip("reads its caller")
-    shape = ["Null" if item is NULL else "Value" for item in inputs]
+    shape, values = shaped(inputs, {})
     code = leaf.assembler.thin_instr(leaf.code, leaf.facts[leaf.at][0], shape, output)
-    thin = leaf.made(code), tuple(v for v in inputs if v is not NULL)
+    thin = leaf.made(code), tuple(values)
 
     def straight(result):
         return leaf.resume(leaf.at + 1, rest, [ENTRIES[output[0]], output[1]]), result

@@ -5,7 +5,7 @@ import sys
 import pytest
 from assembler import Assembler
 from cases import CASES, LOG
-from resuming import Point, Skip, Stop, as_it_is, break_at, instructions, outcome, stack_of
+from resuming import Point, Skip, Stop, as_it_is, break_at, handling_anew, instructions, outcome, stack_of
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="reads frames of CPython 3.11")
 
@@ -47,3 +47,8 @@ def test_from_each_instruction(assembler, name):
 @pytest.mark.parametrize("name", CASES)
 def test_behind_each_instruction(assembler, name):
     assert taken_up(assembler, name, break_at) > 2
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n.startswith(("handlers", "uncaught", "contexts", "managers", "odd"))])
+def test_in_handlers(assembler, name):
+    taken_up(assembler, name, handling_anew)

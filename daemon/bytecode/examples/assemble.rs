@@ -68,7 +68,11 @@ fn number(value: &Value) -> u32 {
 }
 
 fn item(value: &Value) -> Item {
-    if value == "Null" { Item::Null } else { Item::Value }
+    match value.as_str() {
+        Some("Null") => Item::Null,
+        Some("Handled") => Item::Handled,
+        _ => Item::Value,
+    }
 }
 
 /// A name, or a name and a count.
@@ -84,6 +88,7 @@ fn entry(value: &Value) -> Result<Entry, String> {
         (Some("Items"), count) => Entry::Items(count),
         (Some("Child"), _) => Entry::Child,
         (Some("Raise"), _) => Entry::Raise,
+        (Some("Yield"), _) => Entry::Yield,
         _ => return Err(format!("no entry {value}")),
     })
 }

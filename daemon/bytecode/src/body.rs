@@ -24,6 +24,14 @@ pub struct Body<'a> {
     prologue: Option<u32>,
 }
 
+/// How a generator stands at a `yield`.
+pub struct Suspended {
+    /// The argument of the `RESUME` behind it.
+    pub resume: u32,
+    /// Where in the body it goes with the result of the iterator that it delegates to.
+    pub sent: Option<u32>,
+}
+
 impl<'a> Body<'a> {
     /// Takes a prologue off, if there is one.
     pub fn of(code: &'a Code, dialect: &Dialect) -> Result<Body<'a>, AssembleError> {
@@ -57,16 +65,15 @@ impl<'a> Body<'a> {
         (&self.code.localsplusnames[skip..], &self.code.localspluskinds[skip..])
     }
 
-    /// Where to enter the body to go on with this instruction. In a prologue only its last instruction will do: the jump
-    /// into the body.
+    /// Where to enter the body to go on with this instruction. In a prologue only the jumps at its end will do.
     pub fn enter(&self, decoded: &Decoded, target: Target, dialect: &Dialect) -> Result<u32, AssembleError> {
         let length = self.length();
         let instr = |at: Target| decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at));
-        let target = match *instr(target)? {
-            crate::Instr { op: Op::Jump(behind), offset, .. } if offset < length => behind,
-            crate::Instr { offset, .. } if offset < length => return Err(AssembleError::InPrologue(target)),
-            _ => target,
-        };
+        let mut target = target;
+        while instr(target)?.offset < length {
+            let Op::Jump(behind) = instr(target)?.op else { return Err(AssembleError::InPrologue(target)) };
+            target = behind;
+        }
         // A call's keyword names are part of it.
         let kw_names = |at: Target| matches!(instr(at), Ok(crate::Instr { op: Op::KwNames(_), .. }));
         let call = matches!(instr(target)?.op, Op::Call { .. });
@@ -79,6 +86,22 @@ impl<'a> Body<'a> {
             unit += 1;
         }
         Ok(unit - length)
+    }
+
+    /// The generator that stands at the `yield` at instruction `at`.
+    pub fn suspended(&self, decoded: &Decoded, at: Target, dialect: &Dialect) -> Result<Suspended, AssembleError> {
+        let op = |at: Target| decoded.instrs.get(at as usize).map(|i| i.op);
+        let Some(Op::YieldValue) = op(at) else { return Err(AssembleError::Alone(at)) };
+        let behind = decoded.instrs[at as usize].offset + 1;
+        let resume = match self.code.bytecode.get(behind as usize * 2..behind as usize * 2 + 2) {
+            Some(&[opcode, behind]) if opcode == dialect.resume => u32::from(behind),
+            _ => return Err(AssembleError::Alone(at)),
+        };
+        let sent = match at.checked_sub(1).and_then(op) {
+            Some(Op::Send(target)) => Some(self.enter(decoded, target, dialect)?),
+            _ => None,
+        };
+        Ok(Suspended { resume, sent })
     }
 
     /// The opcode at this code unit, and its caches.

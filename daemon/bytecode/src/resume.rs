@@ -5,7 +5,7 @@
 //! A resume code taken up in its middle gets a new prologue in place of the old one: the same point of the same user's
 //! code gives the same bytes however it was reached.
 
-use crate::body::{self, Body, PARAMETERS, SHIFT};
+use crate::body::{self, Body, PARAMETERS, SHIFT, Suspended};
 use crate::dialect::{Units, dialect};
 use crate::op::Op;
 use crate::tables::{Entry as Handler, Location, LocationWriter, exception_table, location};
@@ -19,6 +19,10 @@ pub enum Item {
     Null,
     /// A value.
     Value,
+    /// The exception that was handled before the frame began to handle another, in the place where `PUSH_EXC_INFO` left it.
+    /// The item of `state` is the other: the prologue makes it the handled one, over whatever is handled when the resume
+    /// function is called.
+    Handled,
 }
 
 /// What a resume function does between restoring its frame and going on.
@@ -38,6 +42,9 @@ pub enum Entry {
     /// Raises an exception where instruction `at` stands. `value` is a tuple of the exception and its `__context__`, which
     /// it keeps: raising it again while another exception is handled must not replace the one it came with.
     Raise,
+    /// For a suspended generator: yields `value` where instruction `at`, its `yield`, stands, and pushes what is sent. The
+    /// function gives a generator that stands as the original did once it is advanced a first time.
+    Yield,
 }
 
 /// Where and how a frame is taken up.
@@ -112,7 +119,10 @@ pub fn is_resume(code: &Code) -> bool {
 pub fn assemble(code: &Code, decoded: &Decoded, point: &ResumePoint) -> Result<Code, AssembleError> {
     let dialect = dialect(code)?;
     let body = Body::of(code, dialect)?;
-    let entered = body.enter(decoded, point.target, dialect)?;
+    let way = Way {
+        target: body.enter(decoded, point.target, dialect)?,
+        suspended: (point.entry == Entry::Yield).then(|| body.suspended(decoded, point.at, dialect)).transpose()?,
+    };
     let at = decoded.instrs.get(point.at as usize).ok_or(AssembleError::Instruction(point.at))?.offset;
     let here = location(&code.linetable, code.firstlineno, at)?;
 
@@ -125,8 +135,8 @@ pub fn assemble(code: &Code, decoded: &Decoded, point: &ResumePoint) -> Result<C
     };
     prologue.begin(&body, generator != 0)?;
     prologue.restore(&body, point)?;
-    let raising = prologue.entry(point, receiver(&body, decoded, point)?, here)?;
-    prologue.jump(entered, code.firstlineno)?;
+    let raising = prologue.entry(point, receiver(&body, decoded, point)?, here, &way)?;
+    prologue.jump(&way, code.firstlineno)?;
     let handlers = prologue.handlers(&body, at, &raising, point)?;
     prologue.join(&body, point, body.bytecode(dialect)?, handlers)
 }
@@ -157,6 +167,14 @@ pub(crate) fn super_slot(body: &Body<'_>) -> Option<u32> {
     let called = class && body.code.names.iter().any(|name| name == "super");
     let local = kinds.first().is_some_and(|kind| kind & LOCAL != 0);
     (called && local).then(|| (body.code.localsplusnames.len() - names.len()) as u32)
+}
+
+/// Where a prologue leads.
+struct Way {
+    /// Where in the body.
+    target: u32,
+    /// For a generator that stands at a `yield`.
+    suspended: Option<Suspended>,
 }
 
 /// What in a prologue raises.
@@ -198,7 +216,7 @@ impl Prologue {
         if generator {
             self.units.put_all([Op::ReturnGenerator, Op::PopTop])?;
         }
-        self.units.resume();
+        self.units.resume(0);
         self.locate(Some(Location::of_line(body.code.firstlineno)));
         Ok(())
     }
@@ -218,9 +236,12 @@ impl Prologue {
         for item in &point.stack {
             match item {
                 Item::Null => self.units.put(Op::PushNull)?,
-                Item::Value => {
+                Item::Value | Item::Handled => {
                     self.item(0, index)?;
                     index += 1;
+                    if *item == Item::Handled {
+                        self.units.put_all([Op::PushExcInfo, Op::PopTop])?;
+                    }
                 }
             }
         }
@@ -233,11 +254,12 @@ impl Prologue {
         point: &ResumePoint,
         receiver: Option<Op>,
         here: Option<Location>,
+        way: &Way,
     ) -> Result<Raising, AssembleError> {
         let items = state_items(point);
         match point.entry {
             Entry::Nothing => {}
-            Entry::Value => self.units.put(Op::LoadFast(1))?,
+            Entry::Value | Entry::Yield => self.units.put(Op::LoadFast(1))?,
             Entry::NullValue => self.units.put_all([Op::PushNull, Op::LoadFast(1)])?,
             Entry::Items(count) => (0..count).try_for_each(|index| self.item(1, index))?,
             Entry::Child => {
@@ -267,6 +289,7 @@ impl Prologue {
                 self.units.put_all([Op::Swap(3), Op::PopExcept, Op::PopTop])?;
                 Raising { own: Some(own), user: Some(self.located(Op::Reraise(0), here)?) }
             }
+            Entry::Yield => Raising { user: Some(self.suspend(way, here)?), own: None },
             Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Items(_) => Raising::default(),
         })
     }
@@ -280,11 +303,33 @@ impl Prologue {
         Ok(Handler { start, length: self.units.len() - start, target: 0, depth: 0, lasti: false })
     }
 
-    /// The jump into the body. If the location table stands at another line than the body's counts from, an instruction
-    /// that nothing reaches brings it back.
-    fn jump(&mut self, entered: u32, firstline: u32) -> Result<(), AssembleError> {
+    /// Yields. Where `throw()` finds that the iterator a generator delegates to has ended, it looks for a `SEND` before
+    /// the `YIELD_VALUE` and takes its jump itself (`gen_throw`), of which it reads one byte only.
+    fn suspend(&mut self, way: &Way, here: Option<Location>) -> Result<Handler, AssembleError> {
+        let Some(suspended) = &way.suspended else { return Err(AssembleError::NotWritten(Op::YieldValue)) };
+        if suspended.sent.is_some() {
+            self.units.put_all([Op::Jump(1), Op::Send(3)])?;
+        }
+        self.locate(None);
+        let start = self.units.len();
+        self.units.put(Op::YieldValue)?;
+        self.units.resume(suspended.resume);
+        self.locate(here);
+        Ok(Handler { start, length: self.units.len() - start, target: 0, depth: 0, lasti: false })
+    }
+
+    /// The jump into the body, and for a generator that delegates the one that [`Prologue::suspend`] speaks of. If the
+    /// location table stands at another line than the body's counts from, an instruction that nothing reaches brings it
+    /// back.
+    fn jump(&mut self, way: &Way, firstline: u32) -> Result<(), AssembleError> {
         let back = self.locations.line() != i64::from(firstline);
-        self.units.put(Op::Jump(entered + u32::from(back)))?;
+        let entered = Op::Jump(way.target + u32::from(back));
+        if let Some(sent) = way.suspended.as_ref().and_then(|s| s.sent) {
+            let sent = Op::Jump(sent + self.units.size(entered)? + u32::from(back));
+            let size = self.units.size(sent)?;
+            self.units.put_all([Op::Jump(size), sent])?;
+        }
+        self.units.put(entered)?;
         self.locate(None);
         if back {
             self.units.nop();
@@ -305,7 +350,7 @@ impl Prologue {
         let length = self.units.len();
         let mut handlers: Vec<Handler> = raising.own.into_iter().collect();
         if let (Some(user), Some(handler)) = (raising.user, body.handler(at)?) {
-            if handler.depth as usize > point.stack.len() {
+            if handler.depth > point.stack.len() as u32 {
                 return Err(AssembleError::Stack);
             }
             handlers.push(Handler {
@@ -333,7 +378,7 @@ impl Prologue {
         let values = match point.entry {
             Entry::Items(count) => count,
             Entry::Raise => 2,
-            Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Child => 0,
+            Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Child | Entry::Yield => 0,
         };
         let numbers = 0..i64::from(state_items(point).max(values));
         let brought = numbers.chain([i64::from(length)]).map(Const::Int);
@@ -357,7 +402,7 @@ impl Prologue {
 
 /// How many items `state` has.
 fn state_items(point: &ResumePoint) -> u32 {
-    let stack = point.stack.iter().filter(|i| **i == Item::Value).count();
+    let stack = point.stack.iter().filter(|i| **i != Item::Null).count();
     let child = if point.entry == Entry::Child { 2 } else { 0 };
     (point.locals.len() + stack + child) as u32
 }

@@ -52,6 +52,7 @@ fn encode(op: Op, put: &mut dyn FnMut(u8, u32)) -> Option<()> {
         Op::BuildTuple(count) => (102, count),
         Op::Jump(distance) => (110, distance),
         Op::Reraise(depth) => (119, depth),
+        Op::Send(distance) => (123, distance),
         Op::LoadFast(slot) => (124, slot),
         Op::StoreFast(slot) => (125, slot),
         Op::DeleteFast(slot) => (126, slot),
