@@ -20,6 +20,8 @@ pub struct Body<'a> {
     pub consts: &'a [Const],
     /// Its location table without that of a prologue.
     pub linetable: &'a [u8],
+    /// The stack size that it needs by itself.
+    pub stacksize: u32,
     /// Code units of its prologue; `None` for the user's own code.
     prologue: Option<u32>,
 }
@@ -36,14 +38,16 @@ impl<'a> Body<'a> {
     /// Takes a prologue off, if there is one.
     pub fn of(code: &'a Code, dialect: &Dialect) -> Result<Body<'a>, AssembleError> {
         let Some(length) = prologue(code) else {
-            return Ok(Body { code, consts: &code.consts, linetable: &code.linetable, prologue: None });
+            let (consts, linetable, stacksize) = (&code.consts, &code.linetable, code.stacksize);
+            return Ok(Body { code, consts, linetable, stacksize, prologue: None });
         };
         let linetable = tables::locations_behind(&code.linetable, length as usize)?;
+        let [.., Const::Int(stacksize), _] = code.consts[..] else { return Err(AssembleError::Prologue) };
+        let stacksize = u32::try_from(stacksize).map_err(|_| AssembleError::Prologue)?;
         // The first constant that a prologue loads is the first that it brought.
-        let brought = first_constant(code, length, dialect).unwrap_or(code.consts.len() as u32 - 1);
-        let consts = code.consts.get(..brought as usize);
-        match (linetable, consts) {
-            (Some(linetable), Some(consts)) => Ok(Body { code, consts, linetable, prologue: Some(length) }),
+        let brought = first_constant(code, length, dialect).map_or(code.consts.len() - 2, |first| first as usize);
+        match (linetable, code.consts.get(..brought)) {
+            (Some(linetable), Some(consts)) => Ok(Body { code, consts, linetable, stacksize, prologue: Some(length) }),
             _ => Err(AssembleError::Prologue),
         }
     }

@@ -192,7 +192,8 @@ struct Prologue {
     locations: LocationWriter,
     /// Code units that `locations` covers.
     located: u32,
-    /// The first constant that the prologue brings: the integers from 0.
+    /// The first constant that the prologue brings: the integers from 0. The last two are the stack size of the user's
+    /// code and the prologue's length.
     constants: u32,
 }
 
@@ -381,13 +382,13 @@ impl Prologue {
             Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Child | Entry::Yield => 0,
         };
         let numbers = 0..i64::from(state_items(point).max(values));
-        let brought = numbers.chain([i64::from(length)]).map(Const::Int);
+        let brought = numbers.chain([i64::from(body.stacksize), i64::from(length)]).map(Const::Int);
         let deepest = self.units.deepest();
         Ok(named_by_content(Code {
             argcount: SHIFT,
             posonlyargcount: SHIFT,
             kwonlyargcount: 0,
-            stacksize: code.stacksize.max(deepest),
+            stacksize: body.stacksize.max(deepest),
             flags: code.flags & !(VARARGS | VARKEYWORDS),
             bytecode: [self.units.finish(), bytecode].concat(),
             consts: body.consts.iter().cloned().chain(brought).collect(),
