@@ -65,14 +65,13 @@ def slots(code):
     """Names and kinds of `localsplus`."""
     names = [*code.co_varnames, *(c for c in code.co_cellvars if c not in code.co_varnames), *code.co_freevars]
     kinds = [
-        LOCAL * (n in code.co_varnames) | CELL * (n in code.co_cellvars) | FREE * (n in code.co_freevars)
-        for n in names
+        LOCAL * (n in code.co_varnames) | CELL * (n in code.co_cellvars) | FREE * (n in code.co_freevars) for n in names
     ]
     return names, kinds
 
 
 def fields(code):
-    """The JSON of `flambeau_ir::code::Code`. Constants that the assembler has no interest in are named by their place."""
+    """The JSON of `flambeau_ir::code::Code`. Constants of no interest are named by their place."""
 
     def const(index, value):
         if value is None:

@@ -1,6 +1,7 @@
 """Functions that are taken up at each of their instructions. They log what they do, so that order and number of side
 effects are compared as well."""
 
+# ruff: noqa: B904, F401, F821, F841, I001, RUF021, UP031
 from __future__ import annotations
 
 import contextlib
@@ -120,6 +121,7 @@ def uncaught(kind):
         finally:
             log("finally", i)
         with Manager("uncaught"):
+            # fmt: off
             if kind:
                 raise ValueError(
                     i
@@ -127,6 +129,7 @@ def uncaught(kind):
             [][
                 i
             ]
+            # fmt: on
 
 
 def fail_twice():
@@ -379,9 +382,11 @@ def odd(value):
                 found.append(value.method(1, 2))
             elif step == 4:
                 found.append(value[1])
+                # fmt: off
                 found.append(value[
                     5
                 ])
+                # fmt: on
             elif step == 5:
                 for item in value:
                     found.append(item)

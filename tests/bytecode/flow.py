@@ -1,6 +1,7 @@
 """Walks all ways through a code object of CPython 3.11 and checks the depth of its stack on each."""
 
 import dis
+import itertools
 
 ENDS = {"RETURN_VALUE", "RAISE_VARARGS", "RERAISE"}
 # What raises nothing, although handlers may cover it.
@@ -15,7 +16,7 @@ def stacks(code):
     runs empty, or more than `co_stacksize` is needed."""
     instructions = {i.offset: i for i in dis.get_instructions(code)}
     order = sorted(instructions)
-    behind = dict(zip(order, order[1:], strict=False))
+    behind = dict(itertools.pairwise(order))
     handlers = dis._parse_exception_table(code)
     found = {}
     waiting = [(0, int(bool(code.co_flags & GENERATORS)), ())]
@@ -35,8 +36,8 @@ def stacks(code):
                 if name not in SAFE:
                     kept = tuple(s for s in saved if s < entry.depth)
                     waiting.append((entry.target, entry.depth + entry.lasti + 1, kept))
-        takes = instruction.opcode >= dis.HAVE_ARGUMENT
-        effect = lambda jump: dis.stack_effect(instruction.opcode, instruction.arg if takes else None, jump=jump)
+        argument = instruction.arg if instruction.opcode >= dis.HAVE_ARGUMENT else None
+        jumping, falling = (dis.stack_effect(instruction.opcode, argument, jump=jump) for jump in (True, False))
         if name == "PUSH_EXC_INFO":
             saved = (*saved, depth - 1)
         elif name == "POP_EXCEPT":
@@ -45,7 +46,7 @@ def stacks(code):
             places = {depth - 1: depth - instruction.arg, depth - instruction.arg: depth - 1}
             saved = tuple(sorted(places.get(s, s) for s in saved))
         if instruction.opcode in dis.hasjrel:
-            waiting.append((instruction.argval, depth + effect(True), saved))
+            waiting.append((instruction.argval, depth + jumping, saved))
         if name not in ENDS and not name.startswith(("JUMP_FORWARD", "JUMP_BACKWARD")):
-            waiting.append((behind[offset], depth + effect(False), saved))
+            waiting.append((behind[offset], depth + falling, saved))
     return found

@@ -6,6 +6,7 @@ import re
 import sys
 import traceback
 import types
+from pathlib import Path
 
 import corpus
 from assembler import FREE, slots
@@ -48,7 +49,7 @@ def described(error):
     entries = [
         (entry.name, entry.lineno, entry.end_lineno, entry.colno, entry.end_colno)
         for entry in traceback.extract_tb(error.__traceback__)
-        if entry.filename == corpus.__file__
+        if Path(entry.filename).name.startswith("corpus")
     ]
     chain = [e and described(e) for e in (error.__cause__, error.__context__)]
     return type(error).__name__, str(error), entries, chain, error.__suppress_context__
@@ -73,7 +74,7 @@ class Stop:
         return self
 
     def run(self, call):
-        """In a generator, which takes the exception with it that an abandoned handler leaves behind as the current one."""
+        """In a generator, with which the exception goes that an abandoned handler leaves behind as current."""
 
         def isolated():
             sys.settrace(self)
@@ -185,7 +186,7 @@ def stack_of(frame):
 
 
 def handling_anew(points):
-    """As above, but the resume functions themselves have to make the exceptions that their frames handle current ones."""
+    """As above, but the resume functions themselves have to make what their frames handle the current exception."""
     handle = ctypes.pythonapi.PyErr_SetHandledException
     handle.argtypes = [ctypes.py_object]
     current = sys.exception()
@@ -229,7 +230,7 @@ def break_at(points):
 
 
 def broken(leaf):
-    """The thin function of the instruction with its inputs, what is left of the stack, and how to go on with a result."""
+    """The instruction's thin function with its inputs, what is left of the stack, and how to go on with a result."""
     jump = JUMP.fullmatch(leaf.operation)
     if jump:
         taken, output = 1, ["Next" if jump[4] else "Truth"]
@@ -264,16 +265,15 @@ def broken(leaf):
 
 def caught(points, rest, error):
     """Raises the exception anew in the innermost frame that has a handler."""
-    for depth, point in enumerate(points):
-        if point.facts[point.at][3] is not None:
-            break
-    else:
+    depth = next((i for i, p in enumerate(points) if p.facts[p.at][3] is not None), None)
+    if depth is None:
         raise error
     entry = error.__traceback__
     while entry.tb_frame.f_code.co_filename != corpus.__file__:
         entry = entry.tb_next
     for _ in points[depth:]:
         entry = entry.tb_next
+    point = points[depth]
     stack = point.stack if depth else rest
     resume = point.resume(point.at + 1, stack, ["Raise"])
     return finish(points[depth + 1 :], resume, (error.with_traceback(entry), error.__context__))

@@ -1,15 +1,16 @@
-"""Assembled code objects as objects: stack depths on all ways, locations, tables, and one form however it was reached."""
+"""Assembled code objects as objects: stack depths on all ways, locations, and one form however it was reached."""
 
 import dis
 import importlib
 import inspect
+import itertools
 import random
 import sys
 import types
 
 import corpus
 import pytest
-from assembler import Assembler, AssembleError, slots
+from assembler import AssembleError, Assembler, slots
 from flow import GENERATORS, stacks
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="checks code of CPython 3.11")
@@ -42,9 +43,8 @@ def points(assembler, code, rng, at_most):
     """Some places of a code object: instruction, next instruction, slots, stack and entry."""
     found = stacks(code)
     facts = [f for f in assembler.facts(code) if f[0] * 2 in found]
-    names, kinds = slots(code)
-    restored = [i for i, kind in enumerate(kinds) if kind != 0x80]
-    for here, there in rng.sample(list(zip(facts, facts[1:], strict=False)), min(at_most, len(facts) - 1)):
+    restored = [i for i, kind in enumerate(slots(code)[1]) if kind != 0x80]
+    for here, there in rng.sample(list(itertools.pairwise(facts)), min(at_most, len(facts) - 1)):
         depth_here, depth = (found[f[0] * 2][0] + operands(f[1]) for f in (here, there))
         saved = found[there[0] * 2][1]
         entry, pushed = rng.choice([(["Nothing"], 0), (["Value"], 1), (["NullValue"], 2), (["Items", 2], 2)])

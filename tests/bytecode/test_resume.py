@@ -9,6 +9,8 @@ from resuming import Point, Skip, Stop, as_it_is, break_at, handling_anew, instr
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="reads frames of CPython 3.11")
 
+HANDLING = ("contexts", "handlers", "managers", "odd", "uncaught")
+
 
 @pytest.fixture(scope="module")
 def assembler():
@@ -49,6 +51,6 @@ def test_behind_each_instruction(assembler, name):
     assert taken_up(assembler, name, break_at) > 2
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n.startswith(("handlers", "uncaught", "contexts", "managers", "odd"))])
+@pytest.mark.parametrize("name", [n for n in CASES if n.startswith(HANDLING)])
 def test_in_handlers(assembler, name):
     taken_up(assembler, name, handling_anew)
