@@ -49,7 +49,7 @@ def points(assembler, code, rng, at_most):
         saved = found[there[0] * 2][1]
         entry, pushed = rng.choice([(["Nothing"], 0), (["Value"], 1), (["NullValue"], 2), (["Items", 2], 2)])
         if here[1].startswith("Call {") and depth > 0:
-            entry, pushed = ["Child"], 1
+            entry, pushed = rng.choice([(["Child"], 1), (["ChildDropped"], 0)])
         elif here[1] == "YieldValue":
             entry, pushed = ["Yield"], 1
         elif here[3] is not None and here[3] <= depth and depth <= depth_here and rng.random() < 0.5:
@@ -59,7 +59,7 @@ def points(assembler, code, rng, at_most):
         stack = ["Handled" if i in saved else "Value" for i in range(depth - pushed)]
         kept = here[3] or 0
         below = [[s for s in found[f[0] * 2][1] if s < kept] for f in (here, there)]
-        if entry[0] in ("Child", "Raise", "Yield") and (kept > len(stack) or below[0] != below[1]):
+        if entry[0] in ("Child", "ChildDropped", "Raise", "Yield") and (kept > len(stack) or below[0] != below[1]):
             continue
         yield here[0], there[0], rng.sample(restored, rng.randrange(len(restored) + 1)), stack, entry
 
@@ -89,7 +89,7 @@ def check(code, resume, point):
     assert (resume.co_argcount, resume.co_posonlyargcount, resume.co_kwonlyargcount) == (2, 2, 0)
     own, now = list(code.co_positions()), list(resume.co_positions())
     assert now[length:] == own
-    acting = {"Child": 1 + 1 + 1 + 4, "Raise": 2, "Yield": 2}.get(point[4][0], 0)
+    acting = {"Child": 7, "ChildDropped": 7, "Raise": 2, "Yield": 2}.get(point[4][0], 0)
     located = [p for p in now[:length] if p[0] is not None and p != (code.co_firstlineno,) * 2 + (None, None)]
     assert located == [own[at]] * acting if own[at][0] is not None else not located
     instructions = list(dis.get_instructions(resume))
@@ -121,11 +121,11 @@ def test_one_form(assembler, name):
                 assert assembler.resume(resume, *again) == direct
                 same(assembler.resume(resume, *again), direct)
                 made += 1
-            if first[4] == ["Child"]:
-                jump = max(f[0] for f in assembler.facts(resume) if f[0] < length)
-                call = max(f[0] for f in assembler.facts(resume) if f[0] < jump)
-                again = assembler.resume(resume, call, jump, list(map(moved, first[2])), *first[3:])
-                same(again, resume)
+            if first[4][0] in ("Child", "ChildDropped"):
+                facts = assembler.facts(resume)
+                call = max(i for i, f in enumerate(facts) if f[0] < length and f[1].startswith("Call {"))
+                places = facts[call][0], facts[call + 1][0]
+                same(assembler.resume(resume, *places, list(map(moved, first[2])), first[3], ["Child"]), resume)
     assert made > 20
 
 

@@ -87,6 +87,7 @@ fn entry(value: &Value) -> Result<Entry, String> {
         (Some("NullValue"), _) => Entry::NullValue,
         (Some("Items"), count) => Entry::Items(count),
         (Some("Child"), _) => Entry::Child,
+        (Some("ChildDropped"), _) => Entry::ChildDropped,
         (Some("Raise"), _) => Entry::Raise,
         (Some("Yield"), _) => Entry::Yield,
         _ => return Err(format!("no entry {value}")),

@@ -3,7 +3,7 @@
 
 use crate::dialect::Dialect;
 use crate::op::Op;
-use crate::resume::AssembleError;
+use crate::resume::{AssembleError, Entry};
 use crate::{Decoded, Target, tables};
 use flambeau_ir::code::{Code, Const};
 
@@ -69,8 +69,31 @@ impl<'a> Body<'a> {
         (&self.code.localsplusnames[skip..], &self.code.localspluskinds[skip..])
     }
 
-    /// Where to enter the body to go on with this instruction. In a prologue only the jumps at its end will do.
-    pub fn enter(&self, decoded: &Decoded, target: Target, dialect: &Dialect) -> Result<u32, AssembleError> {
+    /// Where to enter the body to go on with this instruction, and how. In a prologue only what follows its call will do:
+    /// the jumps at its end, or before them the drop of the call's result, which becomes part of the entry.
+    pub fn enter_by(
+        &self,
+        decoded: &Decoded,
+        target: Target,
+        entry: Entry,
+        dialect: &Dialect,
+    ) -> Result<(u32, Entry), AssembleError> {
+        let dropped =
+            decoded.instrs.get(target as usize).is_some_and(|i| i.op == Op::PopTop && i.offset < self.length());
+        if !dropped {
+            return Ok((self.enter(decoded, target, dialect)?, entry));
+        }
+        let entry = match entry {
+            Entry::Child => Entry::ChildDropped,
+            Entry::Value => Entry::Nothing,
+            Entry::Raise => Entry::Raise,
+            _ => return Err(AssembleError::InPrologue(target)),
+        };
+        Ok((self.enter(decoded, target + 1, dialect)?, entry))
+    }
+
+    /// Where to enter the body to go on with this instruction.
+    fn enter(&self, decoded: &Decoded, target: Target, dialect: &Dialect) -> Result<u32, AssembleError> {
         let length = self.length();
         let instr = |at: Target| decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at));
         let mut target = target;

@@ -39,6 +39,8 @@ pub enum Entry {
     /// Calls the resume function of the frame below, `child(child_state, value)`, where instruction `at` stands, and pushes
     /// its result. `child` and `child_state` are the last two items of `state`.
     Child,
+    /// As [`Entry::Child`], but drops the result: the frame below is that of an `__init__` or a `__setattr__`.
+    ChildDropped,
     /// Raises an exception where instruction `at` stands. `value` is a tuple of the exception and its `__context__`, which
     /// it keeps: raising it again while another exception is handled must not replace the one it came with.
     Raise,
@@ -119,8 +121,10 @@ pub fn is_resume(code: &Code) -> bool {
 pub fn assemble(code: &Code, decoded: &Decoded, point: &ResumePoint) -> Result<Code, AssembleError> {
     let dialect = dialect(code)?;
     let body = Body::of(code, dialect)?;
+    let (target, entry) = body.enter_by(decoded, point.target, point.entry, dialect)?;
+    let point = &ResumePoint { entry, ..point.clone() };
     let way = Way {
-        target: body.enter(decoded, point.target, dialect)?,
+        target,
         suspended: (point.entry == Entry::Yield).then(|| body.suspended(decoded, point.at, dialect)).transpose()?,
     };
     let at = decoded.instrs.get(point.at as usize).ok_or(AssembleError::Instruction(point.at))?.offset;
@@ -263,7 +267,7 @@ impl Prologue {
             Entry::Value | Entry::Yield => self.units.put(Op::LoadFast(1))?,
             Entry::NullValue => self.units.put_all([Op::PushNull, Op::LoadFast(1)])?,
             Entry::Items(count) => (0..count).try_for_each(|index| self.item(1, index))?,
-            Entry::Child => {
+            Entry::Child | Entry::ChildDropped => {
                 self.units.put(Op::PushNull)?;
                 self.item(0, items - 2)?;
                 self.item(0, items - 1)?;
@@ -282,7 +286,13 @@ impl Prologue {
         }
         self.units.put(Op::DeleteFast(1))?;
         Ok(match point.entry {
-            Entry::Child => Raising { user: Some(self.located(Op::Call { argc: 2 }, here)?), own: None },
+            Entry::Child | Entry::ChildDropped => {
+                let user = Some(self.located(Op::Call { argc: 2 }, here)?);
+                if point.entry == Entry::ChildDropped {
+                    self.units.put(Op::PopTop)?;
+                }
+                Raising { user, own: None }
+            }
             Entry::Raise => {
                 let raised = self.located(Op::RaiseVarargs(1), here)?;
                 let own =
@@ -379,7 +389,7 @@ impl Prologue {
         let values = match point.entry {
             Entry::Items(count) => count,
             Entry::Raise => 2,
-            Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Child | Entry::Yield => 0,
+            _ => 0,
         };
         let numbers = 0..i64::from(state_items(point).max(values));
         let brought = numbers.chain([i64::from(body.stacksize), i64::from(length)]).map(Const::Int);
@@ -404,7 +414,7 @@ impl Prologue {
 /// How many items `state` has.
 fn state_items(point: &ResumePoint) -> u32 {
     let stack = point.stack.iter().filter(|i| **i != Item::Null).count();
-    let child = if point.entry == Entry::Child { 2 } else { 0 };
+    let child = if matches!(point.entry, Entry::Child | Entry::ChildDropped) { 2 } else { 0 };
     (point.locals.len() + stack + child) as u32
 }
 
