@@ -95,6 +95,13 @@ pub enum Effect {
     SetDescriptor(BuildId, Arc<str>, BuildId),
     /// Sets ambient state that the frame changed for its caller, e.g. `torch.set_grad_enabled(False)`.
     SetGradMode(bool),
+    /// Sets how the calling thread takes graph breaks: a region that the frame entered or left before a break of its own.
+    SetBreaks {
+        /// As [`crate::frame::TraceOptions::nested_breaks`].
+        nested: bool,
+        /// As [`crate::frame::TraceOptions::error_on_break`].
+        error: bool,
+    },
 }
 
 /// The end of a frame: what it leaves behind, then how it goes on.
