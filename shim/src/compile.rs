@@ -8,11 +8,12 @@ use crate::installed::{Checked, InstallContext, Installed};
 use crate::leaves::{self, Dynamic, Place};
 use crate::link::{self, LinkError, Pending};
 use crate::raw::Raw;
+use crate::region::Region;
 use crate::snapshot::describe::Describer;
 use crate::table::{Frame, Record, Retry, Table};
 use crate::{ambient, answer, code, counters, say, settings, snapshot, structure};
 use flambeau_ir::code::Code;
-use flambeau_ir::frame::FrameId;
+use flambeau_ir::frame::{FrameId, TraceOptions};
 use flambeau_ir::plan::Body;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_wire::from_client::{FrameKey, FromClient};
@@ -42,6 +43,7 @@ struct Miss<'a, 'py> {
     function: Raw,
     args: &'a [Raw],
     code: Arc<Code>,
+    options: TraceOptions,
     fingerprint: u64,
 }
 
@@ -60,7 +62,9 @@ pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw
         counters::eager_fallback(py, "code_not_encodable");
         return Outcome::Eager;
     };
-    let miss = Miss { py, entry, table, function, args, code, fingerprint };
+    let region = Region::now();
+    let options = TraceOptions { nested_breaks: region.nested, error_on_break: region.error, ..entry.options.clone() };
+    let miss = Miss { py, entry, table, function, args, code, options, fingerprint };
     let _scope = CaptureScope::enter();
     match miss.resolve(&found) {
         Ok(outcome) => outcome,
@@ -83,6 +87,7 @@ unsafe fn fingerprint(py: Python<'_>, found: &[(Place, Raw)]) -> u64 {
     // SAFETY: the caller's promise.
     unsafe { leaves::fingerprint(py, found) }.hash(&mut hasher);
     ambient::capture(py).ok().hash(&mut hasher);
+    Region::now().hash(&mut hasher);
     hasher.finish()
 }
 
@@ -155,7 +160,7 @@ impl Miss<'_, '_> {
             let mut table = self.table.borrow(py);
             // SAFETY: as above.
             let varies = unsafe { table.history.note(py, found) };
-            if self.entry.options.dynamic != Some(false) {
+            if self.options.dynamic != Some(false) {
                 dynamic.extend(
                     varies
                         .into_iter()
@@ -174,11 +179,12 @@ impl Miss<'_, '_> {
     }
 
     fn key(&self, marked: &[Dynamic]) -> FrameKey {
-        let options = &self.entry.options;
+        let options = &self.options;
         // SAFETY: the first argument of the running call.
         let receiver = unsafe { structure::hash(self.py, self.args.first().copied().unwrap_or(std::ptr::null_mut())) };
         let marks: Vec<_> = marked.iter().map(|m| (m.place.as_slice(), m.dim, m.min, m.max)).collect();
-        let shaped = (&self.entry.backend, options.fullgraph, options.dynamic, marks, receiver);
+        let breaks = (options.fullgraph, options.nested_breaks, options.error_on_break);
+        let shaped = (&self.entry.backend, breaks, options.dynamic, marks, receiver);
         // Writing plain data to memory does not fail.
         let bytes = postcard::to_stdvec(&shaped).unwrap_or_default();
         let versions = versions(self.py);
@@ -199,7 +205,7 @@ impl Miss<'_, '_> {
         match pending.wait(py)? {
             FromDaemon::Candidates { frames, miss, .. } => {
                 let count = frames.len();
-                let whole = self.entry.options.fullgraph;
+                let whole = self.options.fullgraph;
                 for delivery in frames.into_iter().filter(|d| !whole || d.frame.exit.broken().is_none()) {
                     match self.install(delivery, Vec::new(), "cache") {
                         Ok(Some(ready)) => {
@@ -225,7 +231,7 @@ impl Miss<'_, '_> {
     fn compile(&self, key: FrameKey, dynamic: &[Dynamic]) -> Result<Outcome, LinkError> {
         let py = self.py;
         let mut describer = Describer::new(py);
-        let snapshot = snapshot::take(&mut describer, self.function, self.args, self.entry.options.clone(), dynamic);
+        let snapshot = snapshot::take(&mut describer, self.function, self.args, self.options.clone(), dynamic);
         let snapshot = match snapshot {
             Ok(snapshot) => Box::new(snapshot),
             Err(error) => {
@@ -261,7 +267,7 @@ impl Miss<'_, '_> {
     fn compiled(&self, delivery: Delivery, timings: Vec<(String, f64)>) -> Outcome {
         let py = self.py;
         let frame = delivery.frame.clone();
-        if self.entry.options.fullgraph
+        if self.options.fullgraph
             && let Some(end) = frame.exit.broken()
         {
             return self.failed(&end.reason);
@@ -364,17 +370,20 @@ impl Miss<'_, '_> {
         breaks::note(&mut self.table.borrow(py).failures, Noted { reason: reason.clone(), resumed: false, count: 1 });
         let place = breaks::place(reason);
         say::log_once(py, "breaks", &place, || format!("{} is not compiled: {text}", name_of(self.function)));
-        self.leave_alone();
         let eager_raises = matches!(reason.code, ReasonCode::Exception | ReasonCode::Shape);
         if reason.code == ReasonCode::Internal {
             say::warn_once(py, &format!("internal:{place}"), &format!("flambeau met a bug of its own: {text}"));
         }
-        if self.entry.options.fullgraph && !eager_raises {
-            return Outcome::Raise(PyRuntimeError::new_err(format!(
-                "fullgraph=True, but {} cannot be one graph: {text}",
-                name_of(self.function)
-            )));
+        let raises = if self.options.fullgraph {
+            Some("fullgraph=True")
+        } else {
+            (self.options.error_on_break || reason.raises).then_some("error_on_graph_break is on")
+        };
+        if let Some(why) = raises.filter(|_| !eager_raises) {
+            let name = name_of(self.function);
+            return Outcome::Raise(PyRuntimeError::new_err(format!("{why}, but {name} cannot be one graph: {text}")));
         }
+        self.leave_alone();
         Outcome::Eager
     }
 

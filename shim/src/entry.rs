@@ -42,7 +42,7 @@ impl Drop for CaptureScope {
 /// What one call of `flambeau.compile` made: the function's compiled frames, and those of the resume functions that take
 /// it up after graph breaks.
 pub struct Entry {
-    /// Options of the trace.
+    /// Options of traces, but for what the place of a call decides.
     pub options: TraceOptions,
     /// The back end's name.
     pub backend: String,
@@ -78,8 +78,8 @@ impl Entry {
             backend: kind,
             fullgraph,
             dynamic,
-            dynamic_dims: Vec::new(),
             log: crate::settings::get().logs("trace"),
+            ..TraceOptions::default()
         };
         Entry { options, backend, fx, codes: Codes::default(), root: GilCell::default(), resumed: GilCell::default() }
     }

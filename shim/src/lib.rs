@@ -28,6 +28,7 @@ mod link;
 mod module;
 mod paths;
 mod raw;
+mod region;
 mod run;
 mod say;
 mod settings;

@@ -3,7 +3,7 @@
 use crate::leaves::MARK;
 use crate::settings::Settings;
 use crate::table::reset_all;
-use crate::{breaks, callable, counters, entry, link, say, settings};
+use crate::{breaks, callable, counters, entry, link, region, say, settings};
 use flambeau_wire::from_client::{Admin, FromClient, Settings as WireSettings};
 use flambeau_wire::from_daemon::FromDaemon;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -25,23 +25,29 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(explain_data, module)?)?;
     module.add_function(wrap_pyfunction!(mark_dynamic, module)?)?;
     module.add_function(wrap_pyfunction!(reset, module)?)?;
+    module.add_function(wrap_pyfunction!(region::set_error_on_break, module)?)?;
+    module.add_function(wrap_pyfunction!(region::set_nested_breaks, module)?)?;
     module.add_function(wrap_pyfunction!(warm_up, module)?)
 }
 
 /// Sets what `flambeau.config` resolved.
 #[pyfunction]
-#[pyo3(signature = (*, cache_dir, cache_size, idle_timeout, logs, plugin_path, recompile_limit, record_dir, timeout))]
+#[pyo3(signature = (
+    *, cache_dir, cache_size, idle_timeout, logs, nested_graph_breaks, plugin_path, recompile_limit, record_dir, timeout
+))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments, one per setting")]
 fn configure(
     cache_dir: PathBuf,
     cache_size: f64,
     idle_timeout: f64,
     logs: &str,
+    nested_graph_breaks: bool,
     plugin_path: Vec<PathBuf>,
     recompile_limit: usize,
     record_dir: Option<PathBuf>,
     timeout: f64,
 ) {
+    region::set_default(nested_graph_breaks);
     // The daemon runs in `/`: only absolute paths mean the same to both.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let own = settings::package().join("_plugins");

@@ -7,6 +7,7 @@ use crate::gil::GilCell;
 use crate::installed::{Checked, Installed};
 use crate::leaves::History;
 use crate::raw::Raw;
+use crate::region::Region;
 use pyo3::prelude::*;
 use pyo3::types::PyCode;
 use std::cell::Cell;
@@ -62,6 +63,8 @@ pub struct Frame {
     pub installed: Arc<Installed>,
     /// For `explain`.
     pub record: Arc<Record>,
+    /// Where it was compiled for: elsewhere breaks are taken in another way.
+    region: Region,
     /// How often a guard of it failed, and the latest one.
     failures: Cell<(u32, u32)>,
 }
@@ -82,9 +85,9 @@ pub struct Record {
 }
 
 impl Frame {
-    /// A frame that was never checked.
+    /// A frame for the calling thread's region that was never checked.
     pub fn new(installed: Arc<Installed>, record: Record) -> Self {
-        Frame { installed, record: Arc::new(record), failures: Cell::new((0, 0)) }
+        Frame { installed, record: Arc::new(record), region: Region::now(), failures: Cell::new((0, 0)) }
     }
 
     /// The guard that failed last, in words, and how often guards of this frame failed.
@@ -152,15 +155,16 @@ impl Table {
 
     /// The first frame whose guards hold, moved to the front.
     pub fn find(&mut self, py: Python<'_>, function: Raw, slots: &[Raw]) -> Option<(Arc<Installed>, Checked)> {
-        let found =
-            self.frames.iter().enumerate().find_map(|(i, frame)| match frame.installed.check(py, function, slots) {
-                Ok(checked) => Some((i, frame.installed.clone(), checked)),
-                Err(guard) => {
-                    let (count, _) = frame.failures.get();
-                    frame.failures.set((count.saturating_add(1), guard as u32));
-                    None
-                }
-            });
+        let region = Region::now();
+        let mut here = self.frames.iter().enumerate().filter(|(_, frame)| frame.region == region);
+        let found = here.find_map(|(i, frame)| match frame.installed.check(py, function, slots) {
+            Ok(checked) => Some((i, frame.installed.clone(), checked)),
+            Err(guard) => {
+                let (count, _) = frame.failures.get();
+                frame.failures.set((count.saturating_add(1), guard as u32));
+                None
+            }
+        });
         let (index, installed, checked) = found?;
         if index > 0 {
             self.frames[..=index].rotate_right(1);

@@ -43,7 +43,8 @@ pub struct Frame {
 }
 
 /// Options that change what a trace yields; part of the cache key.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct TraceOptions {
     /// What the graph is for.
     pub backend: BackendKind,
@@ -53,8 +54,26 @@ pub struct TraceOptions {
     pub dynamic: Option<bool>,
     /// Dimensions to treat as symbolic: argument source text, dimension. From `mark_dynamic` and automatic dynamic sizes.
     pub dynamic_dims: Vec<DynamicDim>,
+    /// A break below the top frame resumes every frame of the inlined stack; else the outermost call is what breaks.
+    pub nested_breaks: bool,
+    /// The frame is called where `error_on_graph_break(True)` holds.
+    pub error_on_break: bool,
     /// Keep a line per traced instruction (`FLAMBEAU_LOGS=trace`).
     pub log: bool,
+}
+
+impl Default for TraceOptions {
+    fn default() -> Self {
+        TraceOptions {
+            backend: BackendKind::default(),
+            fullgraph: false,
+            dynamic: None,
+            dynamic_dims: Vec::new(),
+            nested_breaks: true,
+            error_on_break: false,
+            log: false,
+        }
+    }
 }
 
 /// A dimension that is symbolic from the start.

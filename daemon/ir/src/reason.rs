@@ -12,12 +12,14 @@ pub struct Reason {
     pub detail: String,
     /// The user's stack, outermost frame first.
     pub stack: Vec<Location>,
+    /// `error_on_graph_break(True)` held there: the call raises.
+    pub raises: bool,
 }
 
 impl Reason {
     /// A reason with no stack yet.
     pub fn new(code: ReasonCode, detail: impl Into<String>) -> Self {
-        Reason { code, detail: detail.into(), stack: Vec::new() }
+        Reason { code, detail: detail.into(), stack: Vec::new(), raises: false }
     }
 }
 

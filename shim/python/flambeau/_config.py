@@ -43,8 +43,8 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callab
     "logs": (lambda: "", _text, "topics separated by commas", str),
     "nested_graph_breaks": (
         lambda: True,
-        lambda v: v is True,
-        "True (the legacy mode comes later)",
+        lambda v: isinstance(v, bool),
+        "a bool",
         lambda t: t != "0",
     ),
     "plugin_path": (list, lambda v: isinstance(v, list), "a list of folders", lambda t: [p for p in t.split(":") if p]),
@@ -58,7 +58,17 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callab
     ),
     "timeout": (lambda: 60.0, _positive, "a number of seconds", float),
 }
-_NATIVE = ("cache_dir", "cache_size", "idle_timeout", "logs", "plugin_path", "recompile_limit", "record_dir", "timeout")
+_NATIVE = (
+    "cache_dir",
+    "cache_size",
+    "idle_timeout",
+    "logs",
+    "nested_graph_breaks",
+    "plugin_path",
+    "recompile_limit",
+    "record_dir",
+    "timeout",
+)
 
 
 class Config:

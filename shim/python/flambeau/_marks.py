@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, overload
 
 from flambeau import _native
 
@@ -53,11 +53,47 @@ def allow_in_graph(fn: F) -> F:
     _later("allow_in_graph", "register the function with torch.library.custom_op, which is kept whole in the graph")
 
 
-def disable_nested_graph_breaks(fn: F | None = None) -> F:
-    """Not available yet."""
-    _later("disable_nested_graph_breaks", "a graph break leaves the whole frame to Python for now")
+class Region:
+    """Changes how this thread takes graph breaks: in a `with` block, or in each call of a function it decorates."""
+
+    __slots__ = ("_before", "_switch", "_value")
+
+    def __init__(self, switch: Callable[[bool], bool], value: bool) -> None:
+        self._switch = switch
+        self._value = value
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(self._switch(self._value))
+
+    def __exit__(self, *_exception: object) -> None:
+        self._switch(self._before.pop())
+
+    def __call__(self, fn: F) -> F:
+        """The decorator."""
+        switch, value = self._switch, self._value
+
+        @functools.wraps(fn)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with Region(switch, value):
+                return fn(*args, **kwargs)
+
+        return inside  # type: ignore[return-value]
 
 
-def error_on_graph_break(enabled: bool = True) -> NoReturn:
-    """Not available yet."""
-    _later("error_on_graph_break", "pass fullgraph=True to flambeau.compile")
+@overload
+def disable_nested_graph_breaks(fn: F) -> F: ...
+@overload
+def disable_nested_graph_breaks(fn: None = None) -> Region: ...
+def disable_nested_graph_breaks(fn: Any = None) -> Any:
+    """A decorator and context manager: a graph break inside is one of the outermost call there, as
+    `config.nested_graph_breaks = False` does for the whole program."""
+    region = Region(_native.set_nested_breaks, False)
+    return region if fn is None else region(fn)
+
+
+def error_on_graph_break(enabled: bool = True) -> Region:
+    """A decorator and context manager: a graph break inside is an error, or with False is none again."""
+    if not isinstance(enabled, bool):
+        raise TypeError(f"error_on_graph_break takes a bool, not {enabled!r}")
+    return Region(_native.set_error_on_break, enabled)

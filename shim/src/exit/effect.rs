@@ -2,6 +2,7 @@
 
 use super::build::{del_item, instance_dict, raised, set_item};
 use crate::raw;
+use crate::region::Region;
 use flambeau_ir::exit::{BuildId, Effect};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
@@ -31,6 +32,8 @@ pub enum Change {
     SetCell(usize, Option<usize>),
     /// Grad mode.
     SetGradMode(bool),
+    /// How graph breaks are taken.
+    SetBreaks(Region),
 }
 
 impl Change {
@@ -53,6 +56,7 @@ impl Change {
             }
             Effect::SetCell(cell, value) => Change::SetCell(at(cell), value.as_ref().map(at)),
             Effect::SetGradMode(on) => Change::SetGradMode(*on),
+            Effect::SetBreaks { nested, error } => Change::SetBreaks(Region { nested: *nested, error: *error }),
         }
     }
 
@@ -92,6 +96,10 @@ impl Change {
                 let value = value.map_or(null_mut(), |i| made[i].as_ptr());
                 // SAFETY: a live cell takes its own reference.
                 raised(py, unsafe { PyCell_Set(made[*cell].as_ptr(), value) })
+            }
+            Change::SetBreaks(region) => {
+                region.enter();
+                Ok(())
             }
             Change::SetGradMode(on) => {
                 crate::paths::resolve(py, "torch._C._set_grad_enabled")?.call1((*on,)).map(|_| ())

@@ -60,7 +60,7 @@ impl Tracer<'_> {
                 {
                     detail = format!("{detail}: {message}");
                 }
-                Reason { code: ReasonCode::Exception, detail, stack: std::mem::take(&mut self.raised_at) }
+                Reason { stack: std::mem::take(&mut self.raised_at), ..Reason::new(ReasonCode::Exception, detail) }
             }
         }
     }

@@ -59,7 +59,7 @@ impl Tracer<'_> {
             Some(Broken::Again(executed)) => Outcome::Again(executed, reason),
             Some(Broken::Frames(frames, _)) => {
                 // With nested breaks off, the call in the outermost frame is what breaks.
-                if let (false, [_, .., root]) = (true, frames.as_slice()) {
+                if let (false, [_, .., root]) = (self.frame.options.nested_breaks, frames.as_slice()) {
                     return Outcome::Again(root.executed, reason);
                 }
                 match self.break_at(&frames, &reason) {
