@@ -290,6 +290,26 @@ unsafe fn torch_op(py: Python<'_>, object: Raw) -> Option<Arc<str>> {
     (resolve(py, &path).ok()?.as_ptr() == object).then(|| path.into())
 }
 
+/// The object that a path was given to (see [`path_of`]): what a class keeps under a name, not what reading it there gives.
+pub fn object_at<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
+    let found = resolve(py, path)?;
+    let Some((owner, name)) = path.rsplit_once('.') else { return Ok(found) };
+    let owner = resolve(py, owner)?;
+    let name = PyString::intern(py, name);
+    // SAFETY: live objects; a type's look-up gives a borrowed reference that lives in the type.
+    let raw = unsafe {
+        if ffi::PyType_Check(owner.as_ptr()) == 0 {
+            return Ok(found);
+        }
+        Bound::from_borrowed_ptr_or_opt(py, raw::type_lookup(owner.as_ptr(), name.as_ptr()))
+    };
+    match raw {
+        // SAFETY: a live object.
+        Some(raw) if unsafe { raw::is_descriptor(raw.as_ptr()) } => Ok(raw),
+        _ => Ok(found),
+    }
+}
+
 /// What a path names now. The longest prefix that is an imported module is its root; the rest are attributes.
 pub fn resolve<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
     let (mut object, rest) = match path.split_once('.') {

@@ -72,7 +72,7 @@ impl Fact {
             GuardKind::IsClass(class) => Fact::IsClass(ClassFact::new(class)),
             GuardKind::Equals(value) => Fact::Equals(Constant::new(py, value)),
             GuardKind::BaseEquals(value) => Fact::BaseEquals(value.clone()),
-            GuardKind::IsPath(path) => Fact::Is(crate::paths::resolve(py, path)?.unbind()),
+            GuardKind::IsPath(path) => Fact::Is(crate::paths::object_at(py, path)?.unbind()),
             GuardKind::Function { code } => Fact::Function(*code),
             GuardKind::Tensor(guard) => Fact::Tensor(Box::new(TensorFact::new(guard))),
             GuardKind::Len(n) => Fact::Len(*n),
