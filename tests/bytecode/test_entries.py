@@ -5,7 +5,7 @@ import types
 import warnings
 
 import pytest
-from assembler import Assembler, AssembleError
+from assembler import AssembleError, Assembler
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="assembles for CPython 3.11")
 
@@ -79,7 +79,7 @@ def guarded(a, b):
 
 def cells(a, b):
     x = a
-    y = b
+    y = b  # noqa: F841
     read = lambda: x
     z = x
     del z
@@ -218,6 +218,9 @@ def test_refusals(assembler):
         assembler.thin_instr(steps.__code__, at, ["Value", "Null", "Value"], ["Value"])
     with pytest.raises(AssembleError, match="Alone"):
         assembler.thin_instr(steps.__code__, behind, ["Value"], ["None"])
+    body = compile("f(x)\nf(y)", "file", "exec")
+    with pytest.raises(AssembleError, match="NoFunction"):
+        assembler.resume(body, *place(assembler, steps, "Call {"), [], [], ["Value"])
     resume = assembler.resume(steps.__code__, at, behind, [0, 1], [], ["Value"])
     with pytest.raises(AssembleError, match="InPrologue"):
         assembler.resume(resume, 0, place(assembler, made(steps, resume), "BinarySubscr")[0], [], [], ["Nothing"])
