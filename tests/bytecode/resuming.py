@@ -132,6 +132,13 @@ class Point:
         caches = 4 if operation == "Call" else 0
         return self.facts[index][0] <= offset <= self.facts[index][0] + caches
 
+    def handles(self, exception):
+        """Finds where the stack holds what was handled before, given what the frame handles; gives what its caller does."""
+        for place in reversed(stacks(self.code)[self.facts[self.at][0] * 2][1]):
+            if place < len(self.stack):
+                self.handled[place], exception = exception, self.stack[place]
+        return exception
+
     @property
     def operation(self):
         return self.facts[self.at][1]
@@ -199,10 +206,7 @@ def handling_anew(points):
         raise Skip("handles nothing")
     handled = current
     for point in points:
-        for place in reversed(stacks(point.code)[point.facts[point.at][0] * 2][1]):
-            if place < len(point.stack):
-                point.handled[place] = handled
-                handled = point.stack[place]
+        handled = point.handles(handled)
     handle(None)
     try:
         return as_it_is(points)
