@@ -111,6 +111,16 @@ fn method(name: &'static std::ffi::CStr, function: ffi::PyCFunction, flags: c_in
     }
 }
 
+/// Where a compiled callable keeps its Python function.
+pub const FUNCTION: usize = offset_of!(Compiled, function);
+
+/// Whether this is a compiled callable.
+pub fn is_compiled(object: Raw) -> bool {
+    // SAFETY: called with live objects only.
+    let found: Raw = unsafe { ffi::Py_TYPE(object) }.cast();
+    Python::attach(|py| class(py).is_ok_and(|class| class.as_ptr() == found))
+}
+
 /// The compiled entry of a `Compiled` object; `None` for other objects.
 pub fn entry_of<'a>(py: Python<'_>, object: &'a Bound<'_, PyAny>) -> Option<&'a Entry> {
     let class = class(py).ok()?;

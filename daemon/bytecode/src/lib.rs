@@ -1,12 +1,20 @@
 //! CPython code objects to one instruction set. [`op`] is that set; each interpreter version is one module that knows
 //! its opcode numbers, caches, location and exception tables. Nothing outside this crate knows versions of bytecode.
 
+mod body;
+mod dialect;
+mod effect;
+mod liveness;
 pub mod op;
 pub mod resume;
 mod tables;
+mod thin;
 pub mod v311;
 
+pub use effect::Output;
+pub use liveness::live_slots;
 pub use op::{Binary, Compare, Condition, Op, Target, Unary};
+pub use thin::{thin_call, thin_instr};
 
 use flambeau_ir::code::Code;
 

@@ -1,9 +1,16 @@
-//! Assembling code objects that take up a frame in its middle, and thin ones that stand in for it on Python's stack.
+//! Assembling code objects that take up a frame in its middle.
 //!
 //! A resume function is called as `f(state, value)`. Its code is a prologue that restores locals and stack from the tuple
 //! `state` and jumps, followed by the user's instructions as they are, so that lines, columns and handlers stay the user's.
+//! A resume code taken up in its middle gets a new prologue in place of the old one: the same point of the same user's
+//! code gives the same bytes however it was reached.
 
-use crate::Target;
+use crate::body::{self, Body, PARAMETERS, SHIFT};
+use crate::dialect::{Units, dialect};
+use crate::op::Op;
+use crate::tables::{Entry as Handler, Location, LocationWriter, exception_table, location};
+use crate::{DecodeError, Decoded, Target};
+use flambeau_ir::code::{Code, CodeHash, Const};
 
 /// A position of a frame's value stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,4 +52,278 @@ pub struct ResumePoint {
     pub stack: Vec<Item>,
     /// How it goes on.
     pub entry: Entry,
+}
+
+/// Why a code object could not be assembled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AssembleError {
+    /// The given code does not decode.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// No module for this interpreter.
+    #[error("no assembler for CPython {0}.{1}")]
+    Version(u8, u8),
+    /// The assembler does not write this instruction.
+    #[error("cannot write {0:?}")]
+    NotWritten(Op),
+    /// No such instruction.
+    #[error("no instruction {0}")]
+    Instruction(Target),
+    /// A resume code can be taken up behind its prologue only.
+    #[error("instruction {0} is in a prologue")]
+    InPrologue(Target),
+    /// A code that looks like a resume code but was not assembled here.
+    #[error("malformed prologue")]
+    Prologue,
+    /// No such slot, or a parameter of a resume code.
+    #[error("slot {0} cannot be restored")]
+    Slot(u32),
+    /// An instruction names a slot that its argument has no room for.
+    #[error("too many local variables")]
+    TooManySlots,
+    /// `super()` reads the first parameter, which this code rebinds.
+    #[error("super() in a function that rebinds its first parameter")]
+    ReboundSelf,
+    /// The stack is lower than the handler of the broken instruction wants it.
+    #[error("the stack is lower than its handler's")]
+    Stack,
+    /// The instruction cannot run alone with these inputs or for this output.
+    #[error("instruction {0} cannot run alone in this way")]
+    Alone(Target),
+}
+
+/// The kind of a local variable in `localspluskinds`.
+const LOCAL: u8 = 0x20;
+const CELL: u8 = 0x40;
+const FREE: u8 = 0x80;
+const VARARGS: u32 = 4;
+const VARKEYWORDS: u32 = 8;
+/// Generators, coroutines, asynchronous generators.
+const GENERATORS: u32 = 0x20 | 0x80 | 0x200;
+
+/// Whether [`assemble`] made this code.
+pub fn is_resume(code: &Code) -> bool {
+    body::prologue(code).is_some()
+}
+
+/// The code of the resume function that takes `code` up at this point. Calling it for a generator's code gives a
+/// generator that goes on there when it is first advanced.
+pub fn assemble(code: &Code, decoded: &Decoded, point: &ResumePoint) -> Result<Code, AssembleError> {
+    let dialect = dialect(code)?;
+    let body = Body::of(code, dialect)?;
+    let entered = body.enter(decoded, point.target, dialect)?;
+    let at = decoded.instrs.get(point.at as usize).ok_or(AssembleError::Instruction(point.at))?.offset;
+    let here = location(&code.linetable, code.firstlineno, at)?;
+
+    let generator = i32::from(code.flags & GENERATORS != 0);
+    let mut prologue = Prologue {
+        units: Units::new(dialect, generator),
+        locations: LocationWriter::new(code.firstlineno),
+        located: 0,
+        constants: body.consts.len() as u32,
+    };
+    prologue.begin(&body, generator != 0)?;
+    let receiver = receiver(&body, decoded, point)?;
+    prologue.restore(&body, point)?;
+    let raising = prologue.entry(point, receiver, here)?;
+    prologue.jump(entered, code.firstlineno)?;
+    prologue.join(&body, point, body.bytecode(dialect)?, raising_entry(&body, at, raising, point)?)
+}
+
+/// The exception table's entry for what a prologue's call or raise in these code units raises.
+fn raising_entry(
+    body: &Body<'_>,
+    at: u32,
+    raising: Option<(u32, u32)>,
+    point: &ResumePoint,
+) -> Result<Option<Handler>, AssembleError> {
+    let (Some((start, length)), Some(handler)) = (raising, body.handler(at)?) else { return Ok(None) };
+    if handler.depth as usize > point.stack.len() {
+        return Err(AssembleError::Stack);
+    }
+    Ok(Some(Handler { start, length, ..handler }))
+}
+
+/// The instruction that reads what `super()` without arguments finds in slot 0: CPython takes the first parameter from
+/// there, so a resume function has to keep it there.
+fn receiver(body: &Body<'_>, decoded: &Decoded, point: &ResumePoint) -> Result<Option<Op>, AssembleError> {
+    let Some(own) = super_slot(body) else { return Ok(None) };
+    let rebinds = |op: Op| match op {
+        Op::StoreFast(slot) | Op::DeleteFast(slot) | Op::StoreDeref(slot) | Op::DeleteDeref(slot) => slot == own,
+        _ => false,
+    };
+    if body.instrs(decoded).any(|i| rebinds(i.op)) {
+        return Err(AssembleError::ReboundSelf);
+    }
+    if !point.locals.contains(&own) {
+        return Ok(None);
+    }
+    let slot = body.slot(own)?;
+    let cell = body.code.localspluskinds[own as usize] & CELL != 0;
+    Ok(Some(if cell { Op::LoadDeref(slot) } else { Op::LoadFast(slot) }))
+}
+
+/// The slot (of the whole code) of the first parameter, if `super()` without arguments may be called.
+pub(crate) fn super_slot(body: &Body<'_>) -> Option<u32> {
+    let (names, kinds) = body.slots();
+    let class = names.iter().zip(kinds).any(|(name, kind)| name == "__class__" && kind & FREE != 0);
+    let called = class && body.code.names.iter().any(|name| name == "super");
+    let local = kinds.first().is_some_and(|kind| kind & LOCAL != 0);
+    (called && local).then(|| (body.code.localsplusnames.len() - names.len()) as u32)
+}
+
+/// A prologue as it is written.
+struct Prologue {
+    units: Units,
+    locations: LocationWriter,
+    /// Code units that `locations` covers.
+    located: u32,
+    /// The first constant that the prologue brings: the integers from 0.
+    constants: u32,
+}
+
+impl Prologue {
+    /// Everything written since the last call is here.
+    fn locate(&mut self, location: Option<Location>) {
+        self.locations.put((self.units.len() - self.located) as usize, location);
+        self.located = self.units.len();
+    }
+
+    /// Free variables, cells, the generator, and `RESUME`, which like the user's stands at the function's first line.
+    fn begin(&mut self, body: &Body<'_>, generator: bool) -> Result<(), AssembleError> {
+        let (_, kinds) = body.slots();
+        let free = kinds.iter().filter(|k| **k & FREE != 0).count() as u32;
+        if free > 0 {
+            self.units.put(Op::CopyFreeVars(free))?;
+        }
+        let cells = kinds.iter().zip(SHIFT..).filter(|(k, _)| **k & CELL != 0);
+        self.units.put_all(cells.map(|(_, slot)| Op::MakeCell(slot)))?;
+        self.locate(None);
+        if generator {
+            self.units.put_all([Op::ReturnGenerator, Op::PopTop])?;
+        }
+        self.units.resume();
+        self.locate(Some(Location::of_line(body.code.firstlineno)));
+        Ok(())
+    }
+
+    /// Pushes an item of one of the two parameters.
+    fn item(&mut self, parameter: u32, index: u32) -> Result<(), AssembleError> {
+        self.units.put_all([Op::LoadFast(parameter), Op::LoadConst(self.constants + index), Op::BinarySubscr])
+    }
+
+    /// Locals, then the stack.
+    fn restore(&mut self, body: &Body<'_>, point: &ResumePoint) -> Result<(), AssembleError> {
+        for (index, &slot) in (0..).zip(&point.locals) {
+            self.item(0, index)?;
+            self.units.put(Op::StoreFast(body.slot(slot)?))?;
+        }
+        let mut index = point.locals.len() as u32;
+        for item in &point.stack {
+            match item {
+                Item::Null => self.units.put(Op::PushNull)?,
+                Item::Value => {
+                    self.item(0, index)?;
+                    index += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the entry does, and the code units of its call or raise.
+    fn entry(
+        &mut self,
+        point: &ResumePoint,
+        receiver: Option<Op>,
+        here: Option<Location>,
+    ) -> Result<Option<(u32, u32)>, AssembleError> {
+        let items = state_items(point);
+        match point.entry {
+            Entry::Nothing => {}
+            Entry::Value | Entry::Raise => self.units.put(Op::LoadFast(1))?,
+            Entry::NullValue => self.units.put_all([Op::PushNull, Op::LoadFast(1)])?,
+            Entry::Items(count) => (0..count).try_for_each(|index| self.item(1, index))?,
+            Entry::Child => {
+                self.units.put(Op::PushNull)?;
+                self.item(0, items - 2)?;
+                self.item(0, items - 1)?;
+                self.units.put(Op::LoadFast(1))?;
+            }
+        }
+        match receiver {
+            Some(load) => self.units.put_all([load, Op::StoreFast(0)])?,
+            None => self.units.put(Op::DeleteFast(0))?,
+        }
+        self.units.put(Op::DeleteFast(1))?;
+        let acts = match point.entry {
+            Entry::Child => Op::Call { argc: 2 },
+            Entry::Raise => Op::RaiseVarargs(1),
+            Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Items(_) => return Ok(None),
+        };
+        self.locate(None);
+        let start = self.units.len();
+        self.units.put(acts)?;
+        self.locate(here);
+        Ok(Some((start, self.units.len() - start)))
+    }
+
+    /// The jump into the body. If the location table stands at another line than the body's counts from, an instruction
+    /// that nothing reaches brings it back.
+    fn jump(&mut self, entered: u32, firstline: u32) -> Result<(), AssembleError> {
+        let back = self.locations.line() != i64::from(firstline);
+        self.units.put(Op::Jump(entered + u32::from(back)))?;
+        self.locate(None);
+        if back {
+            self.units.nop();
+            self.locate(Some(Location::of_line(firstline)));
+        }
+        Ok(())
+    }
+
+    /// Prologue and body as one code object.
+    fn join(
+        self,
+        body: &Body<'_>,
+        point: &ResumePoint,
+        bytecode: Vec<u8>,
+        raising: Option<Handler>,
+    ) -> Result<Code, AssembleError> {
+        let (code, length) = (body.code, self.units.len());
+        let (names, kinds) = body.slots();
+        let moved = |e: Handler| Handler { target: e.target + length, ..e };
+        let own = body.exceptions()?.into_iter().map(|e| moved(Handler { start: e.start + length, ..e }));
+        let handlers: Vec<Handler> = raising.map(moved).into_iter().chain(own).collect();
+        let values = if let Entry::Items(count) = point.entry { count } else { 0 };
+        let numbers = 0..i64::from(state_items(point).max(values));
+        let brought = numbers.chain([i64::from(length)]).map(Const::Int);
+        let deepest = self.units.deepest();
+        Ok(named_by_content(Code {
+            argcount: SHIFT,
+            posonlyargcount: SHIFT,
+            kwonlyargcount: 0,
+            stacksize: code.stacksize.max(deepest),
+            flags: code.flags & !(VARARGS | VARKEYWORDS),
+            bytecode: [self.units.finish(), bytecode].concat(),
+            consts: body.consts.iter().cloned().chain(brought).collect(),
+            localsplusnames: PARAMETERS.iter().map(ToString::to_string).chain(names.iter().cloned()).collect(),
+            localspluskinds: [&[LOCAL; SHIFT as usize], kinds].concat(),
+            linetable: [&self.locations.finish(), body.linetable].concat(),
+            exceptiontable: exception_table(&handlers),
+            ..code.clone()
+        }))
+    }
+}
+
+/// How many items `state` has.
+fn state_items(point: &ResumePoint) -> u32 {
+    let stack = point.stack.iter().filter(|i| **i == Item::Value).count();
+    let child = if point.entry == Entry::Child { 2 } else { 0 };
+    (point.locals.len() + stack + child) as u32
+}
+
+/// The code under its own hash.
+pub(crate) fn named_by_content(code: Code) -> Code {
+    let code = Code { hash: CodeHash([0; 32]), ..code };
+    Code { hash: code.content_hash(), ..code }
 }

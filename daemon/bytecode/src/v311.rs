@@ -4,6 +4,10 @@ use crate::op::{Binary, Compare, Condition, Op, Unary};
 use crate::{DecodeError, Decoded, Handler, Instr, tables};
 use flambeau_ir::code::Code;
 
+mod encode;
+
+pub(crate) use encode::DIALECT;
+
 /// How an argument is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {

@@ -47,8 +47,10 @@ pub enum Build {
     },
     /// What a built-in at an import path gives for these arguments, where that runs no user code (`zip(a, b)`).
     Call(Arc<str>, Vec<BuildId>),
-    /// `iter(x)`, advanced by so many items; `x` is of an exact built-in type.
+    /// `iter(x)`, advanced by so many items; `x` is of an exact built-in type. Of a list, set to that index.
     Iter(BuildId, u64),
+    /// The generator that `function(state, None)` gives: one that goes on in the middle.
+    Generator(BuildId, BuildId),
     /// A bound method.
     Method(BuildId, BuildId),
     /// A new closure cell (contents are stored by effect).

@@ -107,6 +107,8 @@ pub enum ObjectData {
         /// `keywords`, a dict
         keywords: ObjId,
     },
+    /// What `flambeau.compile` made of a Python function: the function. Its state is [`Object::dict`].
+    Compiled(ObjId),
     /// A type.
     Class(Box<ClassDesc>),
     /// A Python module; its namespace is [`Object::dict`].

@@ -59,6 +59,8 @@ pub enum Step {
     PropertySet,
     /// The function inside a `staticmethod` or `classmethod`.
     Wrapped,
+    /// The Python function behind a compiled callable.
+    Original,
     /// `func`, `args` or `keywords` of a `functools.partial`: 0, 1, 2.
     Partial(u8),
     /// The class at this position of a type's MRO.
@@ -141,6 +143,7 @@ impl SourceTable {
             Step::PropertyGet => format!("{base}.fget"),
             Step::PropertySet => format!("{base}.fset"),
             Step::Wrapped => format!("{base}.__wrapped__"),
+            Step::Original => format!("{base}.<function>"),
             Step::Partial(i) => format!("{base}.{}", ["func", "args", "keywords"][usize::from(*i).min(2)]),
             Step::Mro(i) => format!("{base}.__mro__[{i}]"),
             Step::Grad => format!("{base}.grad"),

@@ -441,6 +441,9 @@ impl Tracer<'_> {
             },
             Value::Instance(id) => {
                 let descriptor = self.arenas.instances[*id].class.clone();
+                if self.compiled_function(raw)?.is_some() {
+                    return Ok(bound(raw.clone(), receiver.clone()));
+                }
                 if descriptor.is("functools.cached_property") {
                     return self.cached_property(*id, receiver, name);
                 }

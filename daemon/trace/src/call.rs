@@ -70,11 +70,28 @@ impl Tracer<'_> {
                 crate::value::Descriptor::Static(inner) => self.call(inner, args),
                 _ => self.not_callable(callee),
             },
-            _ => match self.special(callee, "__call__")? {
-                Some(call) => self.call(&call, args),
-                None => self.not_callable(callee),
-            },
+            _ => {
+                if let Some(function) = self.compiled_function(callee)? {
+                    return self.call(&function, args);
+                }
+                let direct = std::mem::take(&mut self.direct);
+                let call = self.special(callee, "__call__")?;
+                self.direct = direct;
+                match call {
+                    Some(call) => self.call(&call, args),
+                    None => self.not_callable(callee),
+                }
+            }
         }
+    }
+
+    /// The Python function behind a compiled callable. Inside a trace its own options do not count.
+    pub(crate) fn compiled_function(&mut self, value: &Value) -> Flow<Option<Value>> {
+        let Value::Instance(id) = value else { return Ok(None) };
+        let Some(origin) = self.arenas.instances[*id].origin else { return Ok(None) };
+        let ObjectData::Compiled(function) = self.describe(origin.object)?.data else { return Ok(None) };
+        let source = self.step(origin.source, Step::Original);
+        self.wrap(function, source).map(Some)
     }
 
     fn not_callable(&mut self, callee: &Value) -> Flow<Value> {
@@ -85,6 +102,7 @@ impl Tracer<'_> {
 
     /// Calls what an import path names: a folded function, a built-in, a torch function.
     pub(crate) fn call_path(&mut self, path: &str, args: Args) -> Flow<Value> {
+        self.direct = false;
         if let Some(value) = self.construct(path, &args)? {
             return Ok(value);
         }
@@ -98,6 +116,7 @@ impl Tracer<'_> {
     }
 
     fn call_function(&mut self, function: &Rc<Function>, args: Args) -> Flow<Value> {
+        let direct = std::mem::take(&mut self.direct);
         if let Some(path) = self.special_path(function) {
             if let Some(value) = self.fold_torch(&path, &args)? {
                 return Ok(value);
@@ -109,6 +128,7 @@ impl Tracer<'_> {
         self.prefetch_code(function, args.pos.first())?;
         let locals = self.bind(function, args)?;
         let frame = self.new_frame(function.clone(), locals)?;
+        self.direct = direct;
         self.run_call(frame)
     }
 
@@ -227,6 +247,7 @@ impl Tracer<'_> {
 
     /// `class(*args)`.
     pub(crate) fn instantiate(&mut self, class: &Rc<Class>, args: Args) -> Flow<Value> {
+        self.direct = false;
         if !class.is_python {
             if class.derives("builtins.BaseException") {
                 return Ok(self.new_exception(class.clone(), args.pos));

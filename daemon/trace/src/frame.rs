@@ -29,6 +29,10 @@ pub struct FrameInfo {
     pub line: u32,
     /// Its globals.
     pub globals: DictId,
+    /// Number of the instruction it is at, among all that the trace ran.
+    pub executed: usize,
+    /// Its result is what the caller's instruction pushes, as it is.
+    pub direct: bool,
 }
 
 /// Names a generator.
@@ -176,19 +180,18 @@ impl Tracer<'_> {
         if self.stack.len() >= MAX_DEPTH {
             return stop(ReasonCode::Recursion, frame.code.qualname.clone());
         }
+        let direct = std::mem::take(&mut self.direct);
+        self.frames_run += 1;
         self.stack.push(FrameInfo {
             qualname: frame.function.qualname.clone(),
             file: frame.code.filename.as_str().into(),
             line: frame.code.firstlineno,
             globals: frame.function.globals,
+            executed: self.executed,
+            direct,
         });
         let handling = self.handling.len();
-        let mut result = self.run_instructions(frame);
-        if let Err(Stop::Break(reason)) = &mut result
-            && reason.stack.is_empty()
-        {
-            reason.stack = self.locations();
-        }
+        let result = self.run_instructions(frame);
         if !matches!(result, Ok(FrameEnd::Yield(_))) {
             self.handling.truncate(handling);
         }
@@ -214,13 +217,19 @@ impl Tracer<'_> {
             if self.executed > MAX_INSTRUCTIONS {
                 return stop(ReasonCode::TooLarge, "too many instructions");
             }
-            if let (Some(line), Some(info)) = (instr.line, self.stack.last_mut()) {
-                info.line = line;
+            if let Some(info) = self.stack.last_mut() {
+                info.executed = self.executed;
+                info.line = instr.line.unwrap_or(info.line);
             }
             if self.frame.options.log {
                 self.log_instruction(frame, instr.op);
             }
-            match opcodes::step(self, frame, instr.op) {
+            let before = self.moment(frame, instr.op);
+            let control = match self.forced.take_if(|(at, _)| *at == self.executed) {
+                Some((_, reason)) => Err(Stop::Break(Box::new(reason))),
+                None => opcodes::step(self, frame, instr.op),
+            };
+            match control {
                 Ok(Control::Next) => {}
                 Ok(Control::Jump(target)) => frame.pc = target as usize,
                 Ok(Control::Return(value)) => return Ok(FrameEnd::Return(value)),
@@ -234,7 +243,10 @@ impl Tracer<'_> {
                     handle(frame, at, exception)?;
                     self.raised_at.clear();
                 }
-                Err(other) => return Err(other),
+                Err(Stop::Break(mut reason)) => {
+                    self.freeze(frame, at, before, &mut reason);
+                    return Err(Stop::Break(reason));
+                }
             }
         }
     }

@@ -7,6 +7,7 @@
 //! - [`torch`] emits graph nodes; [`exit`] describes the end of the frame.
 
 pub mod attr;
+mod broken;
 pub mod builtins;
 pub mod call;
 pub mod exit;
@@ -27,16 +28,43 @@ pub mod truth;
 mod types;
 pub mod value;
 
+use exit::Outcome;
+use flambeau_ir::exit::End;
 use flambeau_ir::frame::Frame;
 use flambeau_ir::oracle::Oracle;
-use flambeau_ir::reason::Reason;
+use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::trace::Trace;
+
+/// Attempts at one frame: each break that cannot be resumed from costs one.
+const MAX_ATTEMPTS: usize = 16;
 
 /// Traces a frame. A pure function of the frame and the oracle's answers. Where the frame's options ask for it, `log` gets a
 /// line per instruction, also of a trace that ends in a break.
 pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> Result<Trace, Reason> {
     let mut tracer = tracer::Tracer::new(frame, oracle);
-    let result = tracer.run();
+    // Why the first attempt broke: what users are told.
+    let mut first: Option<Reason> = None;
+    for _ in 0..MAX_ATTEMPTS {
+        let outcome = tracer.run();
+        match outcome {
+            Outcome::Done(mut trace) => {
+                log.append(&mut tracer.log);
+                if let (End::Break(end), Some(first)) = (&mut trace.exit.end, first) {
+                    end.reason = first;
+                }
+                return Ok(*trace);
+            }
+            Outcome::Failed(reason) => {
+                log.append(&mut tracer.log);
+                return Err(first.unwrap_or(reason));
+            }
+            Outcome::Again(executed, reason) => {
+                let forced = Reason { stack: Vec::new(), ..reason.clone() };
+                first.get_or_insert(reason);
+                tracer = tracer.again((executed, forced));
+            }
+        }
+    }
     log.append(&mut tracer.log);
-    result
+    Err(first.unwrap_or_else(|| Reason::new(ReasonCode::Internal, "the attempts at a frame ran out")))
 }

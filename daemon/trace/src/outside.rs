@@ -88,10 +88,7 @@ impl Tracer<'_> {
                 self.arenas.dicts[id].attrs = attrs;
                 Ok(Value::Dict(id))
             }
-            ObjectData::Slice(parts) => {
-                stop(ReasonCode::UnguardableObject, format!("a slice of objects {parts:?} from outside"))
-            }
-            ObjectData::Range(..) => stop(ReasonCode::UnguardableObject, "a range from outside"),
+            ObjectData::Slice(_) | ObjectData::Range(..) => self.wrap_opaque(object, origin),
             ObjectData::Tensor(desc) => self.wrap_tensor(object, desc, origin),
             ObjectData::Function(desc) => self.wrap_function(object, desc, origin),
             ObjectData::Cell(_) => Ok(Value::Cell(self.cell_at(object.id, source)?)),
@@ -139,7 +136,7 @@ impl Tracer<'_> {
             ObjectData::Partial { func, args, keywords } => self.wrap_partial(object, *func, *args, *keywords, origin),
             ObjectData::Class(desc) => Ok(Value::Class(self.wrap_class(object, desc, source)?)),
             ObjectData::Module(name) => self.wrap_module(object, name, origin),
-            ObjectData::Instance => {
+            ObjectData::Instance | ObjectData::Compiled(_) => {
                 let class = self.guard_type(object.class, source)?;
                 self.wrap_instance(object, class, Payload::None, origin)
             }

@@ -1,5 +1,6 @@
 //! The state of one trace: sources, guards, questions, arenas, the graph under construction.
 
+use crate::broken::Broken;
 use crate::flow::{Flow, stop};
 use crate::frame::FrameInfo;
 use crate::torch::GraphBuilder;
@@ -11,7 +12,7 @@ use flambeau_ir::guard::{Ambient, Guard, GuardKind};
 use flambeau_ir::object::{Heap, ObjId, Object};
 use flambeau_ir::oracle::{Answer, AnswerValue, Oracle, Question};
 use flambeau_ir::plan::Symbol;
-use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{SourceId, SourceTable, Step};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -61,6 +62,14 @@ pub struct Tracer<'a> {
     pub(crate) executed: usize,
     /// The exception being handled, innermost last (`sys.exc_info()`).
     pub(crate) handling: Vec<Value>,
+    /// Frames begun or resumed so far.
+    pub(crate) frames_run: usize,
+    /// The call in progress gives its caller's instruction the result as it is.
+    pub(crate) direct: bool,
+    /// Break at the instruction with this number.
+    pub(crate) forced: Option<(usize, Reason)>,
+    /// The frames of the latest break.
+    pub(crate) broken: Option<Broken>,
 }
 
 impl<'a> Tracer<'a> {
@@ -97,8 +106,22 @@ impl<'a> Tracer<'a> {
             inexact: HashSet::new(),
             executed: 0,
             handling: Vec::new(),
+            frames_run: 0,
+            direct: false,
+            forced: None,
+            broken: None,
         };
         tracer.learn();
+        tracer
+    }
+
+    /// A fresh trace of the same frame that breaks at an instruction. It knows all answers that were given.
+    pub(crate) fn again(self, forced: (usize, Reason)) -> Tracer<'a> {
+        let mut tracer = Tracer::new(self.frame, self.oracle);
+        tracer.heap = self.heap;
+        tracer.dict_items = self.dict_items;
+        tracer.raw_types = self.raw_types;
+        tracer.forced = Some(forced);
         tracer
     }
 

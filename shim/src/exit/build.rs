@@ -44,6 +44,8 @@ pub enum Make {
     Call(Py<PyAny>, Vec<usize>),
     /// An iterator, advanced.
     Iter(usize, u64),
+    /// A generator in the middle.
+    Generator(usize, usize),
     /// A bound method.
     Method(usize, usize),
     /// A new cell.
@@ -93,6 +95,7 @@ impl Make {
             ),
             Build::Call(path, args) => Make::Call(paths::resolve(py, path)?.unbind(), ids(args)),
             Build::Iter(of, skip) => Make::Iter(of.0 as usize, *skip),
+            Build::Generator(function, state) => Make::Generator(function.0 as usize, state.0 as usize),
             Build::Method(func, receiver) => Make::Method(func.0 as usize, receiver.0 as usize),
             Build::Cell => Make::Cell,
             Build::Function { code, globals, qualname, defaults, kwdefaults, closure } => {
@@ -146,10 +149,16 @@ impl Make {
             Make::Call(function, args) => function.bind(py).call1(PyTuple::new(py, all(args))?)?.unbind(),
             Make::Iter(of, skip) => {
                 let mut iter = made[*of].bind(py).try_iter()?;
-                for _ in 0..*skip {
-                    iter.next().transpose()?;
+                if made[*of].bind(py).is_exact_instance_of::<PyList>() {
+                    // The list may get the items that were passed only by an effect.
+                    iter.call_method1("__setstate__", (*skip,))?;
+                } else {
+                    (0..*skip).try_for_each(|_| iter.next().transpose().map(|_| ()))?;
                 }
                 iter.into_any().unbind()
+            }
+            Make::Generator(function, state) => {
+                made[*function].bind(py).call1((made[*state].bind(py), py.None()))?.unbind()
             }
             // SAFETY: both are live objects; a new reference or an exception comes back.
             Make::Method(func, receiver) => unsafe {

@@ -72,8 +72,10 @@ pub(super) fn call(t: &mut Tracer<'_>, f: &mut PyFrame, argc: u32) -> Flow<Contr
     if matches!(&callee, Value::Class(c) if c.is("builtins.super")) && args.pos.is_empty() {
         args.pos = implied_super(t, f)?;
     }
-    let result = t.call(&callee, args)?;
-    f.push(result);
+    t.direct = true;
+    let result = t.call(&callee, args);
+    t.direct = false;
+    f.push(result?);
     Ok(Control::Next)
 }
 
@@ -91,8 +93,10 @@ pub(super) fn call_ex(t: &mut Tracer<'_>, f: &mut PyFrame, kwargs: bool) -> Flow
             }
         }
     }
-    let result = t.call(&callee, args)?;
-    f.push(result);
+    t.direct = true;
+    let result = t.call(&callee, args);
+    t.direct = false;
+    f.push(result?);
     Ok(Control::Next)
 }
 

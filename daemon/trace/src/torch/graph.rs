@@ -39,6 +39,11 @@ impl GraphBuilder {
         }
     }
 
+    /// Whether no call was recorded.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.nodes.iter().any(|n| matches!(n.op, NodeOp::Call { .. }))
+    }
+
     /// An input.
     pub(crate) fn placeholder(&mut self, source: SourceId, name: &str, meta: ValueMeta) -> NodeId {
         let name = self.unique(name);

@@ -115,37 +115,42 @@ impl<T> std::hash::Hash for Id<T> {
 
 /// Objects with identity and state, of one kind.
 #[derive(Debug)]
-pub struct Arena<T>(Vec<T>);
+pub struct Arena<T> {
+    items: Vec<T>,
+    /// How often one was lent out to be changed.
+    changes: usize,
+}
 
 impl<T> Default for Arena<T> {
     fn default() -> Self {
-        Arena(Vec::new())
+        Arena { items: Vec::new(), changes: 0 }
     }
 }
 
 impl<T> Arena<T> {
     /// Adds an object.
     pub fn push(&mut self, value: T) -> Id<T> {
-        self.0.push(value);
-        Id(self.0.len() as u32 - 1, std::marker::PhantomData)
+        self.items.push(value);
+        Id(self.items.len() as u32 - 1, std::marker::PhantomData)
     }
 
     /// All objects with their ids, in order of creation.
     pub fn iter(&self) -> impl Iterator<Item = (Id<T>, &T)> {
-        self.0.iter().enumerate().map(|(i, v)| (Id(i as u32, std::marker::PhantomData), v))
+        self.items.iter().enumerate().map(|(i, v)| (Id(i as u32, std::marker::PhantomData), v))
     }
 }
 
 impl<T> std::ops::Index<Id<T>> for Arena<T> {
     type Output = T;
     fn index(&self, id: Id<T>) -> &T {
-        &self.0[id.0 as usize]
+        &self.items[id.0 as usize]
     }
 }
 
 impl<T> std::ops::IndexMut<Id<T>> for Arena<T> {
     fn index_mut(&mut self, id: Id<T>) -> &mut T {
-        &mut self.0[id.0 as usize]
+        self.changes += 1;
+        &mut self.items[id.0 as usize]
     }
 }
 
@@ -168,6 +173,20 @@ pub struct Arenas {
     pub iters: Arena<Iter>,
     /// Generators; `None` while one runs.
     pub generators: Arena<crate::frame::Generator>,
+}
+
+impl Arenas {
+    /// Grows whenever an object may have changed; making objects does not count.
+    pub fn changes(&self) -> usize {
+        self.tensors.changes
+            + self.lists.changes
+            + self.dicts.changes
+            + self.sets.changes
+            + self.instances.changes
+            + self.cells.changes
+            + self.iters.changes
+            + self.generators.changes
+    }
 }
 
 impl Value {

@@ -1,0 +1,100 @@
+//! The assembler for tests in Python: a JSON request a line on standard input, a JSON answer a line on standard output.
+//! Instructions are named by their offset in code units.
+
+use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble, is_resume};
+use flambeau_bytecode::{Decoded, Output, decode, live_slots, thin_call, thin_instr};
+use flambeau_ir::code::Code;
+use serde_json::{Value, json};
+use std::io::{BufRead, Write};
+
+fn main() {
+    let mut out = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let answer = answer(&line).unwrap_or_else(|error| json!({ "error": error }));
+        if writeln!(out, "{answer}").and_then(|()| out.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(line: &str) -> Result<Value, String> {
+    let request: Value = serde_json::from_str(line).map_err(|e| e.to_string())?;
+    let code: Code = serde_json::from_value(request["code"].clone()).map_err(|e| e.to_string())?;
+    let decoded = decode(&code).map_err(|e| e.to_string())?;
+    let index = |key: &str| decoded.index_of(number(&request[key])) as u32;
+    match request["do"].as_str() {
+        Some("assemble") => {
+            let point = ResumePoint {
+                at: index("at"),
+                target: index("target"),
+                locals: list(&request["locals"]).iter().map(number).collect(),
+                stack: list(&request["stack"]).iter().map(item).collect(),
+                entry: entry(&request["entry"])?,
+            };
+            made(assemble(&code, &decoded, &point))
+        }
+        Some("thin_call") => made(thin_call(&code, &decoded, index("at"))),
+        Some("thin_instr") => {
+            let inputs: Vec<Item> = list(&request["inputs"]).iter().map(item).collect();
+            made(thin_instr(&code, &decoded, index("at"), &inputs, output(&request["output"])?))
+        }
+        Some("facts") => Ok(facts(&code, &decoded)),
+        other => Err(format!("no command {other:?}")),
+    }
+}
+
+fn made(code: Result<Code, AssembleError>) -> Result<Value, String> {
+    let code = code.map_err(|e| format!("{e:?}: {e}"))?;
+    Ok(json!({ "code": code, "resume": is_resume(&code) }))
+}
+
+/// Per instruction: offset, what it does alone, slots that are live before it, jump target.
+fn facts(code: &Code, decoded: &Decoded) -> Value {
+    let instrs = decoded.instrs.iter().zip(0..).map(|(instr, at)| {
+        let alone = instr.op.alone().map(|(inputs, output)| json!([inputs, format!("{output:?}")]));
+        let handler = decoded.handler(at as usize).map(|h| h.depth);
+        json!([instr.offset, format!("{:?}", instr.op), alone, live_slots(code, decoded, at), handler])
+    });
+    Value::Array(instrs.collect())
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn number(value: &Value) -> u32 {
+    value.as_u64().unwrap_or(u64::from(u32::MAX)) as u32
+}
+
+fn item(value: &Value) -> Item {
+    if value == "Null" { Item::Null } else { Item::Value }
+}
+
+/// A name, or a name and a count.
+fn named(value: &Value) -> (Option<&str>, u32) {
+    (value[0].as_str(), number(&value[1]))
+}
+
+fn entry(value: &Value) -> Result<Entry, String> {
+    Ok(match named(value) {
+        (Some("Nothing"), _) => Entry::Nothing,
+        (Some("Value"), _) => Entry::Value,
+        (Some("NullValue"), _) => Entry::NullValue,
+        (Some("Items"), count) => Entry::Items(count),
+        (Some("Child"), _) => Entry::Child,
+        (Some("Raise"), _) => Entry::Raise,
+        _ => return Err(format!("no entry {value}")),
+    })
+}
+
+fn output(value: &Value) -> Result<Output, String> {
+    Ok(match named(value) {
+        (Some("None"), _) => Output::None,
+        (Some("Value"), _) => Output::Value,
+        (Some("NullValue"), _) => Output::NullValue,
+        (Some("Items"), count) => Output::Items(count),
+        (Some("Truth"), _) => Output::Truth,
+        (Some("Next"), _) => Output::Next,
+        _ => return Err(format!("no output {value}")),
+    })
+}

@@ -1,0 +1,181 @@
+//! The user's part of a code object: all of it, or what follows the prologue of a resume code. Its slots are numbered as
+//! in a resume code, its code units from 0.
+
+use crate::dialect::Dialect;
+use crate::op::Op;
+use crate::resume::AssembleError;
+use crate::{Decoded, Target, tables};
+use flambeau_ir::code::{Code, Const};
+
+/// Names of a resume code's parameters, which no user's code can have.
+pub const PARAMETERS: [&str; 2] = [".state", ".value"];
+/// By how much a resume code's slots are behind the user's.
+pub const SHIFT: u32 = PARAMETERS.len() as u32;
+
+/// The user's part of a code object.
+pub struct Body<'a> {
+    /// The whole.
+    pub code: &'a Code,
+    /// Its constants without those of a prologue.
+    pub consts: &'a [Const],
+    /// Its location table without that of a prologue.
+    pub linetable: &'a [u8],
+    /// Code units of its prologue; `None` for the user's own code.
+    prologue: Option<u32>,
+}
+
+impl<'a> Body<'a> {
+    /// Takes a prologue off, if there is one.
+    pub fn of(code: &'a Code, dialect: &Dialect) -> Result<Body<'a>, AssembleError> {
+        let Some(length) = prologue(code) else {
+            return Ok(Body { code, consts: &code.consts, linetable: &code.linetable, prologue: None });
+        };
+        let linetable = tables::locations_behind(&code.linetable, length as usize)?;
+        // The first constant that a prologue loads is the first that it brought.
+        let brought = first_constant(code, length, dialect).unwrap_or(code.consts.len() as u32 - 1);
+        let consts = code.consts.get(..brought as usize);
+        match (linetable, consts) {
+            (Some(linetable), Some(consts)) => Ok(Body { code, consts, linetable, prologue: Some(length) }),
+            _ => Err(AssembleError::Prologue),
+        }
+    }
+
+    fn length(&self) -> u32 {
+        self.prologue.unwrap_or(0)
+    }
+
+    /// A slot of the code as one of the resume code.
+    pub fn slot(&self, slot: u32) -> Result<u32, AssembleError> {
+        let shifted = if self.prologue.is_some() { slot } else { slot + SHIFT };
+        let known = shifted >= SHIFT && (slot as usize) < self.code.localsplusnames.len();
+        if known { Ok(shifted) } else { Err(AssembleError::Slot(slot)) }
+    }
+
+    /// Names and kinds of the slots, the parameters' left out.
+    pub fn slots(&self) -> (&'a [String], &'a [u8]) {
+        let skip = if self.prologue.is_some() { SHIFT as usize } else { 0 };
+        (&self.code.localsplusnames[skip..], &self.code.localspluskinds[skip..])
+    }
+
+    /// Where to enter the body to go on with this instruction. In a prologue only its last instruction will do: the jump
+    /// into the body.
+    pub fn enter(&self, decoded: &Decoded, target: Target, dialect: &Dialect) -> Result<u32, AssembleError> {
+        let length = self.length();
+        let instr = |at: Target| decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at));
+        let target = match *instr(target)? {
+            crate::Instr { op: Op::Jump(behind), offset, .. } if offset < length => behind,
+            crate::Instr { offset, .. } if offset < length => return Err(AssembleError::InPrologue(target)),
+            _ => target,
+        };
+        // A call's keyword names are part of it.
+        let kw_names = |at: Target| matches!(instr(at), Ok(crate::Instr { op: Op::KwNames(_), .. }));
+        let call = matches!(instr(target)?.op, Op::Call { .. });
+        let target = if call && target > 0 && kw_names(target - 1) { target - 1 } else { target };
+        // It begins where the one before it ends: with its `EXTENDED_ARG`s, a `PRECALL`, or a `NOP` that has a line of
+        // its own. Only a `RESUME` does not count, which would tell tracing functions of a second call.
+        let before = target.checked_sub(1).map(instr).transpose()?;
+        let mut unit = before.map_or(0, |i| i.offset + 1 + u32::from(self.opcode(i.offset, dialect).1)).max(length);
+        while self.opcode(unit, dialect).0 == dialect.resume {
+            unit += 1;
+        }
+        Ok(unit - length)
+    }
+
+    /// The opcode at this code unit, and its caches.
+    fn opcode(&self, unit: u32, dialect: &Dialect) -> (u8, u8) {
+        let byte = self.code.bytecode.get(unit as usize * 2).copied().unwrap_or(dialect.nop);
+        (byte, (dialect.opcode)(byte).map_or(0, |o| o.caches))
+    }
+
+    /// The body's bytes.
+    pub fn bytecode(&self, dialect: &Dialect) -> Result<Vec<u8>, AssembleError> {
+        let mut bytes = self.code.bytecode[self.length() as usize * 2..].to_vec();
+        if self.prologue.is_none() {
+            shift_slots(&mut bytes, dialect)?;
+        }
+        Ok(bytes)
+    }
+
+    /// The exception table's entries, in the body's units.
+    pub fn exceptions(&self) -> Result<Vec<tables::Entry>, AssembleError> {
+        let length = self.length();
+        let entries = tables::exceptions(&self.code.exceptiontable)?.into_iter();
+        let moved = |e: tables::Entry| tables::Entry { start: e.start - length, target: e.target - length, ..e };
+        Ok(entries.filter(|e| e.start >= length && e.target >= length).map(moved).collect())
+    }
+
+    /// The entry that handles what the code unit `at` of the whole code raises; its target is in the body's units.
+    pub fn handler(&self, at: u32) -> Result<Option<tables::Entry>, AssembleError> {
+        let covers = |e: &tables::Entry| (e.start..e.start + e.length).contains(&at);
+        let found = tables::exceptions(&self.code.exceptiontable)?.into_iter().find(covers);
+        let length = self.length();
+        let inside = |e: tables::Entry| {
+            let target = e.target.checked_sub(length).ok_or(AssembleError::Prologue)?;
+            Ok(tables::Entry { target, ..e })
+        };
+        found.map(inside).transpose()
+    }
+
+    /// Instructions of the body, in the numbering of the whole code's slots.
+    pub fn instrs<'d>(&self, decoded: &'d Decoded) -> impl Iterator<Item = &'d crate::Instr> {
+        let length = self.length();
+        decoded.instrs.iter().filter(move |i| i.offset >= length)
+    }
+}
+
+/// The length of a resume code's prologue in code units: its last constant.
+pub fn prologue(code: &Code) -> Option<u32> {
+    let named = code.localsplusnames.len() >= PARAMETERS.len()
+        && code.localsplusnames.iter().zip(PARAMETERS).all(|(name, parameter)| name == parameter);
+    match code.consts.last() {
+        Some(Const::Int(length)) if named => {
+            u32::try_from(*length).ok().filter(|l| *l as usize * 2 <= code.bytecode.len())
+        }
+        _ => None,
+    }
+}
+
+/// The first constant that the first `length` code units load.
+fn first_constant(code: &Code, length: u32, dialect: &Dialect) -> Option<u32> {
+    let (units, _) = code.bytecode[..length as usize * 2].as_chunks::<2>();
+    let mut extended = 0;
+    let mut at = 0;
+    while let Some(&[byte, low]) = units.get(at) {
+        let arg = extended << 8 | u32::from(low);
+        extended = if byte == dialect.extended_arg { arg } else { 0 };
+        let mut loads = false;
+        (dialect.encode)(Op::LoadConst(arg), &mut |opcode, _| loads = opcode == byte);
+        if loads {
+            return Some(arg);
+        }
+        at += 1 + usize::from((dialect.opcode)(byte)?.caches);
+    }
+    None
+}
+
+/// Adds [`SHIFT`] to the slots that the instructions name.
+fn shift_slots(bytes: &mut [u8], dialect: &Dialect) -> Result<(), AssembleError> {
+    let (units, _) = bytes.as_chunks_mut::<2>();
+    let (mut at, mut first) = (0, 0);
+    while at < units.len() {
+        let byte = units[at][0];
+        if byte == dialect.extended_arg {
+            at += 1;
+            continue;
+        }
+        if (dialect.uses_slot)(byte) {
+            let mut carry = SHIFT;
+            for unit in units[first..=at].iter_mut().rev() {
+                carry += u32::from(unit[1]);
+                unit[1] = (carry & 255) as u8;
+                carry >>= 8;
+            }
+            if carry != 0 {
+                return Err(AssembleError::TooManySlots);
+            }
+        }
+        at += 1 + usize::from((dialect.opcode)(byte).map_or(0, |o| o.caches));
+        first = at;
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Which slots of a frame may still be read from some instruction on.
+
+use crate::body::{Body, SHIFT};
+use crate::dialect::dialect;
+use crate::op::Op;
+use crate::resume::{is_resume, super_slot};
+use crate::{Decoded, Target};
+use flambeau_ir::code::Code;
+
+/// What reads its caller's locals by name.
+const READERS: [&str; 8] = ["locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "breakpoint"];
+const CELL_OR_FREE: u8 = 0x40 | 0x80;
+
+/// Per slot: whether what it holds may be read when execution goes on at `target`. Cells, which other functions may hold
+/// as well, count as read where an instruction that can still be reached touches them.
+pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
+    let slots = code.localsplusnames.len();
+    let parameters = if is_resume(code) { SHIFT as usize } else { 0 };
+    if code.names.iter().any(|name| READERS.contains(&name.as_str())) {
+        return (0..slots).map(|slot| slot >= parameters).collect();
+    }
+    let words = slots.div_ceil(64);
+    let edges = Edges::new(decoded);
+    let mut live = vec![0_u64; decoded.instrs.len() * words];
+    let mut waiting: Vec<usize> = edges.reachable(target as usize);
+    let reached = waiting.clone();
+    while let Some(at) = waiting.pop() {
+        let mut now = vec![0_u64; words];
+        let union = |now: &mut [u64], from: usize| {
+            now.iter_mut().zip(&live[from * words..]).for_each(|(a, b)| *a |= b);
+        };
+        edges.next(at).for_each(|next| union(&mut now, next));
+        match decoded.instrs[at].op {
+            Op::StoreFast(slot) => now[slot as usize / 64] &= !(1 << (slot % 64)),
+            Op::LoadFast(slot) | Op::DeleteFast(slot) => now[slot as usize / 64] |= 1 << (slot % 64),
+            _ => {}
+        }
+        // The handler may run before the instruction has done anything.
+        edges.handler(at).into_iter().for_each(|handler| union(&mut now, handler));
+        let place = &mut live[at * words..(at + 1) * words];
+        if place != now {
+            place.copy_from_slice(&now);
+            waiting.extend(&edges.before[at]);
+        }
+    }
+    let first = target as usize * words;
+    let mut found: Vec<bool> =
+        (0..slots).map(|s| live.get(first + s / 64).is_some_and(|w| w >> (s % 64) & 1 != 0)).collect();
+    for (slot, kind) in code.localspluskinds.iter().enumerate() {
+        if kind & CELL_OR_FREE != 0 {
+            found[slot] |= reached.iter().any(|at| cell(decoded.instrs[*at].op) == Some(slot as u32));
+        }
+    }
+    let receiver = dialect(code).and_then(|d| Body::of(code, d)).ok().and_then(|body| super_slot(&body));
+    if let Some(slot) = receiver {
+        found[slot as usize] = true;
+    }
+    found
+}
+
+/// The cell that an instruction touches.
+fn cell(op: Op) -> Option<u32> {
+    match op {
+        Op::LoadClosure(slot)
+        | Op::LoadDeref(slot)
+        | Op::StoreDeref(slot)
+        | Op::DeleteDeref(slot)
+        | Op::LoadClassDeref(slot) => Some(slot),
+        _ => None,
+    }
+}
+
+/// Where execution can go.
+struct Edges<'a> {
+    decoded: &'a Decoded,
+    /// Per instruction the first handler that covers it.
+    handlers: Vec<Option<usize>>,
+    /// Per instruction those that can be just before it.
+    before: Vec<Vec<usize>>,
+}
+
+impl<'a> Edges<'a> {
+    fn new(decoded: &'a Decoded) -> Edges<'a> {
+        let count = decoded.instrs.len();
+        let mut handlers = vec![None; count];
+        for handler in &decoded.handlers {
+            for place in handlers.iter_mut().take(handler.end as usize).skip(handler.start as usize) {
+                place.get_or_insert(handler.target as usize);
+            }
+        }
+        let mut edges = Edges { decoded, handlers, before: vec![vec![]; count] };
+        for at in 0..count {
+            let after: Vec<usize> = edges.next(at).chain(edges.handler(at)).collect();
+            after.into_iter().for_each(|to| edges.before[to].push(at));
+        }
+        edges
+    }
+
+    /// Without an exception.
+    fn next(&self, at: usize) -> impl Iterator<Item = usize> + use<> {
+        let (falls, jumps) = match self.decoded.instrs[at].op {
+            Op::ReturnValue | Op::RaiseVarargs(_) | Op::Reraise(_) => (false, None),
+            Op::Jump(target) => (false, Some(target)),
+            Op::PopJumpIf { target, .. } | Op::JumpIfOrPop { target, .. } | Op::ForIter(target) | Op::Send(target) => {
+                (true, Some(target))
+            }
+            _ => (true, None),
+        };
+        let next = (falls && at + 1 < self.decoded.instrs.len()).then_some(at + 1);
+        next.into_iter().chain(jumps.map(|t| t as usize))
+    }
+
+    fn handler(&self, at: usize) -> Option<usize> {
+        self.handlers[at].filter(|h| *h < self.handlers.len())
+    }
+
+    fn reachable(&self, from: usize) -> Vec<usize> {
+        let mut seen = vec![false; self.handlers.len()];
+        let mut found = Vec::new();
+        let mut waiting = vec![from];
+        while let Some(at) = waiting.pop() {
+            if at < seen.len() && !std::mem::replace(&mut seen[at], true) {
+                found.push(at);
+                waiting.extend(self.next(at).chain(self.handler(at)));
+            }
+        }
+        found
+    }
+}

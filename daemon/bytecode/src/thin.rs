@@ -1,0 +1,162 @@
+//! Thin functions: they stand in for user's frames on Python's stack, under the same names and at the same place, while
+//! one instruction runs in plain Python.
+
+use crate::body::Body;
+use crate::dialect::{Dialect, Units, dialect};
+use crate::effect::Output;
+use crate::op::{Op, Unary};
+use crate::resume::{AssembleError, Item, named_by_content};
+use crate::tables::{LocationWriter, location};
+use crate::{Decoded, Target};
+use flambeau_ir::code::{Code, Const};
+
+/// `OPTIMIZED`, `NEWLOCALS`, `NESTED` and the future statements.
+const FLAGS: u32 = 1 | 2 | 16 | 0x01fe_0000;
+
+/// `def name(.0, .1): return .0(*.1)`, all of it where instruction `at` stands.
+pub fn thin_call(code: &Code, decoded: &Decoded, at: Target) -> Result<Code, AssembleError> {
+    let mut units = Units::new(dialect(code)?, 0);
+    units.resume();
+    units.put_all([Op::PushNull, Op::LoadFast(0), Op::LoadFast(1), Op::CallEx { kwargs: false }, Op::ReturnValue])?;
+    let code = Code { names: vec![], ..code.clone() };
+    thin(&code, &[], decoded, at, 2, units)
+}
+
+/// A function of the instruction's inputs (nulls left out) that runs instruction `at` and returns its output.
+pub fn thin_instr(
+    code: &Code,
+    decoded: &Decoded,
+    at: Target,
+    inputs: &[Item],
+    output: Output,
+) -> Result<Code, AssembleError> {
+    let dialect = dialect(code)?;
+    let op = decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at))?.op;
+    if !fits(op, inputs, output) {
+        return Err(AssembleError::Alone(at));
+    }
+    let body = Body::of(code, dialect)?;
+    let mut consts = body.consts.to_vec();
+    let nothing = consts.iter().position(|c| *c == Const::None).unwrap_or(consts.len());
+    if nothing == consts.len() {
+        consts.push(Const::None);
+    }
+    let nothing = Op::LoadConst(nothing as u32);
+
+    let mut units = Units::new(dialect, 0);
+    units.resume();
+    let mut parameters = 0;
+    for input in inputs {
+        match input {
+            Item::Null => units.put(Op::PushNull)?,
+            Item::Value => {
+                units.put(Op::LoadFast(parameters))?;
+                parameters += 1;
+            }
+        }
+    }
+    match output {
+        Output::Truth => units.put_all([Op::Unary(Unary::Not); 2])?,
+        Output::Next => next(dialect, &mut units, nothing)?,
+        Output::NullValue => verbatim(code, decoded, at, dialect, &mut units, dialect.push_null)?,
+        Output::None | Output::Value | Output::Items(_) => {
+            verbatim(code, decoded, at, dialect, &mut units, |_, _| None)?;
+        }
+    }
+    match output {
+        Output::None => units.put(nothing)?,
+        Output::Items(count) => units.put(Op::BuildTuple(count))?,
+        Output::Value | Output::NullValue | Output::Truth | Output::Next => {}
+    }
+    units.put(Op::ReturnValue)?;
+    thin(code, &consts, decoded, at, parameters, units)
+}
+
+/// Whether the instruction takes these inputs and gives this output when it runs alone.
+fn fits(op: Op, inputs: &[Item], output: Output) -> bool {
+    let values = |items: &[Item]| items.iter().all(|i| *i == Item::Value);
+    match (op, output) {
+        (Op::PopJumpIf { .. } | Op::JumpIfOrPop { .. }, Output::Truth) | (Op::ForIter(_), Output::Next) => {
+            inputs == [Item::Value]
+        }
+        // Only the first of a call's items may be a null, and that of `CallEx` has to be.
+        (Op::Call { argc }, Output::Value) => inputs.len() == argc as usize + 2 && values(&inputs[1..]),
+        (Op::CallEx { kwargs }, Output::Value) => {
+            inputs.len() == 3 + usize::from(kwargs) && inputs[0] == Item::Null && values(&inputs[1..])
+        }
+        _ => op.alone() == Some((inputs.len() as u32, output)) && values(inputs),
+    }
+}
+
+/// The next item of the iterator on the stack in a tuple, or `None`.
+fn next(dialect: &'static Dialect, units: &mut Units, nothing: Op) -> Result<(), AssembleError> {
+    let mut body = Units::new(dialect, 2);
+    body.put_all([Op::BuildTuple(1), Op::Swap(2), Op::PopTop, Op::ReturnValue])?;
+    units.put(Op::ForIter(body.len()))?;
+    units.append(body);
+    units.put(nothing)
+}
+
+/// Writes instruction `at` as it stands in its code, with the keyword names and the call preparation that belong to it.
+fn verbatim(
+    code: &Code,
+    decoded: &Decoded,
+    at: Target,
+    dialect: &Dialect,
+    units: &mut Units,
+    replace: impl Fn(u8, u32) -> Option<(u8, u32)>,
+) -> Result<(), AssembleError> {
+    let (bytes, _) = code.bytecode.as_chunks::<2>();
+    let offset = |at: usize| decoded.instrs[at].offset as usize;
+    let is_call = matches!(decoded.instrs[at as usize].op, Op::Call { .. });
+    let names = (at > 0 && is_call).then(|| at as usize - 1);
+    let names = names.filter(|i| matches!(decoded.instrs[*i].op, Op::KwNames(_)));
+    // What stands before an instruction and behind the one before it is dropped or belongs to it.
+    let first = names.unwrap_or(at as usize);
+    let mut unit = first.checked_sub(1).map_or(0, |i| offset(i) + 1 + caches(dialect, bytes[offset(i)][0]));
+    let mut extended = 0;
+    while unit <= offset(at as usize) {
+        let [opcode, low] = bytes[unit];
+        let arg = extended << 8 | u32::from(low);
+        extended = if opcode == dialect.extended_arg { arg } else { 0 };
+        let belongs = (dialect.belongs_to_call)(opcode) && is_call;
+        if unit == offset(at as usize) || unit == offset(first) || belongs {
+            let (opcode, arg) = replace(opcode, arg).unwrap_or((opcode, arg));
+            units.raw(opcode, arg);
+        }
+        unit += 1 + caches(dialect, opcode);
+    }
+    Ok(())
+}
+
+fn caches(dialect: &Dialect, opcode: u8) -> usize {
+    (dialect.opcode)(opcode).map_or(0, |o| usize::from(o.caches))
+}
+
+/// The code object of a thin function with these many parameters.
+fn thin(
+    code: &Code,
+    consts: &[Const],
+    decoded: &Decoded,
+    at: Target,
+    parameters: u32,
+    units: Units,
+) -> Result<Code, AssembleError> {
+    let at = decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at))?.offset;
+    let mut locations = LocationWriter::new(code.firstlineno);
+    locations.put(units.len() as usize, location(&code.linetable, code.firstlineno, at)?);
+    Ok(named_by_content(Code {
+        argcount: parameters,
+        posonlyargcount: parameters,
+        kwonlyargcount: 0,
+        stacksize: units.deepest(),
+        flags: code.flags & FLAGS | 3,
+        bytecode: units.finish(),
+        consts: consts.to_vec(),
+        localsplusnames: (0..parameters).map(|i| format!(".{i}")).collect(),
+        localspluskinds: vec![0x20; parameters as usize],
+        linetable: locations.finish(),
+        exceptiontable: vec![],
+        ..code.clone()
+    }))
+}

@@ -1,0 +1,115 @@
+//! Graph breaks as they leave the interpreter: the inlined frames at the moment of a break, each as it was before the
+//! instruction that could not be traced. `resume` makes an exit of them.
+//!
+//! A break can be resumed from where it happened if the instruction has changed nothing yet, and every frame above it
+//! waits in a call whose result it takes as it is. Else (a break inside a comparison that a sort asked for, a property, a
+//! generator) the instruction that led there is broken at as a whole, in a second trace that stops before it.
+
+use crate::frame::{PyFrame, Slot};
+use crate::tracer::Tracer;
+use crate::value::{Function, Value};
+use flambeau_bytecode::{Decoded, Op};
+use flambeau_ir::code::Code;
+use flambeau_ir::graph::NodeOp;
+use flambeau_ir::reason::Reason;
+use flambeau_ir::source::SourceId;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// An inlined frame at a break.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    pub function: Rc<Function>,
+    pub code: Arc<Code>,
+    pub decoded: Rc<Decoded>,
+    /// The instruction it is at.
+    pub at: usize,
+    /// Number of that instruction, among all that the trace ran.
+    pub executed: usize,
+    /// Value stack: of the innermost frame with the instruction's operands, of the others without those of their call.
+    pub stack: Vec<Option<Value>>,
+    /// `localsplus`
+    pub locals: Vec<Slot>,
+}
+
+/// The frames of a break.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// Innermost first, and whether the caller of the last one takes its result as it is.
+    Frames(Vec<Frozen>, bool),
+    /// A trace that stops before the instruction with this number finds frames to resume from.
+    Again(usize),
+}
+
+/// What an instruction finds.
+pub(crate) struct Moment {
+    /// Its operands, deepest first.
+    operands: Vec<Option<Value>>,
+    depth: usize,
+    changes: usize,
+    nodes: usize,
+    frames: usize,
+}
+
+impl Tracer<'_> {
+    /// The state before an instruction.
+    pub(crate) fn moment(&self, frame: &PyFrame, op: Op) -> Moment {
+        let depth = frame.stack.len();
+        let operands = op.alone().map_or(depth, |(inputs, _)| depth.min(inputs as usize));
+        Moment {
+            operands: frame.stack[depth - operands..].to_vec(),
+            depth,
+            changes: self.arenas.changes(),
+            nodes: self.graph.nodes.len(),
+            frames: self.frames_run,
+        }
+    }
+
+    /// Notes a frame that a break passes through, at instruction `at`.
+    pub(crate) fn freeze(&mut self, frame: &PyFrame, at: usize, before: Moment, reason: &mut Reason) {
+        let executed = self.stack.last().map_or(0, |info| info.executed);
+        let frozen = |stack| Frozen {
+            function: frame.function.clone(),
+            code: frame.code.clone(),
+            decoded: frame.decoded.clone(),
+            at,
+            executed,
+            stack,
+            locals: frame.locals.clone(),
+        };
+        if reason.stack.is_empty() {
+            reason.stack = self.locations();
+            let untouched = before.frames == self.frames_run && before.changes == self.arenas.changes();
+            self.broken = Some(if untouched {
+                self.drop_calls(before.nodes);
+                let below = before.depth - before.operands.len();
+                let mut stack = frame.stack.clone();
+                stack.truncate(below);
+                stack.extend(before.operands);
+                Broken::Frames(vec![frozen(stack)], false)
+            } else {
+                Broken::Again(executed)
+            });
+        } else {
+            match &mut self.broken {
+                Some(Broken::Frames(frames, true)) => frames.push(frozen(frame.stack.clone())),
+                Some(Broken::Again(_)) => return,
+                Some(Broken::Frames(_, false)) | None => self.broken = Some(Broken::Again(executed)),
+            }
+        }
+        let is_direct = self.stack.last().is_some_and(|info| info.direct);
+        if let Some(Broken::Frames(_, direct)) = &mut self.broken {
+            *direct = is_direct;
+        }
+    }
+
+    /// Forgets the torch calls from node `first` on: the instruction that made them runs in plain Python.
+    fn drop_calls(&mut self, first: usize) {
+        for node in &mut self.graph.nodes[first..] {
+            if matches!(node.op, NodeOp::Call { .. }) {
+                // Emptied nodes are left out when the graph is put in order.
+                node.op = NodeOp::Placeholder(SourceId(0));
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! How values of a trace are made after its graph ran: each object once, parts before wholes.
+
+use crate::flow::{Flow, stop};
+use crate::tracer::Tracer;
+use crate::value::{CellId, DictId, Function, InstanceId, Payload, Value, ViewKind};
+use flambeau_ir::code::Const;
+use flambeau_ir::exit::{Build, BuildId, Effect, Exit};
+use flambeau_ir::graph::NodeId;
+use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::SourceId;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Identifies a value that must be built once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Identity {
+    Address(usize),
+    Tensor(u32),
+    List(u32),
+    Dict(u32),
+    Set(u32),
+    Instance(u32),
+    Cell(u32),
+    Iter(u32),
+    Generator(u32),
+}
+
+/// Builds under construction.
+#[derive(Default)]
+pub(super) struct Builder {
+    pub exit: Exit,
+    pub known: HashMap<Identity, Option<BuildId>>,
+    sources: HashMap<SourceId, BuildId>,
+    pub outputs: Vec<NodeId>,
+    output_ids: HashMap<NodeId, u32>,
+}
+
+impl Builder {
+    pub fn add(&mut self, build: Build) -> BuildId {
+        self.exit.builds.push(build);
+        BuildId(self.exit.builds.len() as u32 - 1)
+    }
+
+    pub fn source(&mut self, source: SourceId) -> BuildId {
+        if let Some(id) = self.sources.get(&source) {
+            return *id;
+        }
+        let id = self.add(Build::Source(source));
+        self.sources.insert(source, id);
+        id
+    }
+}
+
+impl Tracer<'_> {
+    pub(super) fn build_all(&mut self, builder: &mut Builder, values: &[Value]) -> Flow<Vec<BuildId>> {
+        values.iter().map(|v| self.build(builder, v)).collect()
+    }
+
+    /// How to make `value` after the graph ran; an object is made once.
+    pub(super) fn build(&mut self, builder: &mut Builder, value: &Value) -> Flow<BuildId> {
+        if let Some(origin) = self.origin_of(value) {
+            return Ok(builder.source(origin.source));
+        }
+        let identity = match value {
+            Value::Tensor(id) => Some(Identity::Tensor(id.0)),
+            Value::Tuple(t) => Some(Identity::Address(Rc::as_ptr(t) as usize)),
+            Value::List(id) => Some(Identity::List(id.0)),
+            Value::Dict(id) => Some(Identity::Dict(id.0)),
+            Value::Set(id) => Some(Identity::Set(id.0)),
+            Value::Instance(id) => Some(Identity::Instance(id.0)),
+            Value::Cell(id) => Some(Identity::Cell(id.0)),
+            Value::Iter(id) => Some(Identity::Iter(id.0)),
+            Value::Generator(id) => Some(Identity::Generator(id.0)),
+            Value::Partial(p) => Some(Identity::Address(Rc::as_ptr(p) as usize)),
+            Value::Range(parts) | Value::Slice(parts) => Some(Identity::Address(Rc::as_ptr(parts) as usize)),
+            Value::Function(f) => Some(Identity::Address(Rc::as_ptr(f) as usize)),
+            Value::Method(m) => Some(Identity::Address(Rc::as_ptr(m) as usize)),
+            _ => None,
+        };
+        let Some(identity) = identity else { return self.build_new(builder, value) };
+        match builder.known.get(&identity) {
+            Some(Some(id)) => return Ok(*id),
+            Some(None) => return stop(ReasonCode::SideEffect, "a new object that contains itself leaves the frame"),
+            None => {}
+        }
+        builder.known.insert(identity, None);
+        if let Value::Cell(cell) = value {
+            return self.build_cell(builder, *cell);
+        }
+        let id = self.build_new(builder, value)?;
+        builder.known.insert(identity, Some(id));
+        Ok(id)
+    }
+
+    fn build_cell(&mut self, builder: &mut Builder, cell: CellId) -> Flow<BuildId> {
+        let id = builder.add(Build::Cell);
+        builder.known.insert(Identity::Cell(cell.0), Some(id));
+        if let Some(value) = self.arenas.cells[cell].value.clone() {
+            // A closure may hold the function it belongs to: the contents are stored once both exist.
+            let value = self.build(builder, &value)?;
+            builder.exit.effects.push(Effect::SetCell(id, Some(value)));
+        }
+        Ok(id)
+    }
+
+    fn build_new(&mut self, builder: &mut Builder, value: &Value) -> Flow<BuildId> {
+        let build = match value {
+            Value::Const(c) => Build::Const(c.clone()),
+            Value::Int(dim) => Build::Dim(dim.clone()),
+            Value::Code(code) => Build::Const(Const::Code(code.clone())),
+            Value::Tensor(id) => {
+                let node = self.arenas.tensors[*id].node;
+                if self.arenas.tensors[*id].attrs.is_some() {
+                    return stop(ReasonCode::SideEffect, "a new tensor with attributes leaves the frame");
+                }
+                let next = builder.outputs.len() as u32;
+                let index = *builder.output_ids.entry(node).or_insert(next);
+                if index == next {
+                    builder.outputs.push(node);
+                }
+                Build::Output(index)
+            }
+            Value::Tuple(t) => {
+                let items = self.build_all(builder, &t.items)?;
+                let class = match &t.class {
+                    None => None,
+                    Some(class) => Some(self.build(builder, &Value::Class(class.clone()))?),
+                };
+                Build::Tuple(items, class)
+            }
+            Value::List(id) => {
+                if self.arenas.lists[*id].class.is_some() {
+                    return stop(ReasonCode::SideEffect, "a new object of a list subclass leaves the frame");
+                }
+                let items = self.list_items(*id)?.clone();
+                Build::List(self.build_all(builder, &items)?)
+            }
+            Value::Dict(id) => self.build_dict(builder, *id)?,
+            Value::Set(id) => {
+                let items: Vec<Value> = self.arenas.sets[*id].items.values().cloned().collect();
+                let items = self.build_all(builder, &items)?;
+                if self.arenas.sets[*id].frozen { Build::FrozenSet(items) } else { Build::Set(items) }
+            }
+            Value::Slice(parts) => Build::Slice(self.build_three(builder, parts)?),
+            Value::Range(parts) => Build::Range(self.build_three(builder, parts)?),
+            Value::Class(class) => match &class.path {
+                Some(path) => Build::Path(path.clone()),
+                None => return stop(ReasonCode::SideEffect, "a new class leaves the frame"),
+            },
+            Value::Builtin(b) if b.receiver.is_none() => Build::Path(b.path.clone()),
+            Value::Method(m) => {
+                let func = self.build(builder, &m.func)?;
+                let receiver = self.build(builder, &m.receiver)?;
+                Build::Method(func, receiver)
+            }
+            Value::Function(f) => self.build_function(builder, f)?,
+            Value::Iter(id) => self.build_iter(builder, *id)?,
+            Value::Generator(id) => self.build_generator(builder, *id)?,
+            Value::DictView(dict, kind) if self.arenas.dicts[*dict].class.is_none() => {
+                let path = match kind {
+                    ViewKind::Keys => "builtins.dict.keys",
+                    ViewKind::Values => "builtins.dict.values",
+                    ViewKind::Items => "builtins.dict.items",
+                };
+                Build::Call(path.into(), vec![self.build(builder, &Value::Dict(*dict))?])
+            }
+            Value::Partial(p) if p.kwargs.is_empty() => {
+                let mut args = vec![self.build(builder, &p.func)?];
+                args.extend(self.build_all(builder, &p.args)?);
+                Build::Call("functools.partial".into(), args)
+            }
+            Value::Instance(id) => self.build_instance(builder, *id)?,
+            other => {
+                let name = self.type_name(other);
+                return stop(ReasonCode::SideEffect, format!("a new {name} leaves the frame"));
+            }
+        };
+        Ok(builder.add(build))
+    }
+
+    fn build_three(&mut self, builder: &mut Builder, parts: &[Value; 3]) -> Flow<[BuildId; 3]> {
+        let [a, b, c] = parts;
+        Ok([self.build(builder, a)?, self.build(builder, b)?, self.build(builder, c)?])
+    }
+
+    fn build_dict(&mut self, builder: &mut Builder, id: DictId) -> Flow<Build> {
+        let entry = &self.arenas.dicts[id];
+        let (class, attrs) = (entry.class.clone(), entry.attrs);
+        if entry.factory.is_some() {
+            return stop(ReasonCode::SideEffect, "a new defaultdict leaves the frame");
+        }
+        if let Some(attrs) = attrs
+            && !self.arenas.dicts[attrs].items.is_empty()
+        {
+            return stop(ReasonCode::SideEffect, "a new dict with attributes leaves the frame");
+        }
+        let mut items = Vec::new();
+        for (k, v) in self.dict_items(id)? {
+            items.push((self.build(builder, &k)?, self.build(builder, &v)?));
+        }
+        let class = match class {
+            None => None,
+            Some(class) => Some(self.build(builder, &Value::Class(class))?),
+        };
+        Ok(Build::Dict(items, class))
+    }
+
+    fn build_instance(&mut self, builder: &mut Builder, id: InstanceId) -> Flow<Build> {
+        let instance = self.arenas.instances[id].clone();
+        if !matches!(instance.payload, Payload::None) {
+            return stop(ReasonCode::SideEffect, format!("a new {} leaves the frame", instance.class.name.qualname));
+        }
+        let class = self.build(builder, &Value::Class(instance.class.clone()))?;
+        let mut dict = Vec::new();
+        if let Some(attrs) = instance.attrs {
+            for (name, value) in self.dict_items(attrs)? {
+                let Some(name) = name.as_str().cloned() else {
+                    return stop(ReasonCode::SideEffect, "an instance dict with keys that are no str");
+                };
+                dict.push((name, self.build(builder, &value)?));
+            }
+        }
+        let mut slots = Vec::new();
+        for (name, value) in &instance.slot_writes {
+            if let Some(value) = value {
+                slots.push((name.clone(), self.build(builder, value)?));
+            }
+        }
+        // The id the instance is about to get.
+        let this = BuildId(builder.exit.builds.len() as u32);
+        for (name, value) in slots {
+            builder.exit.effects.push(Effect::SetSlot(this, name, value));
+        }
+        Ok(Build::Instance { class, dict })
+    }
+
+    fn build_function(&mut self, builder: &mut Builder, f: &Rc<Function>) -> Flow<Build> {
+        if f.annotated || f.attrs.get().is_some() {
+            return stop(ReasonCode::SideEffect, "a new function with annotations or attributes leaves the frame");
+        }
+        let Some(globals) = self.arenas.dicts[f.globals].origin else {
+            return stop(ReasonCode::SideEffect, "a new function with new globals leaves the frame");
+        };
+        let defaults = f.defaults.as_ref().map(|d| self.build(builder, d)).transpose()?;
+        let kwdefaults = f.kwdefaults.as_ref().map(|d| self.build(builder, d)).transpose()?;
+        let mut closure = Vec::with_capacity(f.closure.len());
+        for cell in &f.closure {
+            closure.push(self.build(builder, &Value::Cell(*cell))?);
+        }
+        Ok(Build::Function {
+            code: Const::Code(f.code.clone()),
+            globals: globals.source,
+            qualname: f.qualname.clone(),
+            defaults,
+            kwdefaults,
+            closure,
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! Changes to outside objects, and to the thread's state, that a frame leaves behind.
+
+use super::build::Builder;
+use crate::flow::{Flow, stop};
+use crate::tracer::Tracer;
+use crate::value::DictId;
+use flambeau_ir::exit::Effect;
+use flambeau_ir::reason::ReasonCode;
+
+impl Tracer<'_> {
+    pub(super) fn ambient_effects(&mut self, builder: &mut Builder) -> Flow<()> {
+        let initial = &self.frame.ambient;
+        if self.ambient.grad_enabled != initial.grad_enabled {
+            builder.exit.effects.push(Effect::SetGradMode(self.ambient.grad_enabled));
+        }
+        let mut restored = self.ambient.clone();
+        restored.grad_enabled = initial.grad_enabled;
+        if restored != *initial {
+            return stop(ReasonCode::SideEffect, "torch's state is left changed for the caller");
+        }
+        Ok(())
+    }
+
+    /// Changes to outside objects.
+    pub(super) fn effects(&mut self, builder: &mut Builder) -> Flow<()> {
+        let dicts: Vec<DictId> = self
+            .arenas
+            .dicts
+            .iter()
+            .filter(|(_, d)| d.origin.is_some() && (d.rewritten || !d.writes.is_empty()))
+            .map(|(id, _)| id)
+            .collect();
+        for dict in dicts {
+            self.dict_effects(builder, dict)?;
+        }
+        let lists: Vec<_> = self
+            .arenas
+            .lists
+            .iter()
+            .filter(|(_, l)| l.dirty)
+            .filter_map(|(_, l)| Some((l.origin?, l.items.clone())))
+            .collect();
+        for (origin, items) in lists {
+            let items = self.build_all(builder, &items)?;
+            let target = builder.source(origin.source);
+            builder.exit.effects.push(Effect::SetList(target, items));
+        }
+        let sets: Vec<_> = self
+            .arenas
+            .sets
+            .iter()
+            .filter(|(_, s)| s.dirty)
+            .filter_map(|(_, s)| Some((s.origin?, s.items.values().cloned().collect::<Vec<_>>())))
+            .collect();
+        for (origin, items) in sets {
+            let items = self.build_all(builder, &items)?;
+            let target = builder.source(origin.source);
+            builder.exit.effects.push(Effect::SetSet(target, items));
+        }
+        let cells: Vec<_> = self
+            .arenas
+            .cells
+            .iter()
+            .filter(|(_, c)| c.dirty)
+            .filter_map(|(_, c)| Some((c.origin?, c.value.clone())))
+            .collect();
+        for (origin, value) in cells {
+            let value = value.map(|v| self.build(builder, &v)).transpose()?;
+            let target = builder.source(origin.source);
+            builder.exit.effects.push(Effect::SetCell(target, value));
+        }
+        let slots: Vec<_> = self
+            .arenas
+            .instances
+            .iter()
+            .filter(|(_, i)| !i.slot_writes.is_empty())
+            .filter_map(|(_, i)| Some((i.origin?, i.slot_writes.clone())))
+            .collect();
+        for (origin, writes) in slots {
+            for (name, value) in writes {
+                let Some(value) = value else { return stop(ReasonCode::SideEffect, format!("deleting slot {name}")) };
+                let value = self.build(builder, &value)?;
+                let target = builder.source(origin.source);
+                builder.exit.effects.push(Effect::SetSlot(target, name, value));
+            }
+        }
+        Ok(())
+    }
+
+    fn dict_effects(&mut self, builder: &mut Builder, dict: DictId) -> Flow<()> {
+        let entry = self.arenas.dicts[dict].clone();
+        let Some(origin) = entry.origin else { return Ok(()) };
+        if entry.rewritten {
+            let mut items = Vec::with_capacity(entry.items.len());
+            for (k, v) in entry.items.values() {
+                items.push((self.build(builder, k)?, self.build(builder, v)?));
+            }
+            let target = builder.source(origin.source);
+            builder.exit.effects.push(Effect::SetDict(target, items));
+            return Ok(());
+        }
+        for (k, (key, value)) in &entry.writes {
+            if value.is_some() && entry.moved.contains(k) {
+                // Deleted and stored again: it loses its place.
+                let effect = match (entry.owner, key.as_str()) {
+                    (Some(owner), Some(name)) => Effect::DelAttr(builder.source(owner.source), name.clone()),
+                    _ => {
+                        let key = self.build(builder, key)?;
+                        Effect::DelItem(builder.source(origin.source), key)
+                    }
+                };
+                builder.exit.effects.push(effect);
+            }
+            let effect = match (entry.owner, key.as_str(), value) {
+                (Some(owner), Some(name), Some(value)) => {
+                    let value = self.build(builder, value)?;
+                    Effect::SetAttr(builder.source(owner.source), name.clone(), value)
+                }
+                (Some(owner), Some(name), None) => Effect::DelAttr(builder.source(owner.source), name.clone()),
+                (_, _, value) => {
+                    let key = self.build(builder, key)?;
+                    let value = value.as_ref().map(|v| self.build(builder, v)).transpose()?;
+                    let target = builder.source(origin.source);
+                    match value {
+                        Some(value) => Effect::SetItem(target, key, value),
+                        None => Effect::DelItem(target, key),
+                    }
+                }
+            };
+            builder.exit.effects.push(effect);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! Iterators and generators that outlive the trace: made anew, at the place where the trace left them.
+
+use super::build::Builder;
+use crate::broken::Frozen;
+use crate::flow::{Flow, stop};
+use crate::frame::{GeneratorId, PyFrame};
+use crate::tracer::Tracer;
+use crate::value::{Iter, IterId, Value, ViewKind};
+use flambeau_bytecode::resume::Entry;
+use flambeau_ir::exit::{Build, BuildId};
+use flambeau_ir::reason::ReasonCode;
+
+impl Tracer<'_> {
+    pub(super) fn build_iter(&mut self, b: &mut Builder, id: IterId) -> Flow<Build> {
+        let call = |path: &str, args| Build::Call(path.into(), args);
+        Ok(match self.arenas.iters[id].clone() {
+            Iter::Done => Build::Iter(b.add(Build::Tuple(vec![], None)), 0),
+            Iter::Items { items, at } => {
+                let items = self.build_all(b, items.get(at..).unwrap_or_default())?;
+                Build::Iter(b.add(Build::Tuple(items, None)), 0)
+            }
+            Iter::List { list, at } => Build::Iter(self.build(b, &Value::List(list))?, at as u64),
+            Iter::Dict { dict, kind, at, .. } => {
+                let entry = &self.arenas.dicts[dict];
+                // It is made before the dict gets what the trace wrote to it, and remembers the length it found.
+                if entry.origin.is_some() && (entry.rewritten || !entry.writes.is_empty()) {
+                    return stop(ReasonCode::SideEffect, "an iterator over a changed dict leaves the frame");
+                }
+                let over = match kind {
+                    ViewKind::Keys => Value::Dict(dict),
+                    ViewKind::Values | ViewKind::Items => Value::DictView(dict, kind),
+                };
+                Build::Iter(self.build(b, &over)?, at as u64)
+            }
+            Iter::Range { next, step, left } => {
+                let end = i64::try_from(left).ok().and_then(|n| n.checked_mul(step)).and_then(|n| n.checked_add(next));
+                let Some(end) = end else { return stop(ReasonCode::SideEffect, "a range of very large ints") };
+                let range = [next, end, step].map(Value::int);
+                Build::Iter(self.build(b, &Value::Range(range.into()))?, 0)
+            }
+            Iter::Zip { iters, strict: false } => call("builtins.zip", self.build_iters(b, &iters)?),
+            Iter::Enumerate { iter, count } => {
+                let mut args = self.build_iters(b, &[iter])?;
+                args.push(self.build(b, &count)?);
+                call("builtins.enumerate", args)
+            }
+            Iter::Map { func, iters } => {
+                let mut args = vec![self.build(b, &func)?];
+                args.extend(self.build_iters(b, &iters)?);
+                call("builtins.map", args)
+            }
+            Iter::Filter { func, iter, keep } => {
+                let mut args = vec![self.build(b, &func)?];
+                args.extend(self.build_iters(b, &[iter])?);
+                call(if keep { "builtins.filter" } else { "itertools.filterfalse" }, args)
+            }
+            Iter::Chain { outer, inner } => {
+                let outer = self.build_iters(b, &[outer])?;
+                let rest = call("itertools.chain.from_iterable", outer);
+                match inner {
+                    None => rest,
+                    Some(inner) => {
+                        let mut args = self.build_iters(b, &[inner])?;
+                        args.push(b.add(rest));
+                        call("itertools.chain", args)
+                    }
+                }
+            }
+            Iter::Count { next, step } => call("itertools.count", self.build_all(b, &[next, step])?),
+            Iter::Repeat { value, left } => {
+                let left = left.map(|n| Value::int(n as i64));
+                let args: Vec<Value> = std::iter::once(value).chain(left).collect();
+                call("itertools.repeat", self.build_all(b, &args)?)
+            }
+            Iter::Islice { iter, skip, step, left } if left.is_none_or(|left| skip <= left) => {
+                let mut args = self.build_iters(b, &[iter])?;
+                let left = left.map_or(Value::NONE, |n| Value::int(n as i64));
+                args.extend(self.build_all(b, &[Value::int(skip as i64), left, Value::int(step as i64)])?);
+                call("itertools.islice", args)
+            }
+            Iter::CallUntil { func, sentinel } => call("builtins.iter", self.build_all(b, &[func, sentinel])?),
+            Iter::Zip { .. } | Iter::Islice { .. } => {
+                return stop(ReasonCode::SideEffect, "an iterator of this kind leaves the frame");
+            }
+        })
+    }
+
+    /// Iterators that others draw from: built-in ones, whose `iter()` runs no code of users.
+    fn build_iters(&mut self, b: &mut Builder, iters: &[Value]) -> Flow<Vec<BuildId>> {
+        if iters.iter().any(|i| !matches!(i, Value::Iter(_) | Value::Generator(_))) {
+            return stop(ReasonCode::SideEffect, "an iterator over an iterator of the user's leaves the frame");
+        }
+        self.build_all(b, iters)
+    }
+
+    /// A generator that goes on where this one is suspended.
+    pub(super) fn build_generator(&mut self, b: &mut Builder, id: GeneratorId) -> Flow<Build> {
+        let Some(frame) = self.arenas.generators[id].frame.as_deref() else {
+            return stop(ReasonCode::Generator, "a generator that runs or has ended leaves the frame");
+        };
+        let frozen = freeze(frame);
+        let (target, stack) = (frame.pc as u32, frozen.stack.clone());
+        // What is sent in first is `None`.
+        let point = self.take_up(b, &frozen, target, &stack, Entry::Value, None)?;
+        Ok(Build::Generator(point.function, point.state))
+    }
+}
+
+/// A suspended frame, at the instruction that suspended it.
+fn freeze(frame: &PyFrame) -> Frozen {
+    Frozen {
+        function: frame.function.clone(),
+        code: frame.code.clone(),
+        decoded: frame.decoded.clone(),
+        at: frame.pc.saturating_sub(1),
+        executed: 0,
+        stack: frame.stack.clone(),
+        locals: frame.locals.clone(),
+    }
+}

@@ -1,0 +1,244 @@
+//! The end of a trace: effects on outside objects, objects to build, outputs of the graph. [`resume`] has the ends that
+//! are graph breaks.
+
+mod build;
+mod effects;
+mod iterators;
+mod resume;
+
+use crate::flow::{Flow, Stop, stop};
+use crate::frame::{FrameEnd, Slot};
+use crate::tracer::Tracer;
+use crate::value::{DictId, Origin, Payload, Value};
+use build::{Builder, Identity};
+use flambeau_ir::code::Const;
+use flambeau_ir::exit::End;
+use flambeau_ir::graph::{Arg, NodeOp, Target};
+use flambeau_ir::guard::GuardKind;
+use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_ir::source::{SourceId, Step};
+use flambeau_ir::trace::Trace;
+use std::rc::Rc;
+
+/// What became of an attempt to trace a frame.
+pub(crate) enum Outcome {
+    /// A trace.
+    Done(Box<Trace>),
+    /// The frame is not traced.
+    Failed(Reason),
+    /// Try again, with a break at the instruction with this number.
+    Again(usize, Reason),
+}
+
+impl Tracer<'_> {
+    /// Traces the frame.
+    pub(crate) fn run(&mut self) -> Outcome {
+        let result = match self.trace_root() {
+            Ok(result) => self.finish(&result),
+            Err(Stop::Break(reason)) => return self.break_off(*reason),
+            Err(raised) => Err(raised),
+        };
+        match result {
+            Ok(trace) => Outcome::Done(Box::new(trace)),
+            Err(stopped) => Outcome::Failed(self.reason(stopped)),
+        }
+    }
+
+    fn reason(&mut self, stopped: Stop) -> Reason {
+        match stopped {
+            Stop::Break(mut reason) => {
+                if reason.stack.is_empty() {
+                    reason.stack = self.locations();
+                }
+                *reason
+            }
+            Stop::Raise(exception) => {
+                let mut detail = self.type_name(&exception);
+                if let Value::Instance(id) = &exception
+                    && let Payload::Exception(args, _) = &self.arenas.instances[*id].payload
+                    && let Some(Value::Const(Const::Str(message))) = args.first()
+                {
+                    detail = format!("{detail}: {message}");
+                }
+                Reason { stack: std::mem::take(&mut self.raised_at), ..Reason::new(ReasonCode::Exception, detail) }
+            }
+        }
+    }
+
+    fn trace_root(&mut self) -> Flow<Value> {
+        self.check_ambient()?;
+        let source = self.function_source();
+        let ambient = self.frame.ambient.clone();
+        self.guard(source, GuardKind::Ambient(Box::new(ambient)));
+        let Value::Function(function) = self.wrap(self.frame.function, source)? else {
+            return stop(ReasonCode::UnsupportedCall, "the frame's function is no Python function");
+        };
+        // Generators, coroutines and async generators.
+        if function.code.flags & 0x2A0 != 0 {
+            return stop(ReasonCode::Generator, function.code.qualname.clone());
+        }
+        self.root_names.clone_from(&function.code.localsplusnames);
+        let mut locals = vec![Slot::Empty; function.code.localsplusnames.len()];
+        for (i, object) in self.frame.args.iter().enumerate().take(locals.len()) {
+            if let Some(object) = object {
+                let source = self.sources.intern(None, Step::Arg(i as u32));
+                locals[i] = Slot::Lazy(*object, source);
+            }
+        }
+        self.prefetch_code(&function, None)?;
+        let mut frame = self.new_frame(function, locals)?;
+        match self.run_frame(&mut frame)? {
+            FrameEnd::Return(value) => Ok(value),
+            _ => stop(ReasonCode::Generator, frame.code.qualname.clone()),
+        }
+    }
+
+    /// States under which torch calls do other things than the tracer knows.
+    fn check_ambient(&self) -> Flow<()> {
+        let a = &self.frame.ambient;
+        let what = if a.function_modes > 0 {
+            "a torch function mode is active"
+        } else if a.dispatch_modes > 0 {
+            "a dispatch mode is active"
+        } else if a.functorch_levels > 0 {
+            "a functorch transform is active"
+        } else if a.forward_ad {
+            "forward-mode differentiation is active"
+        } else if a.torch_function_disabled {
+            "torch functions are disabled for subclasses"
+        } else {
+            return Ok(());
+        };
+        stop(ReasonCode::UnusualAmbient, what)
+    }
+
+    /// The trace of a frame that returned `result`.
+    fn finish(&mut self, result: &Value) -> Flow<Trace> {
+        let mut builder = Builder::default();
+        let result = self.build(&mut builder, result)?;
+        builder.exit.end = End::Return(result);
+        self.seal(builder)
+    }
+
+    /// The trace with all that it leaves behind, where its end is known.
+    fn seal(&mut self, mut builder: Builder) -> Flow<Trace> {
+        self.effects(&mut builder)?;
+        self.ambient_effects(&mut builder)?;
+        self.check_generators(&builder)?;
+        let overlap = self.guard_inputs();
+        self.guard_distinct();
+        let initial = self.frame.ambient.grad_enabled;
+        let touches = self.graph.touches_grad;
+        let needs_input = self
+            .graph
+            .nodes
+            .iter()
+            .any(|n| matches!(n.op, NodeOp::Placeholder(_)) && n.meta.as_tensor().is_some_and(|t| t.requires_grad));
+        let needs_autograd = (needs_input || self.requires_grad_calls()) && (initial || touches);
+        let mut graph = std::mem::take(&mut self.graph);
+        if !needs_autograd {
+            drop_grad_modes(&mut graph.nodes);
+        }
+        let (graph, _) = graph.finish(&builder.outputs);
+        Ok(Trace {
+            graph,
+            sources: std::mem::take(&mut self.sources),
+            guards: std::mem::take(&mut self.guards),
+            symbols: std::mem::take(&mut self.symbols),
+            exit: builder.exit,
+            needs_autograd,
+            overlap,
+        })
+    }
+
+    fn requires_grad_calls(&self) -> bool {
+        self.graph.nodes.iter().any(|n| match &n.op {
+            NodeOp::Call { target: Target::Method(name), .. } => &**name == "requires_grad_",
+            NodeOp::Call { kwargs, .. } => kwargs.iter().any(|(n, _)| &**n == "requires_grad"),
+            NodeOp::Placeholder(_) => false,
+        })
+    }
+
+    /// A generator that is dropped half-way runs its `finally` blocks, at a moment no trace can tell.
+    fn check_generators(&self, builder: &Builder) -> Flow<()> {
+        for (id, generator) in self.arenas.generators.iter() {
+            if let Some(frame) = generator.frame.as_ref().filter(|_| generator.started)
+                && frame.pc > 0
+                && frame.decoded.handler(frame.pc - 1).is_some()
+                && !builder.known.contains_key(&Identity::Generator(id.0))
+            {
+                return stop(ReasonCode::Generator, format!("{} was left inside a try block", frame.code.qualname));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes that could reach one tensor through another make disjointness a fact. True if they do reach another.
+    fn guard_inputs(&mut self) -> bool {
+        if !self.graph.mutates || self.inputs.len() < 2 {
+            return false;
+        }
+        let mut storages: Vec<u32> = self.inputs.iter().map(|(_, s)| *s).collect();
+        storages.sort_unstable();
+        let disjoint = storages.windows(2).all(|w| w[0] != w[1]);
+        if disjoint {
+            let sources: Vec<SourceId> = self.inputs.iter().map(|(o, _)| o.source).collect();
+            self.guard(sources[0], GuardKind::DisjointStorage(sources));
+        }
+        !disjoint
+    }
+
+    /// A changed object must not be another one that was read.
+    fn guard_distinct(&mut self) {
+        let mut pairs = Vec::new();
+        let lists: Vec<(Origin, bool)> = self
+            .arenas
+            .lists
+            .iter()
+            .filter(|(_, l)| l.loaded)
+            .filter_map(|(_, l)| Some((l.origin?, l.dirty)))
+            .collect();
+        let plain = |d: &crate::value::DictValue| d.owner.is_none();
+        let dicts: Vec<(Origin, bool)> = self
+            .arenas
+            .dicts
+            .iter()
+            .filter(|(_, d)| plain(d))
+            .filter_map(|(_, d)| Some((d.origin?, d.rewritten || !d.writes.is_empty())))
+            .collect();
+        for group in [lists, dicts] {
+            for (changed, _) in group.iter().filter(|(_, dirty)| *dirty) {
+                pairs.extend(
+                    group.iter().filter(|(o, _)| o.object != changed.object).map(|(o, _)| (changed.source, o.source)),
+                );
+            }
+        }
+        let instances: Vec<(Origin, Option<DictId>, Rc<crate::value::Class>)> =
+            self.arenas.instances.iter().filter_map(|(_, i)| Some((i.origin?, i.attrs, i.class.clone()))).collect();
+        for (changed, attrs, class) in &instances {
+            if !attrs.is_some_and(|a| !self.arenas.dicts[a].writes.is_empty()) {
+                continue;
+            }
+            let others = instances.iter().filter(|(o, _, c)| o.object != changed.object && c.same(class));
+            pairs.extend(others.map(|(o, _, _)| (changed.source, o.source)));
+        }
+        for (a, b) in pairs {
+            self.guard(a, GuardKind::NotSame(b));
+        }
+    }
+}
+
+/// Without autograd, switching grad mode changes nothing.
+fn drop_grad_modes(nodes: &mut [flambeau_ir::graph::Node]) {
+    let is_switch = |op: &NodeOp| {
+        matches!(op, NodeOp::Call { target: Target::Function(f), args, .. }
+            if &**f == "torch._C._set_grad_enabled" && matches!(args.as_slice(), [Arg::Const(_)]))
+    };
+    if !nodes.iter().any(|n| is_switch(&n.op)) {
+        return;
+    }
+    for node in nodes.iter_mut().filter(|n| is_switch(&n.op)) {
+        // Emptied nodes are left out when the graph is put in order.
+        node.op = NodeOp::Placeholder(SourceId(0));
+    }
+}

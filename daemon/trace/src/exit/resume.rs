@@ -1,0 +1,345 @@
+//! Ends that are graph breaks: the live state of every inlined frame as tuples, a resume function per frame, and the
+//! unsupported instruction under thin functions that stand in for the frames on Python's stack.
+
+use super::Outcome;
+use super::build::Builder;
+use crate::broken::{Broken, Frozen};
+use crate::flow::{Flow, Stop, stop};
+use crate::frame::Slot;
+use crate::tracer::Tracer;
+use crate::value::Value;
+use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble};
+use flambeau_bytecode::{Condition, Op, Output, live_slots, thin_call, thin_instr};
+use flambeau_ir::code::{Code, Const};
+use flambeau_ir::exit::{Break, Build, BuildId, Catch, End, Resume, Then};
+use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_ir::trace::Trace;
+use std::sync::Arc;
+
+/// `CO_FAST_CELL`: the slot of a variable that inner functions use.
+const CELL: u8 = 0x40;
+/// `CO_FAST_FREE`: the slot of a variable of an enclosing function.
+const FREE: u8 = 0x80;
+
+/// How the innermost frame breaks.
+enum Kind {
+    /// At an instruction that takes operands and leaves this.
+    Call(u32, Output),
+    /// At a test of the top of the stack; on each side, whether it stays there.
+    Jump { yes: (u32, bool), no: (u32, bool) },
+    /// At a loop over an iterator that only Python can advance.
+    Next(u32),
+    /// Before an instruction that only its own frame can run.
+    Step,
+}
+
+/// Built-ins that look at the frame that calls them.
+const FRAME_READERS: &[&str] = &[
+    "builtins.locals",
+    "builtins.vars",
+    "builtins.dir",
+    "builtins.eval",
+    "builtins.exec",
+    "builtins.super",
+    "builtins.breakpoint",
+    "sys._getframe",
+];
+
+impl Tracer<'_> {
+    /// What becomes of a trace that met something it cannot trace.
+    pub(super) fn break_off(&mut self, mut reason: Reason) -> Outcome {
+        if reason.stack.is_empty() {
+            reason.stack = self.locations();
+        }
+        if self.frame.options.fullgraph || !resumable(reason.code) {
+            return Outcome::Failed(reason);
+        }
+        match self.broken.take() {
+            None => Outcome::Failed(reason),
+            Some(Broken::Again(executed)) => Outcome::Again(executed, reason),
+            Some(Broken::Frames(frames, _)) => {
+                // With nested breaks off, the call in the outermost frame is what breaks.
+                if let (false, [_, .., root]) = (true, frames.as_slice()) {
+                    return Outcome::Again(root.executed, reason);
+                }
+                match self.break_at(&frames, &reason) {
+                    Ok(trace) => Outcome::Done(Box::new(trace)),
+                    // What frame `i` holds cannot be made: the call that entered it is what breaks.
+                    Err(Some(i)) if i + 1 < frames.len() => Outcome::Again(frames[i + 1].executed, reason),
+                    Err(_) => Outcome::Failed(reason),
+                }
+            }
+        }
+    }
+
+    /// The trace that ends in a break of `frames`, innermost first; or the index of the frame whose state stands against it.
+    fn break_at(&mut self, frames: &[Frozen], reason: &Reason) -> Result<Trace, Option<usize>> {
+        let [leaf, callers @ ..] = frames else { return Err(None) };
+        let mut b = Builder::default();
+        let kind = self.kind(leaf);
+        if callers.is_empty() && matches!(kind, Kind::Step) && self.graph.is_idle() {
+            return Err(None);
+        }
+        let at = |i: usize| move |_: Stop| Some(i);
+        let action = self.action(&mut b, leaf, &kind).map_err(at(0))?;
+        let then = match self.then(&mut b, leaf, &kind).map_err(at(0))? {
+            Sides::One(resume) => self.onwards(&mut b, callers, resume)?.map_or(Then::Return, Then::Resume),
+            Sides::Branch(yes, no) => {
+                let (yes, no) = (self.onwards(&mut b, callers, Some(yes))?, self.onwards(&mut b, callers, Some(no))?);
+                Then::Branch { yes: yes.ok_or(None)?, no: no.ok_or(None)? }
+            }
+            Sides::Iterate(body, done) => {
+                let (body, done) =
+                    (self.onwards(&mut b, callers, Some(body))?, self.onwards(&mut b, callers, Some(done))?);
+                Then::Iterate { body: body.ok_or(None)?, done: done.ok_or(None)? }
+            }
+        };
+        let catch = self.handler_of(&mut b, frames, &kind)?;
+        let action = self.under_callers(&mut b, callers, action)?;
+        b.exit.end = End::Break(Box::new(Break { reason: reason.clone(), action, then, catch }));
+        self.seal(b).map_err(|_| None)
+    }
+
+    fn kind(&self, leaf: &Frozen) -> Kind {
+        let (op, next) = (leaf.decoded.instrs[leaf.at].op, leaf.at as u32 + 1);
+        match op {
+            Op::PopJumpIf { cond: Condition::True, target } => Kind::Jump { yes: (target, false), no: (next, false) },
+            Op::PopJumpIf { cond: Condition::False, target } => Kind::Jump { yes: (next, false), no: (target, false) },
+            Op::JumpIfOrPop { cond: true, target } => Kind::Jump { yes: (target, true), no: (next, false) },
+            Op::JumpIfOrPop { cond: false, target } => Kind::Jump { yes: (next, false), no: (target, true) },
+            Op::ForIter(target) => Kind::Next(target),
+            _ => match op.alone() {
+                Some((inputs, output)) if !reads_frame(leaf, inputs) => Kind::Call(inputs, output),
+                _ => Kind::Step,
+            },
+        }
+    }
+
+    /// The function that does what the trace could not, and its arguments: without the thin frames of the callers.
+    fn action(&mut self, b: &mut Builder, leaf: &Frozen, kind: &Kind) -> Flow<(BuildId, BuildId)> {
+        let (inputs, output) = match kind {
+            Kind::Step => {
+                let step = self.take_up(b, leaf, leaf.at as u32, &leaf.stack, Entry::Nothing, None)?;
+                let none = b.add(Build::Const(Const::None));
+                let args = b.add(Build::Tuple(vec![step.state, none], None));
+                return Ok((step.function, args));
+            }
+            Kind::Call(inputs, output) => (*inputs, *output),
+            Kind::Jump { .. } => (1, Output::Truth),
+            Kind::Next(_) => (1, Output::Next),
+        };
+        let operands = &leaf.stack[leaf.stack.len().saturating_sub(inputs as usize)..];
+        let items: Vec<Item> = operands.iter().map(item).collect();
+        let code = thin_instr(&leaf.code, &leaf.decoded, leaf.at as u32, &items, output).map_err(refused)?;
+        let values: Vec<Value> = operands.iter().flatten().cloned().collect();
+        let args = self.build_all(b, &values)?;
+        let args = b.add(Build::Tuple(args, None));
+        Ok((self.thin(b, leaf, code)?, args))
+    }
+
+    /// Wraps the action in a thin function per caller.
+    fn under_callers(
+        &mut self,
+        b: &mut Builder,
+        callers: &[Frozen],
+        mut action: (BuildId, BuildId),
+    ) -> Result<(BuildId, BuildId), Option<usize>> {
+        for (i, caller) in callers.iter().enumerate() {
+            let code = thin_call(&caller.code, &caller.decoded, caller.at as u32).map_err(|_| Some(i + 1))?;
+            let function = self.thin(b, caller, code).map_err(|_| Some(i + 1))?;
+            let args = b.add(Build::Tuple(vec![action.0, action.1], None));
+            action = (function, args);
+        }
+        Ok(action)
+    }
+
+    fn thin(&mut self, b: &mut Builder, frame: &Frozen, code: Code) -> Flow<BuildId> {
+        self.function(b, frame, code, Vec::new())
+    }
+
+    fn function(&mut self, b: &mut Builder, frame: &Frozen, code: Code, closure: Vec<BuildId>) -> Flow<BuildId> {
+        let Some(globals) = self.arenas.dicts[frame.function.globals].origin else {
+            return stop(ReasonCode::SideEffect, "a frame with new globals");
+        };
+        Ok(b.add(Build::Function {
+            code: Const::Code(Arc::new(code)),
+            globals: globals.source,
+            qualname: frame.function.qualname.clone(),
+            defaults: None,
+            kwdefaults: None,
+            closure,
+        }))
+    }
+
+    /// Where the innermost frame goes on.
+    fn then(&mut self, b: &mut Builder, leaf: &Frozen, kind: &Kind) -> Flow<Sides> {
+        let next = leaf.at as u32 + 1;
+        let below = |n: u32| &leaf.stack[..leaf.stack.len().saturating_sub(n as usize)];
+        match *kind {
+            Kind::Step => Ok(Sides::One(None)),
+            Kind::Call(inputs, output) => {
+                let entry = match output {
+                    Output::None => Entry::Nothing,
+                    Output::Value => Entry::Value,
+                    Output::NullValue => Entry::NullValue,
+                    Output::Items(n) => Entry::Items(n),
+                    Output::Truth | Output::Next => return stop(ReasonCode::Internal, "an instruction of two ends"),
+                };
+                if entry == Entry::Value && returns_next(leaf, below(inputs)) {
+                    return Ok(Sides::One(None));
+                }
+                let (target, entry) = past_unused(leaf, next, entry);
+                Ok(Sides::One(Some(self.take_up(b, leaf, target, below(inputs), entry, None)?)))
+            }
+            Kind::Jump { yes, no } => {
+                let mut side = |(target, stays): (u32, bool)| {
+                    let stack = if stays { &leaf.stack[..] } else { below(1) };
+                    self.take_up(b, leaf, target, stack, Entry::Nothing, None)
+                };
+                Ok(Sides::Branch(side(yes)?, side(no)?))
+            }
+            Kind::Next(target) => {
+                let (start, entry) = past_unused(leaf, next, Entry::Value);
+                let body = self.take_up(b, leaf, start, &leaf.stack, entry, None)?;
+                let done = self.take_up(b, leaf, target, below(1), Entry::Nothing, None)?;
+                Ok(Sides::Iterate(body, done))
+            }
+        }
+    }
+
+    /// The resume function of the outermost frame, which calls those below it. `None`: all frames only return the value.
+    fn onwards(
+        &mut self,
+        b: &mut Builder,
+        callers: &[Frozen],
+        mut child: Option<Resume>,
+    ) -> Result<Option<Resume>, Option<usize>> {
+        for (i, caller) in callers.iter().enumerate() {
+            if returns_next(caller, &caller.stack) {
+                continue;
+            }
+            let entry = if child.is_some() { Entry::Child } else { Entry::Value };
+            let resume = self.take_up(b, caller, caller.at as u32 + 1, &caller.stack, entry, child);
+            child = Some(resume.map_err(|_| Some(i + 1))?);
+        }
+        Ok(child)
+    }
+
+    /// Where an exception of the action is handled, if a frame of the trace does.
+    fn handler_of(&mut self, b: &mut Builder, frames: &[Frozen], kind: &Kind) -> Result<Option<Catch>, Option<usize>> {
+        // The rest of a frame that runs in plain Python handles its own.
+        let first = usize::from(matches!(kind, Kind::Step));
+        let handled = |(_, f): &(usize, &Frozen)| f.decoded.handler(f.at).is_some();
+        let Some((i, frame)) = frames.iter().enumerate().skip(first).find(handled) else { return Ok(None) };
+        let depth = frame.decoded.handler(frame.at).map_or(0, |h| h.depth as usize);
+        let stack = &frame.stack[..depth.min(frame.stack.len())];
+        let raise = self.take_up(b, frame, frame.at as u32, stack, Entry::Raise, None).map_err(|_| Some(i))?;
+        let resume = self.onwards(b, &frames[i + 1..], Some(raise)).map_err(|above| above.map(|j| i + j))?;
+        let frames = (frames.len() - i) as u32;
+        Ok(resume.map(|resume| Catch { resume, frames }))
+    }
+
+    /// The function that takes up `frame` at `target` with this stack, and its state.
+    pub(super) fn take_up(
+        &mut self,
+        b: &mut Builder,
+        frame: &Frozen,
+        target: u32,
+        stack: &[Option<Value>],
+        entry: Entry,
+        child: Option<Resume>,
+    ) -> Flow<Resume> {
+        let from = match (entry, frame.decoded.handler(frame.at)) {
+            (Entry::Raise, Some(handler)) => handler.target,
+            _ => target,
+        };
+        let live = live_slots(&frame.code, &frame.decoded, from);
+        let (mut locals, mut state, mut closure) = (Vec::new(), Vec::new(), Vec::new());
+        for (i, slot) in frame.locals.iter().enumerate() {
+            let free = frame.code.localspluskinds[i] & FREE != 0;
+            if !(free || live[i]) {
+                continue;
+            }
+            let id = match slot {
+                Slot::Empty => continue,
+                Slot::Lazy(_, source) => b.source(*source),
+                Slot::Value(value) => self.build(b, value)?,
+            };
+            if free {
+                closure.push(id);
+            } else {
+                locals.push(i as u32);
+                state.push(id);
+            }
+        }
+        for value in stack.iter().flatten() {
+            state.push(self.build(b, value)?);
+        }
+        state.extend(child.into_iter().flat_map(|c| [c.function, c.state]));
+        let stack = stack.iter().map(item).collect();
+        let point = ResumePoint { at: frame.at as u32, target, locals, stack, entry };
+        let code = assemble(&frame.code, &frame.decoded, &point).map_err(refused)?;
+        let function = self.function(b, frame, code, closure)?;
+        let state = b.add(Build::Tuple(state, None));
+        Ok(Resume { function, state })
+    }
+}
+
+/// Resume functions of the innermost frame.
+enum Sides {
+    One(Option<Resume>),
+    Branch(Resume, Resume),
+    Iterate(Resume, Resume),
+}
+
+fn item(value: &Option<Value>) -> Item {
+    if value.is_some() { Item::Value } else { Item::Null }
+}
+
+fn refused(error: AssembleError) -> Stop {
+    Stop::Break(Box::new(Reason::new(ReasonCode::UnsupportedOpcode, error.to_string())))
+}
+
+/// Whether the frame does nothing but return what its instruction leaves: it needs no resume function.
+fn returns_next(frame: &Frozen, below: &[Option<Value>]) -> bool {
+    let next = frame.decoded.instrs.get(frame.at + 1).map(|i| i.op);
+    below.is_empty() && next == Some(Op::ReturnValue) && frame.decoded.handler(frame.at).is_none()
+}
+
+/// Skips an instruction that only drops the value: what is not read needs no guard.
+fn past_unused(frame: &Frozen, next: u32, entry: Entry) -> (u32, Entry) {
+    let unused = match frame.decoded.instrs.get(next as usize).map(|i| i.op) {
+        Some(Op::PopTop) => true,
+        Some(Op::StoreFast(slot)) => {
+            let slot = slot as usize;
+            // A slot that is bound keeps its old value otherwise, which nothing reads either.
+            frame.code.localspluskinds[slot] & CELL == 0 && !live_slots(&frame.code, &frame.decoded, next + 1)[slot]
+        }
+        _ => false,
+    };
+    if unused && entry == Entry::Value { (next + 1, Entry::Nothing) } else { (next, entry) }
+}
+
+/// Whether the leaf calls something that looks at its frame.
+fn reads_frame(leaf: &Frozen, inputs: u32) -> bool {
+    let operands = &leaf.stack[leaf.stack.len().saturating_sub(inputs as usize)..];
+    operands.iter().flatten().any(|v| match v {
+        Value::Builtin(f) => FRAME_READERS.contains(&&*f.path),
+        Value::Class(c) => c.is("builtins.super"),
+        _ => false,
+    })
+}
+
+/// Reasons that lie in one instruction. Others hold for the frame as a whole.
+fn resumable(code: ReasonCode) -> bool {
+    !matches!(
+        code,
+        ReasonCode::Internal
+            | ReasonCode::UnusualAmbient
+            | ReasonCode::TooLarge
+            | ReasonCode::Recursion
+            | ReasonCode::Exception
+            | ReasonCode::NotLowered
+            | ReasonCode::BackendUnavailable
+    )
+}
