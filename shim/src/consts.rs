@@ -198,7 +198,8 @@ pub fn to_object<'py>(py: Python<'py>, value: &Const) -> PyResult<Bound<'py, PyA
         Const::BigInt(bytes) => big_int(py, bytes)?,
         Const::Float(x) => PyFloat::new(py, *x).into_any(),
         Const::Complex(re, im) => PyComplex::from_doubles(py, *re, *im).into_any(),
-        Const::Str(s) => PyString::new(py, s).into_any(),
+        // Strings of source code are mostly interned, and compared by identity here and there.
+        Const::Str(s) => PyString::intern(py, s).into_any(),
         Const::Bytes(b) => PyBytes::new(py, b).into_any(),
         Const::Tuple(items) => {
             PyTuple::new(py, items.iter().map(|i| to_object(py, i)).collect::<PyResult<Vec<_>>>()?)?.into_any()

@@ -2,7 +2,7 @@
 //! Instructions are named by their offset in code units.
 
 use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble, is_resume};
-use flambeau_bytecode::{Decoded, Output, decode, live_slots, thin_call, thin_instr};
+use flambeau_bytecode::{Decoded, Output, decode, live_for, thin_call, thin_instr};
 use flambeau_ir::code::Code;
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
@@ -38,7 +38,8 @@ fn answer(line: &str) -> Result<Value, String> {
             let inputs: Vec<Item> = list(&request["inputs"]).iter().map(item).collect();
             made(thin_instr(&code, &decoded, index("at"), &inputs, output(&request["output"])?))
         }
-        Some("facts") => Ok(facts(&code, &decoded)),
+        Some("live") => Ok(json!(live_for(&code, &decoded, index("at"), index("target"), entry(&request["entry"])?))),
+        Some("facts") => Ok(facts(&decoded)),
         other => Err(format!("no command {other:?}")),
     }
 }
@@ -48,12 +49,12 @@ fn made(code: Result<Code, AssembleError>) -> Result<Value, String> {
     Ok(json!({ "code": code, "resume": is_resume(&code) }))
 }
 
-/// Per instruction: offset, what it does alone, slots that are live before it, jump target.
-fn facts(code: &Code, decoded: &Decoded) -> Value {
-    let instrs = decoded.instrs.iter().zip(0..).map(|(instr, at)| {
+/// Per instruction: offset, operation, what it does alone, depth of its handler.
+fn facts(decoded: &Decoded) -> Value {
+    let instrs = decoded.instrs.iter().enumerate().map(|(at, instr)| {
         let alone = instr.op.alone().map(|(inputs, output)| json!([inputs, format!("{output:?}")]));
-        let handler = decoded.handler(at as usize).map(|h| h.depth);
-        json!([instr.offset, format!("{:?}", instr.op), alone, live_slots(code, decoded, at), handler])
+        let handler = decoded.handler(at).map(|h| h.depth);
+        json!([instr.offset, format!("{:?}", instr.op), alone, handler])
     });
     Value::Array(instrs.collect())
 }
@@ -67,7 +68,11 @@ fn number(value: &Value) -> u32 {
 }
 
 fn item(value: &Value) -> Item {
-    if value == "Null" { Item::Null } else { Item::Value }
+    match value.as_str() {
+        Some("Null") => Item::Null,
+        Some("Handled") => Item::Handled,
+        _ => Item::Value,
+    }
 }
 
 /// A name, or a name and a count.
@@ -82,7 +87,9 @@ fn entry(value: &Value) -> Result<Entry, String> {
         (Some("NullValue"), _) => Entry::NullValue,
         (Some("Items"), count) => Entry::Items(count),
         (Some("Child"), _) => Entry::Child,
+        (Some("ChildDropped"), _) => Entry::ChildDropped,
         (Some("Raise"), _) => Entry::Raise,
+        (Some("Yield"), _) => Entry::Yield,
         _ => return Err(format!("no entry {value}")),
     })
 }

@@ -3,7 +3,7 @@
 
 use crate::dialect::Dialect;
 use crate::op::Op;
-use crate::resume::AssembleError;
+use crate::resume::{AssembleError, Entry};
 use crate::{Decoded, Target, tables};
 use flambeau_ir::code::{Code, Const};
 
@@ -20,22 +20,34 @@ pub struct Body<'a> {
     pub consts: &'a [Const],
     /// Its location table without that of a prologue.
     pub linetable: &'a [u8],
+    /// The stack size that it needs by itself.
+    pub stacksize: u32,
     /// Code units of its prologue; `None` for the user's own code.
     prologue: Option<u32>,
+}
+
+/// How a generator stands at a `yield`.
+pub struct Suspended {
+    /// The argument of the `RESUME` behind it.
+    pub resume: u32,
+    /// Where in the body it goes with the result of the iterator that it delegates to.
+    pub sent: Option<u32>,
 }
 
 impl<'a> Body<'a> {
     /// Takes a prologue off, if there is one.
     pub fn of(code: &'a Code, dialect: &Dialect) -> Result<Body<'a>, AssembleError> {
         let Some(length) = prologue(code) else {
-            return Ok(Body { code, consts: &code.consts, linetable: &code.linetable, prologue: None });
+            let (consts, linetable, stacksize) = (&code.consts, &code.linetable, code.stacksize);
+            return Ok(Body { code, consts, linetable, stacksize, prologue: None });
         };
         let linetable = tables::locations_behind(&code.linetable, length as usize)?;
+        let [.., Const::Int(stacksize), _] = code.consts[..] else { return Err(AssembleError::Prologue) };
+        let stacksize = u32::try_from(stacksize).map_err(|_| AssembleError::Prologue)?;
         // The first constant that a prologue loads is the first that it brought.
-        let brought = first_constant(code, length, dialect).unwrap_or(code.consts.len() as u32 - 1);
-        let consts = code.consts.get(..brought as usize);
-        match (linetable, consts) {
-            (Some(linetable), Some(consts)) => Ok(Body { code, consts, linetable, prologue: Some(length) }),
+        let brought = first_constant(code, length, dialect).map_or(code.consts.len() - 2, |first| first as usize);
+        match (linetable, code.consts.get(..brought)) {
+            (Some(linetable), Some(consts)) => Ok(Body { code, consts, linetable, stacksize, prologue: Some(length) }),
             _ => Err(AssembleError::Prologue),
         }
     }
@@ -57,16 +69,38 @@ impl<'a> Body<'a> {
         (&self.code.localsplusnames[skip..], &self.code.localspluskinds[skip..])
     }
 
-    /// Where to enter the body to go on with this instruction. In a prologue only its last instruction will do: the jump
-    /// into the body.
-    pub fn enter(&self, decoded: &Decoded, target: Target, dialect: &Dialect) -> Result<u32, AssembleError> {
+    /// Where to enter the body to go on with this instruction, and how. In a prologue only what follows its call will do:
+    /// the jumps at its end, or before them the drop of the call's result, which becomes part of the entry.
+    pub fn enter_by(
+        &self,
+        decoded: &Decoded,
+        target: Target,
+        entry: Entry,
+        dialect: &Dialect,
+    ) -> Result<(u32, Entry), AssembleError> {
+        let dropped =
+            decoded.instrs.get(target as usize).is_some_and(|i| i.op == Op::PopTop && i.offset < self.length());
+        if !dropped {
+            return Ok((self.enter(decoded, target, dialect)?, entry));
+        }
+        let entry = match entry {
+            Entry::Child => Entry::ChildDropped,
+            Entry::Value => Entry::Nothing,
+            Entry::Raise => Entry::Raise,
+            _ => return Err(AssembleError::InPrologue(target)),
+        };
+        Ok((self.enter(decoded, target + 1, dialect)?, entry))
+    }
+
+    /// Where to enter the body to go on with this instruction.
+    fn enter(&self, decoded: &Decoded, target: Target, dialect: &Dialect) -> Result<u32, AssembleError> {
         let length = self.length();
         let instr = |at: Target| decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at));
-        let target = match *instr(target)? {
-            crate::Instr { op: Op::Jump(behind), offset, .. } if offset < length => behind,
-            crate::Instr { offset, .. } if offset < length => return Err(AssembleError::InPrologue(target)),
-            _ => target,
-        };
+        let mut target = target;
+        while instr(target)?.offset < length {
+            let Op::Jump(behind) = instr(target)?.op else { return Err(AssembleError::InPrologue(target)) };
+            target = behind;
+        }
         // A call's keyword names are part of it.
         let kw_names = |at: Target| matches!(instr(at), Ok(crate::Instr { op: Op::KwNames(_), .. }));
         let call = matches!(instr(target)?.op, Op::Call { .. });
@@ -79,6 +113,22 @@ impl<'a> Body<'a> {
             unit += 1;
         }
         Ok(unit - length)
+    }
+
+    /// The generator that stands at the `yield` at instruction `at`.
+    pub fn suspended(&self, decoded: &Decoded, at: Target, dialect: &Dialect) -> Result<Suspended, AssembleError> {
+        let op = |at: Target| decoded.instrs.get(at as usize).map(|i| i.op);
+        let Some(Op::YieldValue) = op(at) else { return Err(AssembleError::Alone(at)) };
+        let behind = decoded.instrs[at as usize].offset + 1;
+        let resume = match self.code.bytecode.get(behind as usize * 2..behind as usize * 2 + 2) {
+            Some(&[opcode, behind]) if opcode == dialect.resume => u32::from(behind),
+            _ => return Err(AssembleError::Alone(at)),
+        };
+        let sent = match at.checked_sub(1).and_then(op) {
+            Some(Op::Send(target)) => Some(self.enter(decoded, target, dialect)?),
+            _ => None,
+        };
+        Ok(Suspended { resume, sent })
     }
 
     /// The opcode at this code unit, and its caches.

@@ -79,9 +79,16 @@ impl Units {
         self.bytes.extend(other.bytes);
     }
 
-    /// Writes the instruction at which a call begins.
-    pub fn resume(&mut self) {
-        self.raw(self.dialect.resume, 0);
+    /// How many code units an instruction takes.
+    pub fn size(&self, op: Op) -> Result<u32, AssembleError> {
+        let mut alone = Units::new(self.dialect, 0);
+        alone.put(op)?;
+        Ok(alone.len())
+    }
+
+    /// Writes the instruction at which a call begins (0), or goes on behind a `yield` (1), `yield from` or `await`.
+    pub fn resume(&mut self, behind: u32) {
+        self.raw(self.dialect.resume, behind);
     }
 
     /// Writes an instruction that does nothing.

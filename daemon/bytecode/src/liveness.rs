@@ -3,7 +3,7 @@
 use crate::body::{Body, SHIFT};
 use crate::dialect::dialect;
 use crate::op::Op;
-use crate::resume::{is_resume, super_slot};
+use crate::resume::{Entry, is_resume, super_slot};
 use crate::{Decoded, Target};
 use flambeau_ir::code::Code;
 
@@ -11,8 +11,22 @@ use flambeau_ir::code::Code;
 const READERS: [&str; 8] = ["locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "breakpoint"];
 const CELL_OR_FREE: u8 = 0x40 | 0x80;
 
+/// Per slot: whether a resume function that enters so, between `at` and `target`, has to restore it. A call or a raise
+/// in its prologue may go to the handler that covers `at`.
+pub fn live_for(code: &Code, decoded: &Decoded, at: Target, target: Target, entry: Entry) -> Vec<bool> {
+    let handler = decoded.handler(at as usize).map(|h| h.target);
+    let live = |from: Target| live_slots(code, decoded, from);
+    match (entry, handler) {
+        (Entry::Raise, handler) => handler.map_or_else(|| vec![false; code.localsplusnames.len()], live),
+        (Entry::Child | Entry::ChildDropped, Some(handler)) => {
+            live(target).into_iter().zip(live(handler)).map(|(a, b)| a | b).collect()
+        }
+        _ => live(target),
+    }
+}
+
 /// Per slot: whether what it holds may be read when execution goes on at `target`. Cells, which other functions may hold
-/// as well, count as read where an instruction that can still be reached touches them.
+/// as well, count as read where an instruction that can still be reached touches them. See [`live_for`] for resume functions.
 pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     let slots = code.localsplusnames.len();
     let parameters = if is_resume(code) { SHIFT as usize } else { 0 };

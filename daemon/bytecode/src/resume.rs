@@ -5,7 +5,7 @@
 //! A resume code taken up in its middle gets a new prologue in place of the old one: the same point of the same user's
 //! code gives the same bytes however it was reached.
 
-use crate::body::{self, Body, PARAMETERS, SHIFT};
+use crate::body::{self, Body, PARAMETERS, SHIFT, Suspended};
 use crate::dialect::{Units, dialect};
 use crate::op::Op;
 use crate::tables::{Entry as Handler, Location, LocationWriter, exception_table, location};
@@ -19,6 +19,10 @@ pub enum Item {
     Null,
     /// A value.
     Value,
+    /// The exception that was handled before the frame began to handle another, in the place where `PUSH_EXC_INFO` left it.
+    /// The item of `state` is the other: the prologue makes it the handled one, over whatever is handled when the resume
+    /// function is called.
+    Handled,
 }
 
 /// What a resume function does between restoring its frame and going on.
@@ -35,8 +39,14 @@ pub enum Entry {
     /// Calls the resume function of the frame below, `child(child_state, value)`, where instruction `at` stands, and pushes
     /// its result. `child` and `child_state` are the last two items of `state`.
     Child,
-    /// Raises `value` where instruction `at` stands.
+    /// As [`Entry::Child`], but drops the result: the frame below is that of an `__init__` or a `__setattr__`.
+    ChildDropped,
+    /// Raises an exception where instruction `at` stands. `value` is a tuple of the exception and its `__context__`, which
+    /// it keeps: raising it again while another exception is handled must not replace the one it came with.
     Raise,
+    /// For a suspended generator: yields `value` where instruction `at`, its `yield`, stands, and pushes what is sent. The
+    /// function gives a generator that stands as the original did once it is advanced a first time.
+    Yield,
 }
 
 /// Where and how a frame is taken up.
@@ -111,7 +121,12 @@ pub fn is_resume(code: &Code) -> bool {
 pub fn assemble(code: &Code, decoded: &Decoded, point: &ResumePoint) -> Result<Code, AssembleError> {
     let dialect = dialect(code)?;
     let body = Body::of(code, dialect)?;
-    let entered = body.enter(decoded, point.target, dialect)?;
+    let (target, entry) = body.enter_by(decoded, point.target, point.entry, dialect)?;
+    let point = &ResumePoint { entry, ..point.clone() };
+    let way = Way {
+        target,
+        suspended: (point.entry == Entry::Yield).then(|| body.suspended(decoded, point.at, dialect)).transpose()?,
+    };
     let at = decoded.instrs.get(point.at as usize).ok_or(AssembleError::Instruction(point.at))?.offset;
     let here = location(&code.linetable, code.firstlineno, at)?;
 
@@ -123,25 +138,11 @@ pub fn assemble(code: &Code, decoded: &Decoded, point: &ResumePoint) -> Result<C
         constants: body.consts.len() as u32,
     };
     prologue.begin(&body, generator != 0)?;
-    let receiver = receiver(&body, decoded, point)?;
     prologue.restore(&body, point)?;
-    let raising = prologue.entry(point, receiver, here)?;
-    prologue.jump(entered, code.firstlineno)?;
-    prologue.join(&body, point, body.bytecode(dialect)?, raising_entry(&body, at, raising, point)?)
-}
-
-/// The exception table's entry for what a prologue's call or raise in these code units raises.
-fn raising_entry(
-    body: &Body<'_>,
-    at: u32,
-    raising: Option<(u32, u32)>,
-    point: &ResumePoint,
-) -> Result<Option<Handler>, AssembleError> {
-    let (Some((start, length)), Some(handler)) = (raising, body.handler(at)?) else { return Ok(None) };
-    if handler.depth as usize > point.stack.len() {
-        return Err(AssembleError::Stack);
-    }
-    Ok(Some(Handler { start, length, ..handler }))
+    let raising = prologue.entry(point, receiver(&body, decoded, point)?, here, &way)?;
+    prologue.jump(&way, code.firstlineno)?;
+    let handlers = prologue.handlers(&body, at, &raising, point)?;
+    prologue.join(&body, point, body.bytecode(dialect)?, handlers)
 }
 
 /// The instruction that reads what `super()` without arguments finds in slot 0: CPython takes the first parameter from
@@ -172,13 +173,31 @@ pub(crate) fn super_slot(body: &Body<'_>) -> Option<u32> {
     (called && local).then(|| (body.code.localsplusnames.len() - names.len()) as u32)
 }
 
+/// Where a prologue leads.
+struct Way {
+    /// Where in the body.
+    target: u32,
+    /// For a generator that stands at a `yield`.
+    suspended: Option<Suspended>,
+}
+
+/// What in a prologue raises.
+#[derive(Default)]
+struct Raising {
+    /// Raises what the user's handler gets.
+    user: Option<Handler>,
+    /// Raises what the prologue handles itself.
+    own: Option<Handler>,
+}
+
 /// A prologue as it is written.
 struct Prologue {
     units: Units,
     locations: LocationWriter,
     /// Code units that `locations` covers.
     located: u32,
-    /// The first constant that the prologue brings: the integers from 0.
+    /// The first constant that the prologue brings: the integers from 0. The last two are the stack size of the user's
+    /// code and the prologue's length.
     constants: u32,
 }
 
@@ -202,7 +221,7 @@ impl Prologue {
         if generator {
             self.units.put_all([Op::ReturnGenerator, Op::PopTop])?;
         }
-        self.units.resume();
+        self.units.resume(0);
         self.locate(Some(Location::of_line(body.code.firstlineno)));
         Ok(())
     }
@@ -222,33 +241,43 @@ impl Prologue {
         for item in &point.stack {
             match item {
                 Item::Null => self.units.put(Op::PushNull)?,
-                Item::Value => {
+                Item::Value | Item::Handled => {
                     self.item(0, index)?;
                     index += 1;
+                    if *item == Item::Handled {
+                        self.units.put_all([Op::PushExcInfo, Op::PopTop])?;
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    /// What the entry does, and the code units of its call or raise.
+    /// What the entry does.
     fn entry(
         &mut self,
         point: &ResumePoint,
         receiver: Option<Op>,
         here: Option<Location>,
-    ) -> Result<Option<(u32, u32)>, AssembleError> {
+        way: &Way,
+    ) -> Result<Raising, AssembleError> {
         let items = state_items(point);
         match point.entry {
             Entry::Nothing => {}
-            Entry::Value | Entry::Raise => self.units.put(Op::LoadFast(1))?,
+            Entry::Value | Entry::Yield => self.units.put(Op::LoadFast(1))?,
             Entry::NullValue => self.units.put_all([Op::PushNull, Op::LoadFast(1)])?,
             Entry::Items(count) => (0..count).try_for_each(|index| self.item(1, index))?,
-            Entry::Child => {
+            Entry::Child | Entry::ChildDropped => {
                 self.units.put(Op::PushNull)?;
                 self.item(0, items - 2)?;
                 self.item(0, items - 1)?;
                 self.units.put(Op::LoadFast(1))?;
+            }
+            Entry::Raise => {
+                // What is raised takes the handled exception as context: that is the old context meanwhile.
+                self.item(1, 1)?;
+                self.units.put(Op::PushExcInfo)?;
+                self.item(1, 0)?;
             }
         }
         match receiver {
@@ -256,23 +285,62 @@ impl Prologue {
             None => self.units.put(Op::DeleteFast(0))?,
         }
         self.units.put(Op::DeleteFast(1))?;
-        let acts = match point.entry {
-            Entry::Child => Op::Call { argc: 2 },
-            Entry::Raise => Op::RaiseVarargs(1),
-            Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Items(_) => return Ok(None),
-        };
-        self.locate(None);
-        let start = self.units.len();
-        self.units.put(acts)?;
-        self.locate(here);
-        Ok(Some((start, self.units.len() - start)))
+        Ok(match point.entry {
+            Entry::Child | Entry::ChildDropped => {
+                let user = Some(self.located(Op::Call { argc: 2 }, here)?);
+                if point.entry == Entry::ChildDropped {
+                    self.units.put(Op::PopTop)?;
+                }
+                Raising { user, own: None }
+            }
+            Entry::Raise => {
+                let raised = self.located(Op::RaiseVarargs(1), here)?;
+                let own =
+                    Handler { target: self.units.len(), depth: point.stack.len() as u32 + 2, lasti: false, ..raised };
+                self.units.put_all([Op::Swap(3), Op::PopExcept, Op::PopTop])?;
+                Raising { own: Some(own), user: Some(self.located(Op::Reraise(0), here)?) }
+            }
+            Entry::Yield => Raising { user: Some(self.suspend(way, here)?), own: None },
+            Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Items(_) => Raising::default(),
+        })
     }
 
-    /// The jump into the body. If the location table stands at another line than the body's counts from, an instruction
-    /// that nothing reaches brings it back.
-    fn jump(&mut self, entered: u32, firstline: u32) -> Result<(), AssembleError> {
+    /// Writes an instruction with a location; the code units it takes.
+    fn located(&mut self, op: Op, here: Option<Location>) -> Result<Handler, AssembleError> {
+        self.locate(None);
+        let start = self.units.len();
+        self.units.put(op)?;
+        self.locate(here);
+        Ok(Handler { start, length: self.units.len() - start, target: 0, depth: 0, lasti: false })
+    }
+
+    /// Yields. Where `throw()` finds that the iterator a generator delegates to has ended, it looks for a `SEND` before
+    /// the `YIELD_VALUE` and takes its jump itself (`gen_throw`), of which it reads one byte only.
+    fn suspend(&mut self, way: &Way, here: Option<Location>) -> Result<Handler, AssembleError> {
+        let Some(suspended) = &way.suspended else { return Err(AssembleError::NotWritten(Op::YieldValue)) };
+        if suspended.sent.is_some() {
+            self.units.put_all([Op::Jump(1), Op::Send(3)])?;
+        }
+        self.locate(None);
+        let start = self.units.len();
+        self.units.put(Op::YieldValue)?;
+        self.units.resume(suspended.resume);
+        self.locate(here);
+        Ok(Handler { start, length: self.units.len() - start, target: 0, depth: 0, lasti: false })
+    }
+
+    /// The jump into the body, and for a generator that delegates the one that [`Prologue::suspend`] speaks of. If the
+    /// location table stands at another line than the body's counts from, an instruction that nothing reaches brings it
+    /// back.
+    fn jump(&mut self, way: &Way, firstline: u32) -> Result<(), AssembleError> {
         let back = self.locations.line() != i64::from(firstline);
-        self.units.put(Op::Jump(entered + u32::from(back)))?;
+        let entered = Op::Jump(way.target + u32::from(back));
+        if let Some(sent) = way.suspended.as_ref().and_then(|s| s.sent) {
+            let sent = Op::Jump(sent + self.units.size(entered)? + u32::from(back));
+            let size = self.units.size(sent)?;
+            self.units.put_all([Op::Jump(size), sent])?;
+        }
+        self.units.put(entered)?;
         self.locate(None);
         if back {
             self.units.nop();
@@ -281,28 +349,56 @@ impl Prologue {
         Ok(())
     }
 
+    /// The exception table: the user's handlers moved, and before them those for what the prologue raises, which goes to
+    /// the handler of `at`.
+    fn handlers(
+        &self,
+        body: &Body<'_>,
+        at: u32,
+        raising: &Raising,
+        point: &ResumePoint,
+    ) -> Result<Vec<Handler>, AssembleError> {
+        let length = self.units.len();
+        let mut handlers: Vec<Handler> = raising.own.into_iter().collect();
+        if let (Some(user), Some(handler)) = (raising.user, body.handler(at)?) {
+            if handler.depth > point.stack.len() as u32 {
+                return Err(AssembleError::Stack);
+            }
+            handlers.push(Handler {
+                start: user.start,
+                length: user.length,
+                target: handler.target + length,
+                ..handler
+            });
+        }
+        let moved = |e: Handler| Handler { start: e.start + length, target: e.target + length, ..e };
+        handlers.extend(body.exceptions()?.into_iter().map(moved));
+        Ok(handlers)
+    }
+
     /// Prologue and body as one code object.
     fn join(
         self,
         body: &Body<'_>,
         point: &ResumePoint,
         bytecode: Vec<u8>,
-        raising: Option<Handler>,
+        handlers: Vec<Handler>,
     ) -> Result<Code, AssembleError> {
         let (code, length) = (body.code, self.units.len());
         let (names, kinds) = body.slots();
-        let moved = |e: Handler| Handler { target: e.target + length, ..e };
-        let own = body.exceptions()?.into_iter().map(|e| moved(Handler { start: e.start + length, ..e }));
-        let handlers: Vec<Handler> = raising.map(moved).into_iter().chain(own).collect();
-        let values = if let Entry::Items(count) = point.entry { count } else { 0 };
+        let values = match point.entry {
+            Entry::Items(count) => count,
+            Entry::Raise => 2,
+            _ => 0,
+        };
         let numbers = 0..i64::from(state_items(point).max(values));
-        let brought = numbers.chain([i64::from(length)]).map(Const::Int);
+        let brought = numbers.chain([i64::from(body.stacksize), i64::from(length)]).map(Const::Int);
         let deepest = self.units.deepest();
         Ok(named_by_content(Code {
             argcount: SHIFT,
             posonlyargcount: SHIFT,
             kwonlyargcount: 0,
-            stacksize: code.stacksize.max(deepest),
+            stacksize: body.stacksize.max(deepest),
             flags: code.flags & !(VARARGS | VARKEYWORDS),
             bytecode: [self.units.finish(), bytecode].concat(),
             consts: body.consts.iter().cloned().chain(brought).collect(),
@@ -317,8 +413,8 @@ impl Prologue {
 
 /// How many items `state` has.
 fn state_items(point: &ResumePoint) -> u32 {
-    let stack = point.stack.iter().filter(|i| **i == Item::Value).count();
-    let child = if point.entry == Entry::Child { 2 } else { 0 };
+    let stack = point.stack.iter().filter(|i| **i != Item::Null).count();
+    let child = if matches!(point.entry, Entry::Child | Entry::ChildDropped) { 2 } else { 0 };
     (point.locals.len() + stack + child) as u32
 }
 

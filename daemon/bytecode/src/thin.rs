@@ -16,7 +16,7 @@ const FLAGS: u32 = 1 | 2 | 16 | 0x01fe_0000;
 /// `def name(.0, .1): return .0(*.1)`, all of it where instruction `at` stands.
 pub fn thin_call(code: &Code, decoded: &Decoded, at: Target) -> Result<Code, AssembleError> {
     let mut units = Units::new(dialect(code)?, 0);
-    units.resume();
+    units.resume(0);
     units.put_all([Op::PushNull, Op::LoadFast(0), Op::LoadFast(1), Op::CallEx { kwargs: false }, Op::ReturnValue])?;
     let code = Code { names: vec![], ..code.clone() };
     thin(&code, &[], decoded, at, 2, units)
@@ -44,12 +44,12 @@ pub fn thin_instr(
     let nothing = Op::LoadConst(nothing as u32);
 
     let mut units = Units::new(dialect, 0);
-    units.resume();
+    units.resume(0);
     let mut parameters = 0;
     for input in inputs {
         match input {
             Item::Null => units.put(Op::PushNull)?,
-            Item::Value => {
+            Item::Value | Item::Handled => {
                 units.put(Op::LoadFast(parameters))?;
                 parameters += 1;
             }

@@ -50,7 +50,14 @@ pub enum Build {
     /// `iter(x)`, advanced by so many items; `x` is of an exact built-in type. Of a list, set to that index.
     Iter(BuildId, u64),
     /// The generator that `function(state, None)` gives: one that goes on in the middle.
-    Generator(BuildId, BuildId),
+    Generator {
+        /// The function.
+        function: BuildId,
+        /// Its first argument.
+        state: BuildId,
+        /// It was begun: it is advanced once, to the `yield` where it waits.
+        started: bool,
+    },
     /// A bound method.
     Method(BuildId, BuildId),
     /// A new closure cell (contents are stored by effect).
@@ -178,7 +185,7 @@ pub struct Resume {
 /// How to go on with an exception of the action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Catch {
-    /// Called with the exception as value; raises it where the broken frame would.
+    /// Called with the exception and its `__context__`, as a tuple; raises it where the broken frame would.
     pub resume: Resume,
     /// Traceback entries of thin frames to drop from its front: the resume function puts its own there.
     pub frames: u32,

@@ -52,6 +52,7 @@ reasons! {
     UnsupportedObject, "unsupported_object", "The operation on an object of this kind cannot be traced.", "Pass plain Python or tensor values instead.";
     DataDependentJump, "data_dependent_jump", "A branch depends on a tensor's value.", "Use torch.where, or move the test out of the compiled function.";
     DataDependentValue, "data_dependent_value", "A Python number is taken from a tensor's data.", "Keep the value in a tensor.";
+    LiveIterator, "live_iterator", "A loop draws from an iterator that only Python can advance.", "Loop over a list or a range that the compiled function makes, or break after the loop.";
     UserBreak, "user_break", "flambeau.graph_break() was called.", "Remove the call.";
     Disabled, "disabled", "The callee is marked flambeau.disable.", "Remove the decorator to compile it.";
     UnusualTensor, "unusual_tensor", "A tensor is sparse, quantised, nested, conjugated, or of a subclass with its own dispatch.", "Convert it to a plain strided tensor first.";

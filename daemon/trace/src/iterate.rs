@@ -4,7 +4,7 @@ use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::frame::FrameEnd;
 use crate::tracer::Tracer;
-use crate::value::{Iter, IterId, Value, ViewKind};
+use crate::value::{Class, Iter, IterId, Value, ViewKind};
 use flambeau_bytecode::Binary;
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::Target;
@@ -21,6 +21,8 @@ impl Tracer<'_> {
         }
         let iter = match value {
             Value::Iter(_) | Value::Generator(_) => return Ok(value.clone()),
+            // An iterator's `__iter__` gives itself in all built-in types.
+            Value::Opaque(o) if is_iterator(&o.class) => return Ok(value.clone()),
             Value::List(list) => Iter::List { list: *list, at: 0 },
             Value::Dict(dict) => Iter::Dict { dict: *dict, kind: ViewKind::Keys, at: 0, len: self.whole_len(*dict)? },
             Value::DictView(dict, kind) => Iter::Dict { dict: *dict, kind: *kind, at: 0, len: self.whole_len(*dict)? },
@@ -109,6 +111,7 @@ impl Tracer<'_> {
                 FrameEnd::Yield(value) => Ok(Some(value)),
                 _ => Ok(None),
             },
+            Value::Opaque(o) if !o.class.is_python => stop(ReasonCode::LiveIterator, o.class.name.qualname.to_string()),
             _ => match self.special(iterator, "__next__")? {
                 Some(next) => {
                     let result = self.call(&next, Args::default());
@@ -311,4 +314,11 @@ impl Tracer<'_> {
     pub fn new_iter(&mut self, iter: Iter) -> Value {
         Value::Iter(self.arenas.iters.push(iter))
     }
+}
+
+/// Whether this is a built-in iterator type: one of those that containers, ranges, `zip`, `enumerate`, ... make.
+fn is_iterator(class: &Class) -> bool {
+    let name = &*class.name.qualname;
+    let made = ["zip", "enumerate", "map", "filter", "reversed", "generator", "range_iterator", "callable_iterator"];
+    !class.is_python && &*class.name.module == "builtins" && (name.ends_with("_iterator") || made.contains(&name))
 }

@@ -109,7 +109,7 @@ impl Broken {
         match result {
             Ok(value) => self.then.with(py, value),
             Err(error) => match self.catch {
-                Some((point, frames)) => Ok(point.with(without_front(py, error, frames))),
+                Some((point, frames)) => Ok(point.with(without_front(py, error, frames)?)),
                 None => Err(error),
             },
         }
@@ -135,8 +135,8 @@ impl Live {
     }
 }
 
-/// The exception with so many entries dropped from the front of its traceback.
-fn without_front(py: Python<'_>, error: PyErr, frames: u32) -> Py<PyAny> {
+/// The exception, with so many entries dropped from the front of its traceback, and its `__context__`.
+fn without_front(py: Python<'_>, error: PyErr, frames: u32) -> PyResult<Py<PyAny>> {
     let value = error.into_value(py);
     let mut entry = value.bind(py).getattr(pyo3::intern!(py, "__traceback__")).ok();
     for _ in 0..frames {
@@ -145,5 +145,6 @@ fn without_front(py: Python<'_>, error: PyErr, frames: u32) -> Py<PyAny> {
     let entry = entry.map_or_else(|| py.None(), Bound::unbind);
     // SAFETY: a live exception; a traceback or `None`.
     unsafe { ffi::PyException_SetTraceback(value.as_ptr(), entry.as_ptr()) };
-    value.into_any()
+    let context = value.bind(py).getattr(pyo3::intern!(py, "__context__"))?;
+    Ok(PyTuple::new(py, [value.bind(py).as_any(), &context])?.into_any().unbind())
 }

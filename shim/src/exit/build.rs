@@ -45,7 +45,7 @@ pub enum Make {
     /// An iterator, advanced.
     Iter(usize, u64),
     /// A generator in the middle.
-    Generator(usize, usize),
+    Generator(usize, usize, bool),
     /// A bound method.
     Method(usize, usize),
     /// A new cell.
@@ -95,7 +95,9 @@ impl Make {
             ),
             Build::Call(path, args) => Make::Call(paths::resolve(py, path)?.unbind(), ids(args)),
             Build::Iter(of, skip) => Make::Iter(of.0 as usize, *skip),
-            Build::Generator(function, state) => Make::Generator(function.0 as usize, state.0 as usize),
+            Build::Generator { function, state, started } => {
+                Make::Generator(function.0 as usize, state.0 as usize, *started)
+            }
             Build::Method(func, receiver) => Make::Method(func.0 as usize, receiver.0 as usize),
             Build::Cell => Make::Cell,
             Build::Function { code, globals, qualname, defaults, kwdefaults, closure } => {
@@ -157,8 +159,12 @@ impl Make {
                 }
                 iter.into_any().unbind()
             }
-            Make::Generator(function, state) => {
-                made[*function].bind(py).call1((made[*state].bind(py), py.None()))?.unbind()
+            Make::Generator(function, state, started) => {
+                let generator = made[*function].bind(py).call1((made[*state].bind(py), py.None()))?;
+                if *started {
+                    generator.try_iter()?.next().transpose()?;
+                }
+                generator.unbind()
             }
             // SAFETY: both are live objects; a new reference or an exception comes back.
             Make::Method(func, receiver) => unsafe {

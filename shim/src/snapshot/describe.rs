@@ -319,7 +319,11 @@ impl<'py> Describer<'py> {
             "flambeau._native.Compiled" if crate::callable::is_compiled(object.as_ptr()) => {
                 // SAFETY: the type says where it keeps its function; null once it was cleared.
                 let function = unsafe { *object.as_ptr().byte_add(crate::callable::FUNCTION).cast::<Raw>() };
-                if function.is_null() { ObjectData::Instance } else { ObjectData::Compiled(self.child(function, depth)) }
+                if function.is_null() {
+                    ObjectData::Instance
+                } else {
+                    ObjectData::Compiled(self.child(function, depth))
+                }
             }
             _ => ObjectData::Opaque,
         }

@@ -2,10 +2,11 @@
 
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{CellId, DictId, Function, InstanceId, Payload, Value, ViewKind};
+use crate::value::{Builtin, CellId, DictId, Function, InstanceId, Origin, Payload, Value, ViewKind};
 use flambeau_ir::code::Const;
 use flambeau_ir::exit::{Build, BuildId, Effect, Exit};
 use flambeau_ir::graph::NodeId;
+use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::SourceId;
 use std::collections::HashMap;
@@ -31,11 +32,22 @@ pub(super) struct Builder {
     pub exit: Exit,
     pub known: HashMap<Identity, Option<BuildId>>,
     sources: HashMap<SourceId, BuildId>,
+    consts: HashMap<Const, BuildId>,
     pub outputs: Vec<NodeId>,
     output_ids: HashMap<NodeId, u32>,
 }
 
 impl Builder {
+    /// A constant. Equal ones are one object, as most are in eager code.
+    pub fn constant(&mut self, c: &Const) -> BuildId {
+        if let Some(id) = self.consts.get(c) {
+            return *id;
+        }
+        let id = self.add(Build::Const(c.clone()));
+        self.consts.insert(c.clone(), id);
+        id
+    }
+
     pub fn add(&mut self, build: Build) -> BuildId {
         self.exit.builds.push(build);
         BuildId(self.exit.builds.len() as u32 - 1)
@@ -59,7 +71,16 @@ impl Tracer<'_> {
     /// How to make `value` after the graph ran; an object is made once.
     pub(super) fn build(&mut self, builder: &mut Builder, value: &Value) -> Flow<BuildId> {
         if let Some(origin) = self.origin_of(value) {
+            if let Value::Builtin(b) = value
+                && b.unbound
+                && self.is_class_method(origin)?
+            {
+                return stop(ReasonCode::SideEffect, format!("{}, not bound to its class, leaves the frame", b.path));
+            }
             return Ok(builder.source(origin.source));
+        }
+        if let Value::Const(c) = value {
+            return Ok(builder.constant(c));
         }
         let identity = match value {
             Value::Tensor(id) => Some(Identity::Tensor(id.0)),
@@ -105,7 +126,6 @@ impl Tracer<'_> {
 
     fn build_new(&mut self, builder: &mut Builder, value: &Value) -> Flow<BuildId> {
         let build = match value {
-            Value::Const(c) => Build::Const(c.clone()),
             Value::Int(dim) => Build::Dim(dim.clone()),
             Value::Code(code) => Build::Const(Const::Code(code.clone())),
             Value::Tensor(id) => {
@@ -148,6 +168,7 @@ impl Tracer<'_> {
                 None => return stop(ReasonCode::SideEffect, "a new class leaves the frame"),
             },
             Value::Builtin(b) if b.receiver.is_none() => Build::Path(b.path.clone()),
+            Value::Builtin(b) => self.build_bound(builder, b)?,
             Value::Method(m) => {
                 let func = self.build(builder, &m.func)?;
                 let receiver = self.build(builder, &m.receiver)?;
@@ -176,6 +197,34 @@ impl Tracer<'_> {
             }
         };
         Ok(builder.add(build))
+    }
+
+    /// Whether this is a class method of a C type, whose class the trace does not keep.
+    fn is_class_method(&mut self, origin: Origin) -> Flow<bool> {
+        let class = self.describe(origin.object)?.class;
+        Ok(matches!(&self.describe(class)?.data, ObjectData::Class(c) if &*c.qualname == "classmethod_descriptor"))
+    }
+
+    /// A method of a built-in type, bound to its receiver: as reading the attribute gives it, where that runs no user code.
+    fn build_bound(&mut self, builder: &mut Builder, method: &Builtin) -> Flow<Build> {
+        let (Some(receiver), Some((_, name))) = (&method.receiver, method.path.rsplit_once('.')) else {
+            return stop(ReasonCode::SideEffect, format!("{} leaves the frame", method.path));
+        };
+        let exact = match receiver {
+            Value::Tensor(_) | Value::Const(_) | Value::Int(_) | Value::Class(_) => true,
+            Value::List(id) => self.arenas.lists[*id].class.is_none(),
+            Value::Dict(id) => self.arenas.dicts[*id].class.is_none(),
+            Value::Tuple(t) => t.class.is_none(),
+            Value::Set(_) | Value::Iter(_) | Value::Generator(_) => true,
+            _ => false,
+        };
+        let built = self.build(builder, receiver)?;
+        if exact {
+            let name = builder.add(Build::Const(Const::str(name)));
+            return Ok(Build::Call("builtins.getattr".into(), vec![built, name]));
+        }
+        // The descriptor's own binding, past what a subclass may have defined.
+        Ok(Build::Call(format!("{}.__get__", method.path).into(), vec![built]))
     }
 
     fn build_three(&mut self, builder: &mut Builder, parts: &[Value; 3]) -> Flow<[BuildId; 3]> {

@@ -99,10 +99,11 @@ impl Tracer<'_> {
             return stop(ReasonCode::Generator, "a generator that runs or has ended leaves the frame");
         };
         let frozen = freeze(frame);
-        let (target, stack) = (frame.pc as u32, frozen.stack.clone());
-        // What is sent in first is `None`.
-        let point = self.take_up(b, &frozen, target, &stack, Entry::Value, None)?;
-        Ok(Build::Generator(point.function, point.state))
+        let (target, stack, started) = (frame.pc as u32, frozen.stack.clone(), self.arenas.generators[id].started);
+        // One that has not begun drops the `None` it is begun with.
+        let entry = if started { Entry::Yield } else { Entry::Value };
+        let point = self.take_up(b, &frozen, target, &stack, entry, None)?;
+        Ok(Build::Generator { function: point.function, state: point.state, started })
     }
 }
 

@@ -59,7 +59,7 @@ impl Tracer<'_> {
             Some(Broken::Again(executed)) => Outcome::Again(executed, reason),
             Some(Broken::Frames(frames, _)) => {
                 // With nested breaks off, the call in the outermost frame is what breaks.
-                if let (false, [_, .., root]) = (true, frames.as_slice()) {
+                if let (false, [_, .., root]) = (self.frame.options.nested_breaks, frames.as_slice()) {
                     return Outcome::Again(root.executed, reason);
                 }
                 match self.break_at(&frames, &reason) {
@@ -80,6 +80,10 @@ impl Tracer<'_> {
         if callers.is_empty() && matches!(kind, Kind::Step) && self.graph.is_idle() {
             return Err(None);
         }
+        // It tells constants apart that are equal, which they may no longer be once they are made anew.
+        if matches!(leaf.decoded.instrs[leaf.at].op, Op::Is { .. }) {
+            return Err(None);
+        }
         let at = |i: usize| move |_: Stop| Some(i);
         let action = self.action(&mut b, leaf, &kind).map_err(at(0))?;
         let then = match self.then(&mut b, leaf, &kind).map_err(at(0))? {
@@ -96,6 +100,10 @@ impl Tracer<'_> {
         };
         let catch = self.handler_of(&mut b, frames, &kind)?;
         let action = self.under_callers(&mut b, callers, action)?;
+        // Containers find a NaN by its identity.
+        if b.exit.builds.iter().any(|build| matches!(build, Build::Const(Const::Float(x)) if x.is_nan())) {
+            return Err(None);
+        }
         b.exit.end = End::Break(Box::new(Break { reason: reason.clone(), action, then, catch }));
         self.seal(b).map_err(|_| None)
     }

@@ -1,0 +1,23 @@
+"""The list of calls that `corpus` fills, and their log."""
+
+LOG: list[object] = []
+CASES = {}
+
+
+def case(*args, name=None, **kwargs):
+    """Adds a call with these arguments; functions among them are called for a fresh value."""
+
+    def add(function):
+        def call():
+            fresh = [a() if isinstance(a, type(case)) else a for a in args]
+            return function(*fresh, **kwargs)
+
+        CASES[name or f"{function.__name__}{len(CASES)}"] = call
+        return function
+
+    return add
+
+
+def log(*values):
+    LOG.append(values)
+    return values[0] if values else None

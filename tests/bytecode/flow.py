@@ -1,0 +1,52 @@
+"""Walks all ways through a code object of CPython 3.11 and checks the depth of its stack on each."""
+
+import dis
+import itertools
+
+ENDS = {"RETURN_VALUE", "RAISE_VARARGS", "RERAISE"}
+# What raises nothing, although handlers may cover it.
+SAFE = {"COPY", "DELETE_FAST", "JUMP_BACKWARD", "JUMP_FORWARD", "LOAD_CONST", "NOP", "POP_EXCEPT", "POP_TOP"}
+SAFE |= {"PUSH_EXC_INFO", "RETURN_VALUE", "STORE_FAST", "STORE_NAME", "SWAP"}
+GENERATORS = 0x20 | 0x80 | 0x200
+
+
+def stacks(code):
+    """Per offset of an instruction that can be reached: the stack depth before it, and the positions that hold what
+    `PUSH_EXC_INFO` found as the handled exception, deepest first. An assertion fails where two ways disagree, a stack
+    runs empty, or more than `co_stacksize` is needed."""
+    instructions = {i.offset: i for i in dis.get_instructions(code)}
+    order = sorted(instructions)
+    behind = dict(itertools.pairwise(order))
+    handlers = dis._parse_exception_table(code)
+    found = {}
+    waiting = [(0, int(bool(code.co_flags & GENERATORS)), ())]
+    while waiting:
+        offset, depth, saved = waiting.pop()
+        assert 0 <= depth <= code.co_stacksize, (offset, depth)
+        saved = tuple(s for s in saved if s < depth)
+        if offset in found:
+            assert found[offset] == (depth, saved), (offset, depth, saved, found[offset])
+            continue
+        found[offset] = depth, saved
+        instruction = instructions[offset]
+        name = instruction.opname
+        for entry in handlers:
+            if entry.start <= offset < entry.end:
+                assert depth >= entry.depth, (offset, depth, entry)
+                if name not in SAFE:
+                    kept = tuple(s for s in saved if s < entry.depth)
+                    waiting.append((entry.target, entry.depth + entry.lasti + 1, kept))
+        argument = instruction.arg if instruction.opcode >= dis.HAVE_ARGUMENT else None
+        jumping, falling = (dis.stack_effect(instruction.opcode, argument, jump=jump) for jump in (True, False))
+        if name == "PUSH_EXC_INFO":
+            saved = (*saved, depth - 1)
+        elif name == "POP_EXCEPT":
+            saved = saved[:-1]
+        elif name == "SWAP":
+            places = {depth - 1: depth - instruction.arg, depth - instruction.arg: depth - 1}
+            saved = tuple(sorted(places.get(s, s) for s in saved))
+        if instruction.opcode in dis.hasjrel:
+            waiting.append((instruction.argval, depth + jumping, saved))
+        if name not in ENDS and not name.startswith(("JUMP_FORWARD", "JUMP_BACKWARD")):
+            waiting.append((behind[offset], depth + falling, saved))
+    return found
