@@ -169,6 +169,9 @@ impl Installed {
         args: &[*mut pyo3::ffi::PyObject],
     ) -> Result<Left, RunError> {
         let Passed { values, symbols } = checked.passed;
+        if !self.ending.fits(&symbols) {
+            return Err(RunError::Fallback("an int is too large to be computed with".into()));
+        }
         if let Run::Fx(body) = &self.body
             && body.needs_compile(&symbols)
         {

@@ -190,7 +190,8 @@ impl Dim {
         dims.into_iter().fold(Dim::Const(1), |acc, d| acc.mul(d))
     }
 
-    /// The value when `symbol` gives each symbol's value. Division by zero gives `None`.
+    /// The value when `symbol` gives each symbol's value. `None` for a division by zero, and where the computation leaves
+    /// the range of an `i64`: Python's ints have none.
     pub fn eval(&self, symbol: &impl Fn(SymId) -> i64) -> Option<i64> {
         let Dim::Expr(poly) = self else {
             return self.as_const();
@@ -199,9 +200,9 @@ impl Dim {
         for (atoms, c) in &poly.terms {
             let mut product = *c;
             for atom in atoms {
-                product = product.wrapping_mul(atom.eval(symbol)?);
+                product = product.checked_mul(atom.eval(symbol)?)?;
             }
-            sum = sum.wrapping_add(product);
+            sum = sum.checked_add(product)?;
         }
         Some(sum)
     }
@@ -227,7 +228,7 @@ impl Atom {
             Atom::Sym(s) => symbol(*s),
             Atom::FloorDiv(a, b) | Atom::Mod(a, b) => {
                 let (a, b) = (a.eval(symbol)?, b.eval(symbol)?);
-                if b == 0 {
+                if b == 0 || (a == i64::MIN && b == -1) {
                     return None;
                 }
                 let quotient = floor_div(a, b);
@@ -316,6 +317,9 @@ mod tests {
         assert_eq!(s().floor_div(&Dim::Const(2)).eval(&at(-3)), Some(-2));
         assert_eq!(s().modulo(&Dim::Const(4)).eval(&at(-3)), Some(1));
         assert_eq!(Dim::Const(7).floor_div(&s()).eval(&at(0)), None);
+        assert_eq!(s().mul(&s()).eval(&at(1 << 31)), Some(1 << 62));
+        assert_eq!(s().mul(&s()).eval(&at(1 << 32)), None);
+        assert_eq!(s().add(&Dim::Const(1)).eval(&at(i64::MAX)), None);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Ending {
     builds: Vec<build::Make>,
     effects: Vec<effect::Change>,
     end: End,
+    /// Ints that are computed from symbols.
+    ints: Vec<Expr>,
 }
 
 /// What a frame left once its effects were replayed.
@@ -57,7 +59,13 @@ impl Ending {
             builds: builds.map_err(|e| format!("the exit cannot be prepared: {e}"))?,
             effects,
             end: exit.end.clone(),
+            ints: exit.builds.iter().filter_map(computed).collect(),
         })
+    }
+
+    /// Whether every int that the frame leaves can be computed for these symbols; Python's ints have no largest.
+    pub fn fits(&self, symbols: &[i64]) -> bool {
+        self.ints.iter().all(|int| int.eval(symbols).is_some())
     }
 
     /// Makes all objects; nothing the user can see happens.
@@ -98,6 +106,11 @@ pub fn plain_output(exit: &Exit) -> Option<u32> {
         ([Build::Output(i)], [], End::Return(id)) if id.0 == 0 => Some(*i),
         _ => None,
     }
+}
+
+fn computed(build: &Build) -> Option<Expr> {
+    let Build::Dim(dim) = build else { return None };
+    Some(dim.into()).filter(|expr| matches!(expr, Expr::Dim(_)))
 }
 
 /// A symbolic int as an object.

@@ -35,5 +35,5 @@ impl Extents {
 
 /// The value of one size.
 pub fn size(dim: &Expr, symbols: &[i64]) -> Result<i64, String> {
-    dim.eval(symbols).ok_or_else(|| "a size of the plan divides by zero".to_owned())
+    dim.eval(symbols).ok_or_else(|| "a size of the plan has no value".to_owned())
 }
