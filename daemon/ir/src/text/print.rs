@@ -65,7 +65,7 @@ pub(super) fn constant(f: &mut Formatter<'_>, c: &Const) -> fmt::Result {
     let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), |s, b| s + &format!("{b:02x}"));
     let items = |f: &mut Formatter<'_>, name: &str, items: &[Const]| {
         write!(f, "{name}(")?;
-        join(f, items, |f, i| constant(f, i))?;
+        join(f, items, constant)?;
         f.write_str(")")
     };
     match c {

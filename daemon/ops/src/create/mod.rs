@@ -38,25 +38,19 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("ones", SIZED, sized, FN),
     OpDef::new(
         "empty",
-        concat!(
-            "size:L*, *, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False, memory_format=None"
-        ),
+        "size:L*, *, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False, memory_format=None",
         sized,
         FN,
     ),
     OpDef::new(
         "rand",
-        concat!(
-            "size:L*, *, generator=None, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False"
-        ),
+        "size:L*, *, generator=None, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False",
         random,
         FN,
     ),
     OpDef::new(
         "randn",
-        concat!(
-            "size:L*, *, generator=None, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False"
-        ),
+        "size:L*, *, generator=None, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False",
         random,
         FN,
     ),
