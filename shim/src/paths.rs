@@ -102,7 +102,7 @@ const ROOTS: &[&str] = &[
 struct Paths {
     by_address: HashMap<usize, Arc<str>>,
     /// Keeps the addresses valid.
-    _objects: Vec<Py<PyAny>>,
+    objects: Vec<Py<PyAny>>,
     /// Directories that trusted Python functions come from.
     directories: Vec<String>,
 }
@@ -114,7 +114,7 @@ fn paths(py: Python<'_>) -> &'static Paths {
 
 impl Paths {
     fn load(py: Python<'_>) -> Paths {
-        let mut paths = Paths { by_address: HashMap::new(), _objects: Vec::new(), directories: Vec::new() };
+        let mut paths = Paths { by_address: HashMap::new(), objects: Vec::new(), directories: Vec::new() };
         for name in TABLE_MODULES {
             if let Some(module) = import(py, name) {
                 paths.add_all(&module.dict(), name);
@@ -170,7 +170,7 @@ impl Paths {
             let known = self.by_address.contains_key(&(value.as_ptr() as usize));
             if !known || (own_name == name && !self.named(&value, &own_name)) {
                 self.by_address.insert(value.as_ptr() as usize, format!("{prefix}.{name}").into());
-                self._objects.push(value.unbind());
+                self.objects.push(value.unbind());
             }
         }
     }
