@@ -66,6 +66,9 @@ pub struct Tracer<'a> {
     pub(crate) frames_run: usize,
     /// The call in progress gives its caller's instruction the result as it is.
     pub(crate) direct: bool,
+    /// Regions as `error_on_graph_break` and `disable_nested_graph_breaks` have them now.
+    pub(crate) error_on_break: bool,
+    pub(crate) nested_breaks: bool,
     /// The frame is that of a resume function.
     pub(crate) resuming: bool,
     /// Break at the instruction with this number.
@@ -110,6 +113,8 @@ impl<'a> Tracer<'a> {
             handling: Vec::new(),
             frames_run: 0,
             direct: false,
+            error_on_break: frame.options.error_on_break,
+            nested_breaks: frame.options.nested_breaks,
             resuming: false,
             forced: None,
             broken: None,

@@ -13,6 +13,11 @@ impl Tracer<'_> {
         if self.ambient.grad_enabled != initial.grad_enabled {
             builder.exit.effects.push(Effect::SetGradMode(self.ambient.grad_enabled));
         }
+        let options = &self.frame.options;
+        let (nested, error) = (self.nested_breaks, self.error_on_break);
+        if (nested, error) != (options.nested_breaks, options.error_on_break) {
+            builder.exit.effects.push(Effect::SetBreaks { nested, error });
+        }
         let mut restored = self.ambient.clone();
         restored.grad_enabled = initial.grad_enabled;
         if restored != *initial {

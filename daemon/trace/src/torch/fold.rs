@@ -67,6 +67,14 @@ impl Tracer<'_> {
             "flambeau.graph_break" | "flambeau._marks.graph_break" => {
                 return stop(ReasonCode::UserBreak, "graph_break()");
             }
+            "flambeau._native.set_nested_breaks" => {
+                let Some(Value::Const(Const::Bool(on))) = args.pos.first() else { return Ok(None) };
+                Value::bool(std::mem::replace(&mut self.nested_breaks, *on))
+            }
+            "flambeau._native.set_error_on_break" => {
+                let Some(Value::Const(Const::Bool(on))) = args.pos.first() else { return Ok(None) };
+                Value::bool(std::mem::replace(&mut self.error_on_break, *on))
+            }
             "torch._dynamo.decorators.graph_break" => return stop(ReasonCode::UserBreak, "graph_break()"),
             "torch.numel"
             | "torch.is_floating_point"
