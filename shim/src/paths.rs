@@ -102,7 +102,7 @@ const ROOTS: &[&str] = &[
 struct Paths {
     by_address: HashMap<usize, Arc<str>>,
     /// Keeps the addresses valid.
-    _objects: Vec<Py<PyAny>>,
+    objects: Vec<Py<PyAny>>,
     /// Directories that trusted Python functions come from.
     directories: Vec<String>,
 }
@@ -114,7 +114,7 @@ fn paths(py: Python<'_>) -> &'static Paths {
 
 impl Paths {
     fn load(py: Python<'_>) -> Paths {
-        let mut paths = Paths { by_address: HashMap::new(), _objects: Vec::new(), directories: Vec::new() };
+        let mut paths = Paths { by_address: HashMap::new(), objects: Vec::new(), directories: Vec::new() };
         for name in TABLE_MODULES {
             if let Some(module) = import(py, name) {
                 paths.add_all(&module.dict(), name);
@@ -170,7 +170,7 @@ impl Paths {
             let known = self.by_address.contains_key(&(value.as_ptr() as usize));
             if !known || (own_name == name && !self.named(&value, &own_name)) {
                 self.by_address.insert(value.as_ptr() as usize, format!("{prefix}.{name}").into());
-                self._objects.push(value.unbind());
+                self.objects.push(value.unbind());
             }
         }
     }
@@ -288,6 +288,26 @@ unsafe fn torch_op(py: Python<'_>, object: Raw) -> Option<Arc<str>> {
         _ => format!("torch.ops.{namespace}.{name}"),
     };
     (resolve(py, &path).ok()?.as_ptr() == object).then(|| path.into())
+}
+
+/// The object that a path was given to (see [`path_of`]): what a class keeps under a name, not what reading it there gives.
+pub fn object_at<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
+    let found = resolve(py, path)?;
+    let Some((owner, name)) = path.rsplit_once('.') else { return Ok(found) };
+    let owner = resolve(py, owner)?;
+    let name = PyString::intern(py, name);
+    // SAFETY: live objects; a type's look-up gives a borrowed reference that lives in the type.
+    let raw = unsafe {
+        if ffi::PyType_Check(owner.as_ptr()) == 0 {
+            return Ok(found);
+        }
+        Bound::from_borrowed_ptr_or_opt(py, raw::type_lookup(owner.as_ptr(), name.as_ptr()))
+    };
+    match raw {
+        // SAFETY: a live object.
+        Some(raw) if unsafe { raw::is_descriptor(raw.as_ptr()) } => Ok(raw),
+        _ => Ok(found),
+    }
 }
 
 /// What a path names now. The longest prefix that is an imported module is its root; the rest are attributes.

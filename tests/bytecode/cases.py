@@ -4,15 +4,19 @@ LOG: list[object] = []
 CASES = {}
 
 
+def calling(function, args=(), kwargs={}):  # noqa: B006
+    def call():
+        fresh = [a() if isinstance(a, type(case)) else a for a in args]
+        return function(*fresh, **kwargs)
+
+    return call
+
+
 def case(*args, name=None, **kwargs):
     """Adds a call with these arguments; functions among them are called for a fresh value."""
 
     def add(function):
-        def call():
-            fresh = [a() if isinstance(a, type(case)) else a for a in args]
-            return function(*fresh, **kwargs)
-
-        CASES[name or f"{function.__name__}{len(CASES)}"] = call
+        CASES[name or f"{function.__name__}{len(CASES)}"] = calling(function, args, kwargs)
         return function
 
     return add

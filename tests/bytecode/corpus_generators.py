@@ -1,5 +1,7 @@
 """Generators that are rebuilt at each of their yields."""
 
+import sys
+
 from cases import log
 from corpus import Manager
 
@@ -56,6 +58,23 @@ def captured(n):
         yield add()
         log(step)
     return (lambda: step)()
+
+
+def handling(n):
+    """Suspended while it handles one exception within another."""
+    try:
+        raise ValueError(n)
+    except ValueError:
+        yield repr(sys.exception())
+        log(repr(sys.exception()))
+        try:
+            yield n
+            raise KeyError(n)
+        except (KeyError, TypeError):
+            yield repr(sys.exception().__context__)
+            log(repr(sys.exception()), repr(sys.exception().__context__))
+        yield repr(sys.exception())
+        raise
 
 
 def expression(n):

@@ -7,6 +7,8 @@ assert sys.version_info[:2] == (3, 11)
 
 # `PyFrameObject.f_frame`, and of `_PyInterpreterFrame`: `f_func`, `stacktop` and `localsplus` (pycore_frame.h).
 F_FRAME, F_FUNC, STACKTOP, LOCALSPLUS = 24, 0, 64, 72
+# `PyGenObject.gi_exc_state.exc_value`.
+EXC_VALUE = 48
 
 
 class Null:
@@ -40,3 +42,9 @@ def function(frame):
     """The function that the frame runs."""
     inner = ctypes.c_void_p.from_address(id(frame) + F_FRAME).value
     return ctypes.cast(ctypes.c_void_p.from_address(inner + F_FUNC).value, ctypes.py_object).value
+
+
+def handled(generator):
+    """The exception that a suspended generator handles."""
+    pointer = ctypes.c_void_p.from_address(id(generator) + EXC_VALUE).value
+    return ctypes.cast(pointer, ctypes.py_object).value if pointer else None

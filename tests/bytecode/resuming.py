@@ -6,14 +6,17 @@ import re
 import sys
 import traceback
 import types
-from pathlib import Path
 
 import corpus
+import corpus_generators
+import library
 from assembler import FREE, slots
 from cases import CASES, LOG
 from flow import stacks
 from frames import NULL, function, read
 
+# Files whose frames are taken up.
+USER = {corpus.__file__, corpus_generators.__file__, *library.FILES}
 LAUNCH = next(iter(CASES.values())).__code__
 
 
@@ -49,20 +52,20 @@ def described(error):
     entries = [
         (entry.name, entry.lineno, entry.end_lineno, entry.colno, entry.end_colno)
         for entry in traceback.extract_tb(error.__traceback__)
-        if Path(entry.filename).name.startswith("corpus")
+        if entry.filename in USER
     ]
     chain = [e and described(e) for e in (error.__cause__, error.__context__)]
-    return type(error).__name__, str(error), entries, chain, error.__suppress_context__
+    return type(error).__name__, re.sub("0x[0-9a-f]+", "0x", str(error)), entries, chain, error.__suppress_context__
 
 
 class Stop:
-    """A trace function that acts at one instruction of the corpus' code, by its place in the order of execution."""
+    """A trace function that acts at one instruction of the user's code, by its place in the order of execution."""
 
     def __init__(self, number, act):
         self.number, self.act, self.seen = number, act, []
 
     def __call__(self, frame, event, arg):
-        if frame.f_code.co_filename != corpus.__file__:
+        if frame.f_code.co_filename not in USER:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode":
@@ -90,8 +93,8 @@ class Stop:
         list(isolated())
 
 
-def instructions(call, at_most=150):
-    """Places in the order of execution that are worth a stop: each instruction's first and second time."""
+def instructions(call, at_most=150, rng=None):
+    """Places in the order of execution that are worth a stop: each instruction's first and second time, or a sample."""
     everything = Stop(None, None)
     everything.run(call)
     times, places = collections.Counter(), []
@@ -99,6 +102,8 @@ def instructions(call, at_most=150):
         times[where] += 1
         if times[where] <= 2:
             places.append(number)
+    if rng:
+        return rng.sample(places, min(len(places), at_most))
     return places[:: len(places) // at_most + 1]
 
 
@@ -126,6 +131,13 @@ class Point:
         operation = self.facts[index][1].split(" ")[0]
         caches = 4 if operation == "Call" else 0
         return self.facts[index][0] <= offset <= self.facts[index][0] + caches
+
+    def handles(self, exception):
+        """Finds where the stack holds what was handled before, given what the frame handles; gives what its caller does."""
+        for place in reversed(stacks(self.code)[self.facts[self.at][0] * 2][1]):
+            if place < len(self.stack):
+                self.handled[place], exception = exception, self.stack[place]
+        return exception
 
     @property
     def operation(self):
@@ -175,9 +187,9 @@ def finish(points, resume, value):
 
 
 def stack_of(frame):
-    """The frames of the corpus, innermost first."""
+    """The user's frames, innermost first."""
     frames = []
-    while frame and frame.f_code.co_filename == corpus.__file__:
+    while frame and frame.f_code.co_filename in USER:
         frames.append(frame)
         frame = frame.f_back
     if frame.f_code is not LAUNCH or any(f.f_code.co_flags & 0x2A0 for f in frames):
@@ -194,10 +206,7 @@ def handling_anew(points):
         raise Skip("handles nothing")
     handled = current
     for point in points:
-        for place in reversed(stacks(point.code)[point.facts[point.at][0] * 2][1]):
-            if place < len(point.stack):
-                point.handled[place] = handled
-                handled = point.stack[place]
+        handled = point.handles(handled)
     handle(None)
     try:
         return as_it_is(points)
@@ -269,7 +278,7 @@ def caught(points, rest, error):
     if depth is None:
         raise error
     entry = error.__traceback__
-    while entry.tb_frame.f_code.co_filename != corpus.__file__:
+    while entry.tb_frame.f_code.co_filename not in USER:
         entry = entry.tb_next
     for _ in points[depth:]:
         entry = entry.tb_next

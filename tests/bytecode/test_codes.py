@@ -50,7 +50,7 @@ def points(assembler, code, rng, at_most):
         entry, pushed = rng.choice([(["Nothing"], 0), (["Value"], 1), (["NullValue"], 2), (["Items", 2], 2)])
         if here[1].startswith("Call {") and depth > 0:
             entry, pushed = rng.choice([(["Child"], 1), (["ChildDropped"], 0)])
-        elif here[1] == "YieldValue":
+        elif here[1] == "YieldValue" and not code.co_flags & inspect.CO_ASYNC_GENERATOR:
             entry, pushed = ["Yield"], 1
         elif here[3] is not None and here[3] <= depth and depth <= depth_here and rng.random() < 0.5:
             entry, pushed = ["Raise"], 0

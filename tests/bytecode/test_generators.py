@@ -7,8 +7,8 @@ import sys
 import pytest
 from assembler import Assembler
 from cases import LOG
-from corpus_generators import captured, counting, delegating, expression, guarded
-from frames import NULL
+from corpus_generators import captured, counting, delegating, expression, guarded, handling
+from frames import NULL, handled
 from resuming import Point, described, plain
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="reads frames of CPython 3.11")
@@ -55,6 +55,7 @@ def rebuilt(assembler, generator, entry):
     closure = tuple(point.locals[i] for i in range(len(point.locals)) if point.free(i))
     point.function = type(rebuilt)(generator.gi_code, generator.gi_frame.f_globals, "f", None, closure)
     assert point.operation == "YieldValue"
+    point.handles(handled(generator))
     made, state = point.resume(point.at + 1, point.stack, [entry])
     assert all(v is not NULL for v in point.stack)
     made.__qualname__ = generator.__qualname__
@@ -72,7 +73,7 @@ def exhaust(*generators):
 
 
 @pytest.mark.parametrize("steps", STEPS)
-@pytest.mark.parametrize("function", [counting, guarded, delegating, captured, expression])
+@pytest.mark.parametrize("function", [counting, guarded, delegating, captured, expression, handling])
 @pytest.mark.parametrize("entry", ["Yield", "Value"])
 def test_goes_on(assembler, function, steps, entry):
     LOG.clear()

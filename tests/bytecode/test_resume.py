@@ -1,10 +1,12 @@
 """Each function of the corpus is taken up at each instruction that it executes."""
 
+import random
 import sys
 
 import pytest
 from assembler import Assembler
 from cases import CASES, LOG
+from library import LIBRARY
 from resuming import Point, Skip, Stop, as_it_is, break_at, handling_anew, instructions, outcome, stack_of
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="reads frames of CPython 3.11")
@@ -19,12 +21,11 @@ def assembler():
     made.close()
 
 
-def taken_up(assembler, name, way):
+def taken_up(assembler, call, way, **sample):
     """Takes the call up at each place that is worth it; how often that was possible."""
-    call = CASES[name]
     expected = outcome(call)
     taken = 0
-    for number in instructions(call):
+    for number in instructions(call, **sample):
         found = []
 
         def act(frame, found=found):
@@ -43,14 +44,20 @@ def taken_up(assembler, name, way):
 
 @pytest.mark.parametrize("name", CASES)
 def test_from_each_instruction(assembler, name):
-    assert taken_up(assembler, name, as_it_is) > 10
+    assert taken_up(assembler, CASES[name], as_it_is) > 10
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_behind_each_instruction(assembler, name):
-    assert taken_up(assembler, name, break_at) > 2
+    assert taken_up(assembler, CASES[name], break_at) > 2
+
+
+@pytest.mark.parametrize("way", [as_it_is, break_at])
+@pytest.mark.parametrize("name", LIBRARY)
+def test_in_libraries(assembler, name, way):
+    assert taken_up(assembler, LIBRARY[name], way, at_most=40, rng=random.Random(name)) > 5
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if n.startswith(HANDLING)])
 def test_in_handlers(assembler, name):
-    taken_up(assembler, name, handling_anew)
+    taken_up(assembler, CASES[name], handling_anew)

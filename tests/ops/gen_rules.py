@@ -1001,6 +1001,14 @@ def _(g):
     return [g.tensor(grad=0), g.number() if g.chance(0.6) else g.tensor([])], {}
 
 
+@case("torch.tensor")
+def _(g):
+    def nested(depth):
+        return g.number() if depth == 0 else [nested(depth - 1) for _ in range(2)]
+
+    return [nested(g.r.randrange(3))], ({"dtype": g.pick(*PLAIN)} if g.chance(0.4) else {})
+
+
 @case("torch.scalar_tensor")
 def _(g):
     return [g.number()], ({"dtype": g.pick(*PLAIN)} if g.chance(0.4) else {})

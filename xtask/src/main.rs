@@ -36,7 +36,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Check formatting, clippy, ruff and mypy.
+    /// Check formatting, clippy, dependencies (cargo-deny), ruff and mypy.
     Lint,
     /// Set up and build, so that `PYTHONPATH=shim/python .venv/bin/python` can `import flambeau`.
     Develop,
@@ -75,6 +75,10 @@ fn lint() -> Result<()> {
     Step::new("rustfmt").run(run::cargo().args(["fmt", "--all", "--check"]))?;
     let clippy = ["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
     Step::new("clippy").run(run::cargo().args(clippy))?;
+    if let Some(deny) = setup::cargo_deny() {
+        // Advisories are left out: their list is fetched from the network.
+        Step::new("cargo-deny").run(run::command(deny).args(["check", "bans", "licenses", "sources"]))?;
+    }
     let bin = root().join(".venv/bin");
     Step::new("ruff").run(run::command(bin.join("ruff")).args(["check", "."]))?;
     Step::new("ruff format").run(run::command(bin.join("ruff")).args(["format", "--check", "."]))?;

@@ -46,7 +46,7 @@ impl Step {
 
     /// Runs it; its output goes straight to the terminal.
     pub fn run(self, command: &mut Command) -> Result<()> {
-        let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+        let status = command.status().with_context(|| format!("cannot start {}", command.get_program().display()))?;
         if !status.success() {
             bail!("{} failed ({status}): {command:?}", self.title);
         }

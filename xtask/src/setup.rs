@@ -1,6 +1,6 @@
 //! What a new machine lacks: system packages, the Python environment. Each part is skipped once it is there.
 
-use crate::run::{Step, command, root};
+use crate::run::{Step, cargo, command, root};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("libxml2-dev", "/usr/include/libxml2/libxml/parser.h"),
     ("g++", "/usr/bin/g++"),
 ];
+
+/// The version of cargo-deny that `deny.toml` was written for.
+const CARGO_DENY: &str = "0.20.2";
 
 /// Everything.
 pub fn all() -> Result<()> {
@@ -62,6 +65,24 @@ fn python_environment() -> Result<()> {
     Step::new("Python packages (torch is several GB: a minute or more)")
         .run(command(venv.join("bin/python")).args(pip))?;
     fs::write(stamp, wanted).context("cannot note what was installed")
+}
+
+/// The program `cargo-deny`: an installed one, else one that is built into `target` at first use. Where it cannot be built
+/// the check is left out, and a line says how to get it.
+pub fn cargo_deny() -> Option<PathBuf> {
+    let tools = root().join("target/tools");
+    let own = tools.join("bin/cargo-deny");
+    let answers = |program: &Path| Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
+    if let Some(found) = [PathBuf::from("cargo-deny"), own.clone()].into_iter().find(|p| answers(p)) {
+        return Some(found);
+    }
+    let install = ["install", "cargo-deny", "--version", CARGO_DENY, "--locked"];
+    let built = Step::new("cargo-deny, once (three minutes)").run(cargo().args(install).arg("--root").arg(&tools));
+    if let Err(error) = built {
+        eprintln!("    cargo-deny is left out: {error:#}\n    To have it: cargo {}", install.join(" "));
+        return None;
+    }
+    Some(own)
 }
 
 /// A CPython 3.11: by name, else one that pyenv holds.

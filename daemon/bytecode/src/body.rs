@@ -12,6 +12,8 @@ pub const PARAMETERS: [&str; 2] = [".state", ".value"];
 /// By how much a resume code's slots are behind the user's.
 pub const SHIFT: u32 = PARAMETERS.len() as u32;
 
+const ASYNC_GENERATOR: u32 = 0x200;
+
 /// The user's part of a code object.
 pub struct Body<'a> {
     /// The whole.
@@ -118,7 +120,10 @@ impl<'a> Body<'a> {
     /// The generator that stands at the `yield` at instruction `at`.
     pub fn suspended(&self, decoded: &Decoded, at: Target, dialect: &Dialect) -> Result<Suspended, AssembleError> {
         let op = |at: Target| decoded.instrs.get(at as usize).map(|i| i.op);
-        let Some(Op::YieldValue) = op(at) else { return Err(AssembleError::Alone(at)) };
+        // What asynchronous generators yield is wrapped, which whoever advances them expects.
+        let (Some(Op::YieldValue), 0) = (op(at), self.code.flags & ASYNC_GENERATOR) else {
+            return Err(AssembleError::Alone(at));
+        };
         let behind = decoded.instrs[at as usize].offset + 1;
         let resume = match self.code.bytecode.get(behind as usize * 2..behind as usize * 2 + 2) {
             Some(&[opcode, behind]) if opcode == dialect.resume => u32::from(behind),

@@ -88,6 +88,9 @@ pub enum AssembleError {
     /// No such slot, or a parameter of a resume code.
     #[error("slot {0} cannot be restored")]
     Slot(u32),
+    /// The body of a class or module: its names are not in slots.
+    #[error("not the code of a function")]
+    NoFunction,
     /// An instruction names a slot that its argument has no room for.
     #[error("too many local variables")]
     TooManySlots,
@@ -106,6 +109,7 @@ pub enum AssembleError {
 const LOCAL: u8 = 0x20;
 const CELL: u8 = 0x40;
 const FREE: u8 = 0x80;
+const OPTIMIZED: u32 = 1;
 const VARARGS: u32 = 4;
 const VARKEYWORDS: u32 = 8;
 /// Generators, coroutines, asynchronous generators.
@@ -119,6 +123,9 @@ pub fn is_resume(code: &Code) -> bool {
 /// The code of the resume function that takes `code` up at this point. Calling it for a generator's code gives a
 /// generator that goes on there when it is first advanced.
 pub fn assemble(code: &Code, decoded: &Decoded, point: &ResumePoint) -> Result<Code, AssembleError> {
+    if code.flags & OPTIMIZED == 0 {
+        return Err(AssembleError::NoFunction);
+    }
     let dialect = dialect(code)?;
     let body = Body::of(code, dialect)?;
     let (target, entry) = body.enter_by(decoded, point.target, point.entry, dialect)?;

@@ -222,6 +222,13 @@ impl Core {
         id
     }
 
+    /// Takes back all nodes added since there were `count`.
+    pub fn truncate(&mut self, count: usize) {
+        self.nodes.truncate(count);
+        self.index.retain(|_, id| (id.0 as usize) < count);
+        self.pinned.truncate(count);
+    }
+
     /// As [`Core::add`] with row-major strides.
     pub fn push(&mut self, op: CoreOp, dtype: DType, sizes: Vec<Dim>) -> CoreId {
         let strides = contiguous_strides(&sizes);

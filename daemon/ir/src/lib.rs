@@ -17,4 +17,4 @@ pub mod text;
 pub mod trace;
 
 /// Kernel IR is part of the plug-in contract; the daemon uses the same types.
-pub use flambeau_plugin::kernel;
+pub use flambeau_plugin::{Capabilities, kernel};

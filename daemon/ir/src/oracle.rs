@@ -111,6 +111,9 @@ pub trait Oracle {
 #[error("the client did not answer: {0}")]
 pub struct OracleError(pub String);
 
+/// Owner and value of a type look-up, or that there is none.
+type Lookup = Option<(ObjId, ObjId)>;
+
 /// An oracle that serves what was prefetched and passes the rest on, in one batch. Both a live compile and a replay put it
 /// before the real one, so that the tracer asks in one way.
 pub struct Prefetched<'a> {
@@ -201,6 +204,3 @@ mod tests {
         assert_eq!(inner.0, 1);
     }
 }
-
-/// Owner and value of a type look-up, or that there is none.
-type Lookup = Option<(ObjId, ObjId)>;

@@ -3,6 +3,8 @@
 
 use crate::affine::{reshaped_strides, same_layout, strides_through_view};
 use crate::group::memory_view;
+use crate::opaque::{Call, missing};
+use flambeau_ir::Capabilities;
 use flambeau_ir::code::Const;
 use flambeau_ir::core::{Core, CoreId, CoreNode, CoreOp, CoreOutput, OutputBase};
 use flambeau_ir::dim::Dim;
@@ -52,12 +54,23 @@ struct Lowering<'a> {
     values: Vec<Value>,
     inputs: Vec<SourceId>,
     draws: u32,
+    table: Option<&'a Capabilities>,
+    /// Items of tuples that are arguments of the call, not new tensors.
+    same: BTreeSet<(NodeId, i64)>,
 }
 
-/// Makes the core graph.
-pub fn functionalise(graph: &Graph) -> Result<Functional, Reason> {
-    let mut lowering =
-        Lowering { graph, core: Core::default(), bases: vec![], values: vec![], inputs: vec![], draws: 0 };
+/// Makes the core graph. What the back end cannot compute by its table stays torch's.
+pub fn functionalise(graph: &Graph, table: Option<&Capabilities>) -> Result<Functional, Reason> {
+    let mut lowering = Lowering {
+        graph,
+        core: Core::default(),
+        bases: vec![],
+        values: vec![],
+        inputs: vec![],
+        draws: 0,
+        table,
+        same: BTreeSet::new(),
+    };
     for node in &graph.nodes {
         let value = lowering.node(node).map_err(|reason| located(graph, node, reason))?;
         lowering.values.push(value);
@@ -75,6 +88,27 @@ fn located(graph: &Graph, node: &Node, mut reason: Reason) -> Reason {
 
 fn plain(dtype: DType) -> bool {
     !dtype.is_complex()
+}
+
+/// The tensor that a call writes its result to.
+fn written(
+    target: &Target,
+    args: &[Arg],
+    kwargs: &[(std::sync::Arc<str>, Arg)],
+    values: &BTreeMap<NodeId, CoreId>,
+) -> Result<Option<NodeId>, Reason> {
+    let (Target::Function(name) | Target::Method(name)) = target;
+    match kwargs.iter().find(|(n, _)| &**n == "out").map(|(_, value)| value) {
+        Some(Arg::Node(id)) => return Ok(Some(*id)),
+        None | Some(Arg::Const(Const::None)) => {}
+        Some(_) => return refuse(format!("{name} with several out tensors")),
+    }
+    let inplace = name.ends_with('_') && !name.ends_with("__");
+    let inplace = inplace || flambeau_ops::canonical(target).is_some_and(|c| c.inplace);
+    Ok(match args.first() {
+        Some(Arg::Node(id)) if inplace && values.contains_key(id) => Some(*id),
+        _ => None,
+    })
 }
 
 impl Lowering<'_> {
@@ -112,46 +146,59 @@ impl Lowering<'_> {
         if let Some(item) = self.tuple_item(target, args) {
             return Ok(item);
         }
-        let name = match target {
-            Target::Function(name) | Target::Method(name) => name,
-        };
+        let (mut values, mut metas) = (BTreeMap::new(), BTreeMap::new());
+        for arg in args.iter().chain(kwargs.iter().map(|(_, a)| a)) {
+            self.read_arg(arg, &mut values, &mut metas);
+        }
+        let written = written(target, args, kwargs, &values)?;
+        let (nodes, draws) = (self.core.nodes().len(), self.draws);
+        let outcome = self.decomposed(node, (target, args, kwargs), (&values, &metas), written).or_else(|reason| {
+            // The op is torch's, with nothing left of the attempt.
+            self.core.truncate(nodes);
+            self.draws = draws;
+            let written = written.and_then(|id| Some((id, metas.get(&id)?.clone())));
+            let call = Call { target, args, kwargs, meta: &node.meta, values: &values, written };
+            call.lower(&mut self.core, &mut self.draws).map_err(|_| reason)
+        })?;
+        self.outcome(&node.meta, outcome)
+    }
+
+    /// The call as operations that the back end has.
+    fn decomposed(
+        &mut self,
+        node: &Node,
+        (target, args, kwargs): (&Target, &[Arg], &[(std::sync::Arc<str>, Arg)]),
+        (values, metas): (&BTreeMap<NodeId, CoreId>, &BTreeMap<NodeId, TensorMeta>),
+        written: Option<NodeId>,
+    ) -> Result<Outcome, Reason> {
+        let (Target::Function(name) | Target::Method(name)) = target;
         let unknown = || Reason::new(ReasonCode::NotLowered, format!("no decomposition of {name}"));
         let canon = flambeau_ops::canonical(target).ok_or_else(unknown)?;
         let rule = decomposition(canon.op.name).ok_or_else(unknown)?;
         let bound = canon
             .bind(args, kwargs)
             .map_err(|_| Reason::new(ReasonCode::NotLowered, format!("arguments of {name}")))?;
-        let (mut values, mut metas) = (BTreeMap::new(), BTreeMap::new());
-        for arg in args.iter().chain(kwargs.iter().map(|(_, a)| a)) {
-            self.read_arg(arg, &mut values, &mut metas);
-        }
-        let written = match bound.arg("out") {
-            Some(Arg::Node(id)) => Some(*id),
-            Some(_) => return refuse(format!("{name} with several out tensors")),
-            None => match args.first() {
-                Some(Arg::Node(id)) if canon.inplace && values.contains_key(id) => Some(*id),
-                _ => None,
-            },
-        };
+        let start = self.core.nodes().len();
         let mut cx = Decompose {
             core: &mut self.core,
             bound,
             meta: &node.meta,
-            values: &values,
-            metas: &metas,
+            values,
+            metas,
             name: canon.op.name,
             draws: &mut self.draws,
             default_dtype: DType::F32,
         };
         let outcome = rule(&mut cx)?;
-        let outcome = match (written, outcome) {
-            (Some(id), Outcome::Fresh(value)) => Outcome::Write(id, value),
-            (Some(_), Outcome::Write(id, value)) => Outcome::Write(id, value),
-            (Some(_), Outcome::Same(id)) => Outcome::Same(id),
-            (Some(_), other) => return refuse(format!("{name} writes in place and yields {other:?}")),
-            (None, outcome) => outcome,
-        };
-        self.outcome(&node.meta, outcome)
+        if let Some(what) = self.table.and_then(|table| missing(&self.core, start, table)) {
+            return refuse(format!("{name}: the back end has no {what}"));
+        }
+        match (written, outcome) {
+            (Some(id), Outcome::Fresh(value)) => Ok(Outcome::Write(id, value)),
+            (Some(_), outcome @ (Outcome::Write(..) | Outcome::Same(_))) => Ok(outcome),
+            (Some(_), other) => refuse(format!("{name} writes in place and yields {other:?}")),
+            (None, outcome) => Ok(outcome),
+        }
     }
 
     fn tuple_item(&self, target: &Target, args: &[Arg]) -> Option<Value> {
@@ -217,8 +264,15 @@ impl Lowering<'_> {
                 Ok(Value::Other)
             }
             (Outcome::Tuple(items), ValueMeta::Tuple(metas)) if items.len() == metas.len() => {
+                let tuple = NodeId(self.values.len() as u32);
+                let same = (0..).zip(&items).filter(|(_, item)| matches!(item, Outcome::Same(_)));
+                self.same.extend(same.map(|(i, _)| (tuple, i)));
                 let each = items.into_iter().zip(metas).map(|(item, meta)| self.outcome(meta, item));
                 Ok(Value::Tuple(each.collect::<Result<_, _>>()?))
+            }
+            (Outcome::With(writes, then), meta) => {
+                writes.into_iter().try_for_each(|(of, value)| self.write(of, value))?;
+                self.outcome(meta, *then)
             }
             (Outcome::None, ValueMeta::Const(_)) => Ok(Value::Other),
             (outcome, meta) => refuse(format!("{outcome:?} for {meta:?}")),
@@ -373,6 +427,12 @@ impl Lowering<'_> {
     fn finish(&mut self) -> Result<(), Reason> {
         let mut taken: BTreeMap<CoreId, usize> = BTreeMap::new();
         for id in self.graph.outputs.clone() {
+            if let NodeOp::Call { args, .. } = &self.graph.node(id).op
+                && let [Arg::Node(tuple), Arg::Const(Const::Int(i))] = args.as_slice()
+                && self.same.contains(&(*tuple, *i))
+            {
+                return refuse("an argument that a call returns as it is");
+            }
             let Value::Tensor { base, views, meta } = self.values[id.0 as usize].clone() else {
                 return refuse("an output that is no tensor");
             };

@@ -110,7 +110,7 @@ enum Unit {
 }
 
 struct Units {
-    units: Vec<Unit>,
+    list: Vec<Unit>,
     deps: Vec<BTreeSet<usize>>,
     /// Where each value with memory is made.
     made: BTreeMap<CoreId, BTreeSet<usize>>,
@@ -208,7 +208,7 @@ impl Planner<'_> {
         let mut users = vec![0_u32; live.len()];
         for id in core.ids().filter(|id| live[id.0 as usize]) {
             let node = core.node(id);
-            let weight = if node.op.is_view() { 0 } else { 1 };
+            let weight = u32::from(!node.op.is_view());
             node.op.operands().iter().for_each(|o| users[o.0 as usize] += weight);
         }
         for id in core.ids().rev().filter(|id| live[id.0 as usize] && core.node(*id).op.is_view()) {
@@ -296,18 +296,18 @@ impl Planner<'_> {
 
     /// Assigns every root to a group, every call to a unit of its own.
     fn units(&self, live: &Live) -> Units {
-        let mut units = Units { units: vec![], deps: vec![], made: BTreeMap::new() };
+        let mut units = Units { list: vec![], deps: vec![], made: BTreeMap::new() };
         let mut externs = live.externs.iter().copied().peekable();
         let mut last_draw = None;
         let mut add_extern = |units: &mut Units, id: CoreId| {
             let op = &self.core.node(id).op;
             let mut deps: BTreeSet<usize> =
                 op.operands().iter().flat_map(|o| units.makers(self.core, self.view(*o).base)).collect();
-            let at = units.units.len();
+            let at = units.list.len();
             if matches!(op, CoreOp::Extern(call) if call.rng.is_some()) {
                 deps.extend(last_draw.replace(at));
             }
-            units.units.push(Unit::Extern(id));
+            units.list.push(Unit::Extern(id));
             units.deps.push(deps);
             units.made.entry(id).or_default().insert(at);
         };
@@ -329,7 +329,7 @@ impl Planner<'_> {
         let mut home = None;
         if !lonely {
             let producers = deps.iter().rev().copied();
-            let recent = (units.units.len().saturating_sub(12)..units.units.len()).rev();
+            let recent = (units.list.len().saturating_sub(12)..units.list.len()).rev();
             let sharing = recent.filter(|u| units.shares(*u, &leaves, self, live));
             // What a unit joins piecewise it cannot read: only its whole values are at hand while it runs.
             let joined = |l: &&CoreId| matches!(self.core.node(**l).op, CoreOp::Join(..));
@@ -343,7 +343,7 @@ impl Planner<'_> {
         }
         let at = match home {
             Some((u, space)) => {
-                if let Unit::Group(group) = &mut units.units[u] {
+                if let Unit::Group(group) = &mut units.list[u] {
                     group.space = space;
                     group.roots.push(root.clone());
                 }
@@ -351,9 +351,9 @@ impl Planner<'_> {
             }
             None => {
                 let space = Space::of(self.core, root.node);
-                units.units.push(Unit::Group(Group { space, roots: vec![root.clone()] }));
+                units.list.push(Unit::Group(Group { space, roots: vec![root.clone()] }));
                 units.deps.push(BTreeSet::new());
-                units.units.len() - 1
+                units.list.len() - 1
             }
         };
         units.deps[at].extend(deps.into_iter().filter(|d| *d != at));
@@ -366,7 +366,7 @@ impl Planner<'_> {
 
     /// The space of the unit with `root` added, if they may be one kernel.
     fn joined(&self, live: &Live, units: &Units, unit: usize, root: &Root) -> Option<Space> {
-        let Unit::Group(group) = &units.units[unit] else { return None };
+        let Unit::Group(group) = &units.list[unit] else { return None };
         if group.roots.iter().any(|r| self.apart.contains(&r.node) || matches!(r.place, Place::Input(_))) {
             return None;
         }
@@ -392,7 +392,7 @@ impl Planner<'_> {
     /// Bodies of all units in execution order; `None` if a decision was changed and planning starts again.
     fn emit(&mut self, live: &Live, units: &Units) -> Result<Option<Vec<Task>>, Reason> {
         let mut readers: BTreeMap<CoreId, BTreeSet<usize>> = BTreeMap::new();
-        for (at, unit) in units.units.iter().enumerate() {
+        for (at, unit) in units.list.iter().enumerate() {
             if let Unit::Group(group) = unit {
                 for leaf in group.roots.iter().flat_map(|r| self.leaves(live, r)) {
                     readers.entry(leaf).or_default().insert(at);
@@ -405,7 +405,7 @@ impl Planner<'_> {
                 || readers.get(&root.node).is_some_and(|r| r.iter().any(|u| *u != at))
         };
         let mut stored: Vec<Vec<Root>> = Vec::new();
-        for (at, unit) in units.units.iter().enumerate() {
+        for (at, unit) in units.list.iter().enumerate() {
             stored.push(match unit {
                 Unit::Group(group) => group.roots.iter().filter(|r| kept(at, r)).cloned().collect(),
                 Unit::Extern(_) => vec![],
@@ -414,7 +414,7 @@ impl Planner<'_> {
         let in_memory: HashSet<CoreId> =
             stored.iter().flatten().filter(|r| r.place == Place::Own).map(|r| r.node).collect();
         let mut bodies = Vec::new();
-        for (unit, roots) in units.units.iter().zip(&stored) {
+        for (unit, roots) in units.list.iter().zip(&stored) {
             let Unit::Group(group) = unit else {
                 bodies.push(None);
                 continue;
@@ -436,7 +436,7 @@ impl Planner<'_> {
         }
         let mut tasks = Vec::new();
         for at in Self::order(units) {
-            match &units.units[at] {
+            match &units.list[at] {
                 Unit::Extern(id) => tasks.push(Task::Extern(*id)),
                 Unit::Group(_) => tasks.extend(bodies[at].take().map(Task::Kernel)),
             }
@@ -466,18 +466,18 @@ impl Planner<'_> {
 
     /// A topological order that keeps program order where it can.
     fn order(units: &Units) -> Vec<usize> {
-        let n = units.units.len();
-        let key = |at: usize| match &units.units[at] {
+        let n = units.list.len();
+        let key = |at: usize| match &units.list[at] {
             Unit::Extern(id) => (*id, at),
             Unit::Group(g) if g.roots.iter().any(|r| matches!(r.place, Place::Input(_))) => (CoreId(u32::MAX), at),
             Unit::Group(g) => (g.roots.iter().map(|r| r.node).max().unwrap_or(CoreId(0)), at),
         };
         let mut deps = units.deps.clone();
-        for (at, unit) in units.units.iter().enumerate() {
+        for (at, unit) in units.list.iter().enumerate() {
             let Unit::Group(group) = unit else { continue };
             for root in &group.roots {
                 if matches!(root.place, Place::Input(_)) {
-                    deps[at].extend((0..n).filter(|u| *u != at && !is_write(&units.units[*u])));
+                    deps[at].extend((0..n).filter(|u| *u != at && !is_write(&units.list[*u])));
                 }
             }
         }
@@ -522,7 +522,7 @@ impl Units {
 
     /// True if `from` runs after `to`.
     fn reaches(&self, from: usize, to: usize) -> bool {
-        let mut seen = vec![false; self.units.len()];
+        let mut seen = vec![false; self.list.len()];
         let mut todo = vec![from];
         while let Some(at) = todo.pop() {
             if at == to {
@@ -537,7 +537,7 @@ impl Units {
 
     /// True if the unit is a group that reads one of `leaves` too.
     fn shares(&self, unit: usize, leaves: &BTreeSet<CoreId>, planner: &Planner<'_>, live: &Live) -> bool {
-        let Unit::Group(group) = &self.units[unit] else { return false };
+        let Unit::Group(group) = &self.list[unit] else { return false };
         group.roots.iter().any(|r| !planner.leaves(live, r).is_disjoint(leaves))
     }
 }

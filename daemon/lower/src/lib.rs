@@ -10,6 +10,7 @@ mod group;
 mod kernels;
 mod layout;
 mod memory;
+mod opaque;
 mod pipeline;
 
 pub use memory::Lowered;

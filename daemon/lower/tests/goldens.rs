@@ -8,7 +8,8 @@ use std::path::PathBuf;
 fn lowered(text: &str) -> String {
     let graph = parse_graph(text).expect("the golden's graph parses");
     assert_eq!(parse_graph(&graph.to_string()).as_ref(), Ok(&graph), "text form round-trips");
-    match lower(&graph, &[], &LowerOptions::default()) {
+    let options = LowerOptions { capabilities: Some(flambeau_cpu_artifact::capabilities()), ..Default::default() };
+    match lower(&graph, &[], &options) {
         Ok(lowered) => {
             let mut out = String::new();
             lowered.kernels.iter().for_each(|k| write!(out, "{k}").expect("strings take text"));

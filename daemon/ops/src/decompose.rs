@@ -50,6 +50,8 @@ pub enum Outcome {
     WriteView(NodeId, Vec<View>, CoreId),
     /// Several.
     Tuple(Vec<Outcome>),
+    /// This, after arguments were given new values.
+    With(Vec<(NodeId, CoreId)>, Box<Outcome>),
     /// No tensor.
     None,
 }
@@ -383,17 +385,17 @@ impl Decompose<'_> {
         args: Vec<ExternArg>,
         results: &[TensorMeta],
     ) -> Vec<CoreId> {
-        self.extern_call(target, out, args, results, None)
+        self.torch(target, out, args, results, None)
     }
 
     /// As [`Decompose::call`], for an op that draws random numbers.
     pub fn draw(&mut self, target: (&str, &str), args: Vec<ExternArg>, results: &[TensorMeta]) -> Vec<CoreId> {
         *self.draws += 1;
         let number = *self.draws;
-        self.extern_call(target, None, args, results, Some(number))
+        self.torch(target, None, args, results, Some(number))
     }
 
-    fn extern_call(
+    fn torch(
         &mut self,
         (op, overload): (&str, &str),
         out: Option<&str>,
@@ -410,15 +412,21 @@ impl Decompose<'_> {
             results: count,
             rng,
         };
-        let id = self.core.push(CoreOp::Extern(call.into()), DType::F32, vec![]);
-        let mut ids = Vec::new();
-        for (i, meta) in results.iter().enumerate() {
-            let result = self.core.push(CoreOp::Result(id, i as u32), meta.dtype, meta.sizes.clone());
-            self.core.pin(result, &meta.strides);
-            ids.push(result);
-        }
-        ids
+        extern_call(self.core, call, results)
     }
+}
+
+/// Adds a call of torch; its results have this metadata.
+pub fn extern_call(core: &mut Core, call: ExternCall, results: &[TensorMeta]) -> Vec<CoreId> {
+    let id = core.push(CoreOp::Extern(call.into()), DType::F32, vec![]);
+    (0..).zip(results).map(|(i, meta)| call_result(core, id, i, meta)).collect()
+}
+
+/// Result `i` of a call of torch.
+pub fn call_result(core: &mut Core, call: CoreId, i: u32, meta: &TensorMeta) -> CoreId {
+    let result = core.push(CoreOp::Result(call, i), meta.dtype, meta.sizes.clone());
+    core.pin(result, &meta.strides);
+    result
 }
 
 /// The value under a view.

@@ -1,6 +1,7 @@
 //! What we know of each torch op, one folder a family: signature, shape/dtype/stride rule, decomposition, derivative.
 //! Trace and lower read it here and nowhere else.
 
+pub mod aten;
 mod attention;
 mod call;
 mod conv;

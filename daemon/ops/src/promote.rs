@@ -87,7 +87,7 @@ impl Promotion {
     }
 
     /// The result; `None` with no operands.
-    pub fn result(&self) -> Option<DType> {
+    pub fn result(self) -> Option<DType> {
         combine(self.dimensioned, combine(self.zero_dim, self.number))
     }
 }

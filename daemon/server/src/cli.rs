@@ -238,7 +238,7 @@ fn replay_one(file: &Path, backends: &crate::backends::Backends) -> anyhow::Resu
         Some(traced) => {
             let native = matches!(traced.options.backend, BackendKind::Native(_));
             let set = backends.set(&[]);
-            match stages::body(traced) {
+            match stages::body(traced, &set.codegen) {
                 stages::Bodied::Done(frame) => match frame.fallback {
                     Some(reason) => format!("runs op by op: {}", reason.detail),
                     None if native => "runs op by op, for autograd".to_owned(),

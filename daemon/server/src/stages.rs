@@ -1,5 +1,6 @@
 //! The stages as the actors run them, and as `flambeaud replay` runs them: pure functions, no actor, no socket.
 
+use flambeau_codegen::Codegen;
 use flambeau_ir::exit::{Build, BuildId, Exit};
 use flambeau_ir::frame::{BackendKind, Frame, FrameId, TraceOptions};
 use flambeau_ir::graph::{Graph, NodeOp};
@@ -82,7 +83,7 @@ pub fn trace_of_graph(graph: Graph) -> Trace {
 }
 
 /// Chooses what runs. A graph that autograd must see runs op by op; so does one that lowering refuses, with the reason.
-pub fn body(traced: Traced) -> Bodied {
+pub fn body(traced: Traced, codegen: &Codegen) -> Bodied {
     let Traced { frame, options, trace, program } = traced;
     let Trace { graph, symbols, exit, needs_autograd, overlap, .. } = trace;
     let graph_text = graph.to_string();
@@ -111,7 +112,10 @@ pub fn body(traced: Traced) -> Bodied {
             return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), None)));
         }
     };
-    match flambeau_lower::lower(&graph, &symbols, &LowerOptions { backend: backend.clone(), threads: threads() }) {
+    // Without an answer everything is lowered to kernels, and code generation says what is wrong with the back end.
+    let capabilities = codegen.describe(&backend).ok().map(|d| d.capabilities);
+    let lowering = LowerOptions { backend: backend.clone(), threads: threads(), capabilities };
+    match flambeau_lower::lower(&graph, &symbols, &lowering) {
         Err(reason) => Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason)))),
         Ok(Lowered { plan, kernels }) if kernels.is_empty() => {
             Bodied::Done(Box::new(compiled(symbols, Body::Native(plan), None)))

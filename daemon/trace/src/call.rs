@@ -4,7 +4,7 @@ use crate::builtins;
 use crate::flow::{Flow, stop};
 use crate::frame::Slot;
 use crate::tracer::Tracer;
-use crate::value::{Class, DictValue, Function, Instance, ListValue, Payload, Tuple, Value};
+use crate::value::{Class, DictValue, Function, Instance, ListValue, Opaque, Payload, Tuple, Value};
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::Step;
@@ -74,6 +74,10 @@ impl Tracer<'_> {
                 if let Some(function) = self.compiled_function(callee)? {
                     return self.call(&function, args);
                 }
+                if let Value::Opaque(o) = callee {
+                    let name = self.name_of_opaque(o)?;
+                    return stop(ReasonCode::UnsupportedCall, name);
+                }
                 let direct = std::mem::take(&mut self.direct);
                 let call = self.special(callee, "__call__")?;
                 self.direct = direct;
@@ -83,6 +87,15 @@ impl Tracer<'_> {
                 }
             }
         }
+    }
+
+    /// What to call an object that is only passed on.
+    fn name_of_opaque(&mut self, opaque: &Opaque) -> Flow<String> {
+        Ok(match &self.describe(opaque.origin.object)?.data {
+            ObjectData::Builtin { name, module: Some(module), .. } => format!("{module}.{name}"),
+            ObjectData::Builtin { name, .. } => name.to_string(),
+            _ => opaque.path.as_deref().unwrap_or(&opaque.class.name.qualname).to_string(),
+        })
     }
 
     /// The Python function behind a compiled callable. Inside a trace its own options do not count.

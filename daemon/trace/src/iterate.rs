@@ -15,6 +15,7 @@ const MAX_ITEMS: usize = 200_000;
 
 impl Tracer<'_> {
     /// `iter(value)`.
+    #[expect(clippy::iter_not_returning_iterator, reason = "Python's `iter`, on traced values")]
     pub fn iter(&mut self, value: &Value) -> Flow<Value> {
         if let Some(iter) = self.python_special(value, "__iter__")? {
             return self.call(&iter, Args::default());

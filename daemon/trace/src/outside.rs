@@ -1,6 +1,6 @@
 //! The client's objects as values. Every fact used of one is guarded here, through its first source.
 
-use crate::flow::{Flow, stop};
+use crate::flow::{Flow, Stop, stop};
 use crate::tracer::Tracer;
 use crate::value::dict::Outside;
 use crate::value::{
@@ -98,7 +98,7 @@ impl Tracer<'_> {
                 let (func, receiver) = (self.wrap(*func, f)?, self.wrap(*receiver, r)?);
                 Ok(Value::Method(Rc::new(Method { func, receiver, origin: Some(origin) })))
             }
-            ObjectData::Builtin { name, receiver, .. } => self.wrap_builtin(object, name, *receiver, origin),
+            ObjectData::Builtin { receiver, .. } => self.wrap_builtin(object, *receiver, origin),
             ObjectData::MethodDescriptor { owner, name } => {
                 let path = match &object.path {
                     Some(path) => path.clone(),
@@ -156,9 +156,21 @@ impl Tracer<'_> {
         let mut values = Vec::with_capacity(items.len());
         for (i, item) in items.iter().enumerate() {
             let s = self.step(source, Step::Index(i as u32));
-            values.push(self.wrap(*item, s)?);
+            values.push(self.wrap_item(*item, s)?);
         }
         Ok(values)
+    }
+
+    /// An item of a container. In the state of a resume function, what cannot be traced is passed on as it is.
+    fn wrap_item(&mut self, item: ObjId, source: SourceId) -> Flow<Value> {
+        let whole = [ReasonCode::UnguardableObject, ReasonCode::UnsupportedObject, ReasonCode::UnusualTensor];
+        match self.wrap(item, source) {
+            Err(Stop::Break(reason)) if self.resuming && whole.contains(&reason.code) => {
+                let described = self.describe(item)?;
+                self.wrap_opaque(&described, Origin { object: item, source })
+            }
+            other => other,
+        }
     }
 
     fn wrap_set(&mut self, object: &Object, items: &[ObjId], frozen: bool, origin: Origin) -> Flow<Value> {
@@ -208,7 +220,7 @@ impl Tracer<'_> {
         })))
     }
 
-    fn wrap_builtin(&mut self, object: &Object, name: &str, receiver: Option<ObjId>, origin: Origin) -> Flow<Value> {
+    fn wrap_builtin(&mut self, object: &Object, receiver: Option<ObjId>, origin: Origin) -> Flow<Value> {
         if let Some(path) = &object.path {
             self.guard(origin.source, GuardKind::IsPath(path.clone()));
             return Ok(Value::Builtin(Rc::new(Builtin {
@@ -224,11 +236,8 @@ impl Tracer<'_> {
         if let Value::Opaque(_) = receiver {
             return self.wrap_opaque(object, origin);
         }
-        self.guard_type(object.class, origin.source)?;
-        let owner = self.class_of(&receiver)?;
-        let Some(base) = owner.mro_paths.first().cloned() else { return self.wrap_opaque(object, origin) };
         // Which method it is cannot be read raw; only its being the same object could, and it is made anew each time.
-        stop(ReasonCode::UnguardableObject, format!("a bound built-in method {base}.{name} from outside"))
+        self.wrap_opaque(object, origin)
     }
 
     fn wrap_partial(

@@ -66,6 +66,8 @@ pub struct Tracer<'a> {
     pub(crate) frames_run: usize,
     /// The call in progress gives its caller's instruction the result as it is.
     pub(crate) direct: bool,
+    /// The frame is that of a resume function.
+    pub(crate) resuming: bool,
     /// Break at the instruction with this number.
     pub(crate) forced: Option<(usize, Reason)>,
     /// The frames of the latest break.
@@ -110,6 +112,7 @@ impl<'a> Tracer<'a> {
             handling: Vec::new(),
             frames_run: 0,
             direct: false,
+            resuming: false,
             forced: None,
             broken: None,
             sized: HashSet::new(),

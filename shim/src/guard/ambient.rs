@@ -15,7 +15,7 @@ const WORDS: usize = 34;
 
 /// A state to compare with.
 pub struct AmbientFact {
-    expected: Box<Ambient>,
+    expected: Ambient,
     /// The words when the state was last found to be the expected one.
     seen: Cell<Option<[u64; WORDS]>>,
 }
@@ -23,7 +23,7 @@ pub struct AmbientFact {
 impl AmbientFact {
     /// Nothing seen yet.
     pub fn new(expected: &Ambient) -> Self {
-        AmbientFact { expected: Box::new(expected.clone()), seen: Cell::new(None) }
+        AmbientFact { expected: expected.clone(), seen: Cell::new(None) }
     }
 
     /// Whether the calling thread is in this state.
@@ -32,7 +32,7 @@ impl AmbientFact {
         if words.is_some() && words == self.seen.get() {
             return true;
         }
-        let same = crate::ambient::capture(py).is_ok_and(|found| found == *self.expected);
+        let same = crate::ambient::capture(py).is_ok_and(|found| found == self.expected);
         if same {
             self.seen.set(words);
         }

@@ -58,7 +58,7 @@ pub enum Fact {
     /// Pairwise disjoint storages of the values in slots.
     Disjoint(Vec<usize>),
     /// The thread's state.
-    Ambient(AmbientFact),
+    Ambient(Box<AmbientFact>),
     /// A relation of sizes.
     Relation(Relation, Expr, Expr),
 }
@@ -72,7 +72,7 @@ impl Fact {
             GuardKind::IsClass(class) => Fact::IsClass(ClassFact::new(class)),
             GuardKind::Equals(value) => Fact::Equals(Constant::new(py, value)),
             GuardKind::BaseEquals(value) => Fact::BaseEquals(value.clone()),
-            GuardKind::IsPath(path) => Fact::Is(crate::paths::resolve(py, path)?.unbind()),
+            GuardKind::IsPath(path) => Fact::Is(crate::paths::object_at(py, path)?.unbind()),
             GuardKind::Function { code } => Fact::Function(*code),
             GuardKind::Tensor(guard) => Fact::Tensor(Box::new(TensorFact::new(guard))),
             GuardKind::Len(n) => Fact::Len(*n),
@@ -88,7 +88,7 @@ impl Fact {
             GuardKind::Same(other) => Fact::Same(slot(*other)),
             GuardKind::NotSame(other) => Fact::NotSame(slot(*other)),
             GuardKind::DisjointStorage(sources) => Fact::Disjoint(sources.iter().map(|s| slot(*s)).collect()),
-            GuardKind::Ambient(ambient) => Fact::Ambient(AmbientFact::new(ambient)),
+            GuardKind::Ambient(ambient) => Fact::Ambient(Box::new(AmbientFact::new(ambient))),
             GuardKind::Relation(relation, a, b) => Fact::Relation(*relation, a.into(), b.into()),
         })
     }

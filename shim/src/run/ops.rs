@@ -209,7 +209,7 @@ impl Op {
                     (args[6].int(symbols)? as i32, args[7].ints(symbols)?, args[8].int(symbols)?);
                 let [a, b, c] = &lists;
                 let made = py.detach(|| {
-                    let bias = bias.map(|b| b.get());
+                    let bias = bias.map(SendHandle::get);
                     // SAFETY: live handles, arrays with their lengths; an absent bias is a null pointer.
                     unsafe {
                         make(|ret| {
@@ -240,7 +240,7 @@ impl Op {
                 let mask = if args[5].is_none() { None } else { Some(handle(5)?) };
                 let scale = if args[6].is_none() { None } else { Some(args[6].float(symbols)?) };
                 let made = py.detach(|| {
-                    let mask = mask.map(|m| m.get());
+                    let mask = mask.map(SendHandle::get);
                     let scale = scale.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
                     let mask = mask.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
                     // SAFETY: live handles; absent optionals are null pointers.
@@ -344,26 +344,28 @@ unsafe fn make<const N: usize>(call: impl FnOnce([*mut Handle; N]) -> Status) ->
 /// The C function for an op, if it has one here and torch exports it.
 fn direct(torch: &Torch, op: &str, overload: &str, args: usize, results: usize) -> Option<Callee> {
     macro_rules! function {
-        ($symbol:literal) => {{
+        ($symbol:literal: $signature:ty) => {{
             let address = torch.symbol($symbol);
             if address.is_null() {
                 return None;
             }
             // SAFETY: the symbol has this signature in torch's public headers.
-            unsafe { std::mem::transmute(address) }
+            unsafe { std::mem::transmute::<*mut std::ffi::c_void, $signature>(address) }
         }};
     }
     Some(match (op, overload, args, results) {
-        ("aten::mm", "out", 3, 0) => Callee::Out3(function!(c"aoti_torch_cpu_mm_out")),
-        ("aten::bmm", "out", 3, 0) => Callee::Out3(function!(c"aoti_torch_cpu_bmm_out")),
-        ("aten::addmm", "out", 6, 0) => Callee::OutScaled(function!(c"aoti_torch_cpu_addmm_out")),
-        ("aten::baddbmm", "out", 6, 0) => Callee::OutScaled(function!(c"aoti_torch_cpu_baddbmm_out")),
-        ("aten::convolution", "default", 9, 1) => Callee::Convolution(function!(c"aoti_torch_cpu_convolution")),
+        ("aten::mm", "out", 3, 0) => Callee::Out3(function!(c"aoti_torch_cpu_mm_out": Out3)),
+        ("aten::bmm", "out", 3, 0) => Callee::Out3(function!(c"aoti_torch_cpu_bmm_out": Out3)),
+        ("aten::addmm", "out", 6, 0) => Callee::OutScaled(function!(c"aoti_torch_cpu_addmm_out": OutScaled)),
+        ("aten::baddbmm", "out", 6, 0) => Callee::OutScaled(function!(c"aoti_torch_cpu_baddbmm_out": OutScaled)),
+        ("aten::convolution", "default", 9, 1) => {
+            Callee::Convolution(function!(c"aoti_torch_cpu_convolution": Convolution))
+        }
         ("aten::_scaled_dot_product_flash_attention_for_cpu", "default", 7, 2) => {
-            Callee::Attention(function!(c"aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu"))
+            Callee::Attention(function!(c"aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu": Attention))
         }
         ("aten::max_pool2d_with_indices", "default", 6, 2) => {
-            Callee::MaxPool(function!(c"aoti_torch_cpu_max_pool2d_with_indices"))
+            Callee::MaxPool(function!(c"aoti_torch_cpu_max_pool2d_with_indices": MaxPool))
         }
         _ => return None,
     })

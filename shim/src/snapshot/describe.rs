@@ -214,7 +214,6 @@ impl<'py> Describer<'py> {
 
     /// # Safety
     /// `object` is alive and of type `class`.
-    #[expect(clippy::too_many_lines, reason = "one arm per kind of object, in order of frequency")]
     unsafe fn data(&mut self, id: ObjId, object: Raw, class: Raw, depth: u8) -> ObjectData {
         let py = self.py;
         // SAFETY: a live object.

@@ -96,7 +96,7 @@ fn keys_offset(module: &Bound<'_, PyModule>, probes: &[Bound<'_, PyAny>]) -> PyR
         // SAFETY: the tensor's first word points to its `TensorImpl`, which is larger than the words read
         // (c10 asserts at least 26 words on 64-bit machines).
         unsafe {
-            let tensor = probe.as_ptr().cast::<u8>().add(TENSOR_OFFSET).cast::<*const u64>();
+            let tensor = probe.as_ptr().byte_add(TENSOR_OFFSET).cast::<*const u64>();
             let words: *const u64 = *tensor;
             candidates.retain(|i| *words.add(*i) == keys);
         }

@@ -132,7 +132,7 @@ impl Torch {
     /// A live handle of a defined tensor; so for all functions below.
     pub unsafe fn keys(&self, handle: Handle) -> u64 {
         // SAFETY: the first word of an `at::Tensor` is its `TensorImpl`; the offset was checked on probes.
-        unsafe { *(*handle.cast::<*const u8>()).add(self.keys_offset).cast::<u64>() }
+        unsafe { *(*handle.cast::<*const u64>()).byte_add(self.keys_offset) }
     }
 
     /// Torch's flag.

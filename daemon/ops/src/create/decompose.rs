@@ -1,8 +1,11 @@
 //! Decompositions of ops that make tensors from sizes and numbers.
 
 use crate::decompose::{Decompose, Outcome, Rule, refuse};
+use crate::signature::{Argument, Seen};
 use flambeau_ir::code::Const;
-use flambeau_ir::core::CoreOp;
+use flambeau_ir::core::{CoreId, CoreOp};
+use flambeau_ir::dim::Dim;
+use flambeau_ir::graph::Arg;
 use flambeau_ir::kernel::{Binary, DType};
 use flambeau_ir::reason::Reason;
 
@@ -19,6 +22,7 @@ pub(crate) fn rule(name: &str) -> Option<Rule> {
         "fill" | "fill_" => |cx| full(cx, "value"),
         "arange" => arange,
         "eye" => eye,
+        "tensor" => tensor,
         _ => return None,
     })
 }
@@ -61,6 +65,45 @@ fn arange(cx: &mut Decompose) -> Done {
     let scaled = cx.mul(at, step);
     let value = cx.add(scaled, start);
     Ok(Outcome::Fresh(value))
+}
+
+/// Most numbers that are written out.
+const LITERALS: usize = 64;
+
+/// Numbers one after the other.
+fn tensor(cx: &mut Decompose) -> Done {
+    let meta = cx.result()?;
+    let Some(data) = cx.bound.arg("data") else { return refuse("a tensor of no data") };
+    let mut parts = Vec::new();
+    numbers(cx, data, meta.dtype, &mut parts)?;
+    if meta.sizes.is_empty() && parts.len() == 1 {
+        return Ok(Outcome::Fresh(parts[0]));
+    }
+    if parts.is_empty() {
+        return filled(cx, &Const::Int(0));
+    }
+    if parts.len() > LITERALS {
+        return refuse(format!("a tensor of {} numbers", parts.len()));
+    }
+    let count = parts.len() as i64;
+    let parts = parts.into_iter().map(|p| cx.reshape(p, vec![Dim::Const(1)])).collect();
+    let row = cx.core.push(CoreOp::Join(parts, 0), meta.dtype, vec![Dim::Const(count)]);
+    Ok(Outcome::Fresh(cx.reshape(row, meta.sizes)))
+}
+
+fn numbers(cx: &mut Decompose, data: &Arg, dtype: DType, parts: &mut Vec<CoreId>) -> Result<(), Reason> {
+    let part = match data.seen() {
+        Seen::Items(items) => return items.iter().try_for_each(|i| numbers(cx, i, dtype, parts)),
+        Seen::Const(Const::Tuple(items)) => {
+            let items: Vec<Arg> = items.iter().cloned().map(Arg::Const).collect();
+            return items.iter().try_for_each(|i| numbers(cx, i, dtype, parts));
+        }
+        Seen::Const(c) => cx.constant(c, dtype, vec![])?,
+        Seen::Dim(d) => cx.scalar(d, dtype),
+        _ => return refuse("a tensor of something else than numbers"),
+    };
+    parts.push(part);
+    Ok(())
 }
 
 fn eye(cx: &mut Decompose) -> Done {

@@ -38,25 +38,19 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("ones", SIZED, sized, FN),
     OpDef::new(
         "empty",
-        concat!(
-            "size:L*, *, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False, memory_format=None"
-        ),
+        "size:L*, *, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False, memory_format=None",
         sized,
         FN,
     ),
     OpDef::new(
         "rand",
-        concat!(
-            "size:L*, *, generator=None, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False"
-        ),
+        "size:L*, *, generator=None, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False",
         random,
         FN,
     ),
     OpDef::new(
         "randn",
-        concat!(
-            "size:L*, *, generator=None, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False"
-        ),
+        "size:L*, *, generator=None, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False",
         random,
         FN,
     ),
@@ -83,6 +77,7 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("fill", "input:T, value:TN", fill, ALL),
     OpDef::new("zero_", "input:T", zero_, METHOD).also(&["torch.zero_"]),
     OpDef::new("scalar_tensor", sized!("s:N"), scalar_tensor, FN),
+    OpDef::new("tensor", sized!("data"), tensor, FN),
 ];
 
 /// dtype, device and requires_grad of a new tensor.
@@ -182,6 +177,40 @@ fn full(call: &mut Call) -> Answer {
 
 fn scalar_tensor(call: &mut Call) -> Answer {
     Ok(options(call, None, None)?.contiguous(Vec::new()))
+}
+
+/// `torch.tensor` of numbers, in lists or not.
+fn tensor(call: &mut Call) -> Answer {
+    let data = call.bound.arg("data").ok_or(InferError::NoRule)?;
+    let (mut sizes, mut kind) = (Vec::new(), None);
+    literal(data, 0, &mut sizes, &mut kind)?;
+    let dtype = match kind {
+        Some(Category::Bool) => Some(DType::Bool),
+        Some(Category::Integer) => Some(DType::I64),
+        Some(Category::Complex) => return Err(InferError::NoRule),
+        Some(Category::Float) | None => None,
+    };
+    Ok(options(call, dtype, None)?.contiguous(sizes.into_iter().map(Dim::Const).collect()))
+}
+
+/// Adds a nested list's sizes, and the highest kind of number in it.
+fn literal(data: &OpArg, depth: usize, sizes: &mut Vec<i64>, kind: &mut Option<Category>) -> Result<(), InferError> {
+    let items: Vec<OpArg> = match data {
+        OpArg::List(items) | OpArg::Tuple(items) => items.clone(),
+        OpArg::Const(Const::Tuple(items)) => items.iter().cloned().map(OpArg::Const).collect(),
+        number => {
+            let category = number.seen_number().ok_or(InferError::NoRule)?;
+            *kind = Some(kind.map_or(category, |k| k.max(category)));
+            return if sizes.len() == depth { Ok(()) } else { Err(InferError::NoRule) };
+        }
+    };
+    match sizes.get(depth) {
+        Some(size) if *size != items.len() as i64 => return Err(InferError::NoRule),
+        Some(_) => {}
+        // The first of its depth says how long all are.
+        None => sizes.push(items.len() as i64),
+    }
+    items.iter().try_for_each(|item| literal(item, depth + 1, sizes, kind))
 }
 
 fn like(call: &mut Call) -> Answer {

@@ -250,6 +250,10 @@ fn cat(call: &mut Call) -> Answer {
     let tensors: Vec<TensorMeta> = call.tensors("tensors")?.into_iter().cloned().collect();
     call.absent("out")?;
     let ndim = tensors.first().ok_or(InferError::NoRule)?.ndim();
+    // Torch ignores empty 1-dim tensors whatever `dim` is; they are rare enough for the oracle.
+    if tensors.iter().any(|t| t.ndim() == 1 && call.env.is(&t.sizes[0], 0)) {
+        return Err(InferError::NoRule);
+    }
     let dim = call.dim_arg("dim", ndim)?;
     joined(call, &tensors, dim)
 }

@@ -1,8 +1,9 @@
 //! Decompositions of normalisations. Formulas are those of torch's documentation.
 
-use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
+use crate::decompose::{Decompose, Outcome, Rule, call_result, compute_type, refuse};
 use crate::reduce::decompose::{averaged, moments};
-use flambeau_ir::core::CoreId;
+use flambeau_ir::code::Const;
+use flambeau_ir::core::{CoreId, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::Unary;
 use flambeau_ir::reason::Reason;
@@ -101,14 +102,15 @@ fn rms_norm(cx: &mut Decompose) -> Done {
 
 /// With running statistics: one factor and one offset per channel.
 fn batch_norm(cx: &mut Decompose) -> Done {
-    if cx.flag("training")? {
-        return refuse("batch_norm with batch statistics");
+    let (mean, var) = (cx.maybe_tensor("running_mean")?, cx.maybe_tensor("running_var")?);
+    if cx.flag("training")? || mean.is_none() {
+        return batch_statistics(cx, mean.zip(var));
     }
     let dtype = compute_type(cx.result()?.dtype);
     let x = cx.operand("input", dtype)?;
     let eps = eps(cx)?;
-    let (Some(mean), Some(var)) = (cx.maybe_tensor("running_mean")?, cx.maybe_tensor("running_var")?) else {
-        return refuse("batch_norm without running statistics");
+    let (Some(mean), Some(var)) = (mean, var) else {
+        return refuse("batch_norm with half of its running statistics");
     };
     let (mean, var) = (cx.cast(mean, dtype), cx.cast(var, dtype));
     let sizes = cx.sizes(x);
@@ -129,6 +131,34 @@ fn batch_norm(cx: &mut Decompose) -> Done {
         None => cx.unary(Unary::Neg, offset),
     };
     Ok(Outcome::Fresh(affine(cx, x, Some(factor), Some(offset), Some(&shape))))
+}
+
+/// Torch computes the batch's statistics; the running ones, where there are any, get new values.
+fn batch_statistics(cx: &mut Decompose, running: Option<(CoreId, CoreId)>) -> Done {
+    let number = |cx: &Decompose, name| cx.float(name).map(|x| ExternArg::Const(x.map_or(Const::None, Const::Float)));
+    let mut args = vec![ExternArg::Value(cx.tensor("input")?)];
+    for name in ["weight", "bias"] {
+        args.push(cx.maybe_tensor(name)?.map_or(ExternArg::Const(Const::None), ExternArg::Value));
+    }
+    args.extend(running.iter().flat_map(|(mean, var)| [ExternArg::Value(*mean), ExternArg::Value(*var)]));
+    args.push(ExternArg::Const(Const::Bool(true)));
+    args.extend([number(cx, "momentum")?, number(cx, "eps")?]);
+    let (op, overload, results) = match running {
+        Some(_) => ("aten::_native_batch_norm_legit_functional", "default", 5),
+        None => ("aten::_native_batch_norm_legit", "no_stats", 3),
+    };
+    let call = ExternCall { op: op.into(), overload: overload.into(), out: None, args, results, rng: None };
+    let call = cx.core.push(CoreOp::Extern(call.into()), cx.result()?.dtype, vec![]);
+    let normalised = Outcome::Fresh(call_result(cx.core, call, 0, &cx.result()?));
+    if running.is_none() {
+        return Ok(normalised);
+    }
+    // Results 1 and 2 are the batch's statistics.
+    let mut writes = Vec::new();
+    for (i, name) in [(3, "running_mean"), (4, "running_var")] {
+        writes.push((cx.node_of(name)?, call_result(cx.core, call, i, &cx.meta_of(name)?)));
+    }
+    Ok(Outcome::With(writes, Box::new(normalised)))
 }
 
 /// Channels in groups, each group normalised over its channels and all positions.

@@ -4,7 +4,7 @@ use crate::decompose::{Decompose, Outcome, Rule, View, refuse};
 use flambeau_ir::code::Const;
 use flambeau_ir::core::CoreOp;
 use flambeau_ir::dim::Dim;
-use flambeau_ir::graph::{NodeId, ValueMeta};
+use flambeau_ir::graph::{Arg, NodeId, ValueMeta};
 use flambeau_ir::reason::Reason;
 
 type Done = Result<Outcome, Reason>;
@@ -19,6 +19,7 @@ pub(crate) fn rule(name: &str) -> Option<Rule> {
         "t" | "adjoint" => matrix_transpose,
         "movedim" => movedim,
         "expand" | "broadcast_to" | "expand_as" => expand,
+        "broadcast_tensors" => broadcast_tensors,
         "detach" | "alias" => |cx| Ok(Outcome::View(cx.node_of("input")?, vec![])),
         "select" => select,
         "narrow" => narrow,
@@ -103,11 +104,26 @@ fn movedim(cx: &mut Decompose) -> Done {
 
 fn expand(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
-    let sizes = cx.result()?.sizes;
+    expanded(cx, of, cx.result()?.sizes)
+}
+
+fn expanded(cx: &Decompose, of: NodeId, sizes: Vec<Dim>) -> Done {
     let old = sizes_of(cx, of)?;
     let mut padded = vec![Dim::Const(1); sizes.len().saturating_sub(old.len())];
     padded.extend(old);
     Ok(Outcome::View(of, vec![View::Reshape(padded), View::Expand(sizes)]))
+}
+
+fn broadcast_tensors(cx: &mut Decompose) -> Done {
+    let Some(items) = cx.bound.items("tensors") else { return refuse("broadcast_tensors of no list") };
+    let mut views = Vec::new();
+    for (item, meta) in items.iter().zip(cx.results()?) {
+        let Arg::Node(of) = item else { return refuse("broadcast_tensors of something else than tensors") };
+        // Torch returns a tensor that has these sizes itself.
+        let same = sizes_of(cx, *of)? == meta.sizes;
+        views.push(if same { Outcome::Same(*of) } else { expanded(cx, *of, meta.sizes)? });
+    }
+    Ok(Outcome::Tuple(views))
 }
 
 /// An index counted from the front.

@@ -5,7 +5,7 @@ pub(crate) mod decompose;
 pub(crate) mod geometry;
 mod parts;
 
-use crate::call::{Answer, Call, invalid};
+use crate::call::{Answer, Call, broadcast, invalid};
 use crate::layout::{Format, Sizes};
 use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred};
@@ -37,6 +37,7 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("expand", "input:T, size:L*, *, implicit:B=False", expand, METHOD).any_device(),
     OpDef::new("broadcast_to", "input:T, size:L", expand, BOTH).any_device(),
     OpDef::new("expand_as", "input:T, other:T", expand_as, METHOD).any_device(),
+    OpDef::new("broadcast_tensors", "tensors:TL*", broadcast_tensors, FN).any_device(),
     OpDef::new("squeeze", "input:T | input:T, dim:L", squeeze, BOTH).any_device(),
     OpDef::new("unsqueeze", "input:T, dim:I", unsqueeze, BOTH).any_device(),
     OpDef::new("detach", "input:T", detach, BOTH).any_device(),
@@ -217,6 +218,18 @@ fn expand(call: &mut Call) -> Answer {
 fn expand_as(call: &mut Call) -> Answer {
     let shape = &call.tensor("other")?.sizes;
     expand_to(call, shape)
+}
+
+/// Each tensor under the common sizes. No argument is named as the views' base: there is one for each.
+fn broadcast_tensors(call: &mut Call) -> Answer {
+    let tensors = call.tensors("tensors")?;
+    let common = broadcast(&mut call.env, tensors.iter().map(|t| t.sizes.as_slice()))?;
+    let mut metas = Vec::new();
+    for tensor in tensors {
+        let (sizes, strides) = expanded(&mut call.env, tensor, &common)?;
+        metas.push(call.view_meta(tensor, sizes, strides));
+    }
+    Ok(Inferred::tuple(metas))
 }
 
 fn expand_to(call: &mut Call, shape: &[Dim]) -> Answer {

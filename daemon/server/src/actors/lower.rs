@@ -36,7 +36,8 @@ impl Lower {
         let LowerMessage::Lower(job, traced) = message;
         let (hub, work) = (self.hub.clone(), job.clone());
         let accepted = self.pool.offer(move || {
-            let result = work.run(&hub, Stage::Lower, || Ok(stages::body(*traced)));
+            let set = hub.backends.set(&work.settings.plugin_path);
+            let result = work.run(&hub, Stage::Lower, || Ok(stages::body(*traced, &set.codegen)));
             match result {
                 Ok(Bodied::Kernels(pending)) => hub.codegen.tell(CodegenMessage::Compile(work, pending)),
                 Ok(Bodied::Done(frame)) => {

@@ -23,10 +23,7 @@ fn ordered(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn defaultdict(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (factory, rest) = match args.pos.is_empty() {
-        true => (Value::NONE, args),
-        false => receiver(path, args)?,
-    };
+    let (factory, rest) = if args.pos.is_empty() { (Value::NONE, args) } else { receiver(path, args)? };
     let made = tracer.new_dict(vec![])?;
     let Value::Dict(id) = made else { return unsupported(path) };
     tracer.arenas.dicts[id].class = Some(Class::builtin("collections.defaultdict", &["builtins.dict"]));

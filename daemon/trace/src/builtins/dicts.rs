@@ -91,10 +91,7 @@ fn update_from(tracer: &mut Tracer<'_>, path: &str, id: DictId, source: &Value) 
 fn items_of_pairs(tracer: &mut Tracer<'_>, path: &str, source: &Value) -> Flow<Vec<(Value, Value)>> {
     let mut pairs = Vec::new();
     for item in tracer.collect(source)? {
-        let [key, value] = match tracer.collect(&item)?.try_into() {
-            Ok(pair) => pair,
-            Err(_) => return unsupported(path),
-        };
+        let Ok([key, value]) = <[Value; 2]>::try_from(tracer.collect(&item)?) else { return unsupported(path) };
         pairs.push((key, value));
     }
     Ok(pairs)

@@ -108,7 +108,10 @@ fn product(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
     }
     let mut rows: Vec<Vec<Value>> = vec![vec![]];
     for pool in pools {
-        rows = rows.iter().flat_map(|row| pool.iter().map(|v| [row.as_slice(), &[v.clone()]].concat())).collect();
+        rows = rows
+            .iter()
+            .flat_map(|row| pool.iter().map(|v| [row.as_slice(), std::slice::from_ref(v)].concat()))
+            .collect();
     }
     Ok(items(tracer, rows.into_iter().map(Value::tuple).collect()))
 }

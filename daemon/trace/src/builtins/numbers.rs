@@ -138,7 +138,7 @@ fn int(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         }
     }
     match slots::base(tracer, &value) {
-        Value::Const(c) => folded(tracer, fold::to_int(&c), path, &[c.clone()]),
+        Value::Const(c) => folded(tracer, fold::to_int(&c), path, std::slice::from_ref(&c)),
         _ => unsupported(path),
     }
 }
@@ -153,7 +153,7 @@ fn float(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         return Ok(result);
     }
     match fixed_const(tracer, &value) {
-        Some(c) => folded(tracer, fold::to_float(&c), path, &[c.clone()]),
+        Some(c) => folded(tracer, fold::to_float(&c), path, std::slice::from_ref(&c)),
         None => unsupported(path),
     }
 }
@@ -183,7 +183,7 @@ fn abs(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
             let positive = tracer.decide(Relation::Ge, &dim, &Dim::Const(0));
             Ok(if positive { value } else { Value::dim(dim.mul(&Dim::Const(-1))) })
         }
-        Value::Const(c) => folded(tracer, fold::absolute(&c), path, &[c.clone()]),
+        Value::Const(c) => folded(tracer, fold::absolute(&c), path, std::slice::from_ref(&c)),
         _ => unsupported(path),
     }
 }

@@ -286,7 +286,7 @@ pub fn unary(tracer: &mut Tracer<'_>, op: Unary, a: &Value) -> Flow<Option<Value
         Unary::Not => return tracer.truth(a).map(|t| Some(Value::bool(!t))),
     };
     match slots::base(tracer, a) {
-        Value::Const(c) => folded(tracer, fold::unary(op, &c), path, &[c.clone()]).map(Some),
+        Value::Const(c) => folded(tracer, fold::unary(op, &c), path, std::slice::from_ref(&c)).map(Some),
         Value::Int(dim) => Ok(Some(dims::unary(op, &dim))),
         _ => Ok(None),
     }
@@ -303,7 +303,7 @@ pub fn compare(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Fl
         return Ok(Some(Value::bool(dims::compare(tracer, op, &x, &y))));
     }
     if let (Value::Int(_), Value::Const(Const::Float(_))) | (Value::Const(Const::Float(_)), Value::Int(_)) = (x, y) {
-        let fixed = [x, y].map(|v| v.clone());
+        let fixed = [x, y].map(Value::clone);
         let [x, y] = fixed.map(|v| if let Value::Int(d) = &v { Value::int(tracer.fix(d)) } else { v });
         return compare(tracer, op, &x, &y);
     }

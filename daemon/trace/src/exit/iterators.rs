@@ -99,6 +99,9 @@ impl Tracer<'_> {
             return stop(ReasonCode::Generator, "a generator that runs or has ended leaves the frame");
         };
         let frozen = freeze(frame);
+        if self.handles_exception(&frozen) {
+            return stop(ReasonCode::Generator, "a generator that handles an exception leaves the frame");
+        }
         let (target, stack, started) = (frame.pc as u32, frozen.stack.clone(), self.arenas.generators[id].started);
         // One that has not begun drops the `None` it is begun with.
         let entry = if started { Entry::Yield } else { Entry::Value };

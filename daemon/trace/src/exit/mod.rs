@@ -77,6 +77,7 @@ impl Tracer<'_> {
         if function.code.flags & 0x2A0 != 0 {
             return stop(ReasonCode::Generator, function.code.qualname.clone());
         }
+        self.resuming = flambeau_bytecode::resume::is_resume(&function.code);
         self.root_names.clone_from(&function.code.localsplusnames);
         let mut locals = vec![Slot::Empty; function.code.localsplusnames.len()];
         for (i, object) in self.frame.args.iter().enumerate().take(locals.len()) {

@@ -33,6 +33,10 @@ enum Kind {
     Step,
 }
 
+/// Files whose functions run what they are given more than once, or under rules of their own.
+const RUN_AS_A_WHOLE: &[&str] =
+    &["/torch/utils/checkpoint.py", "/torch/autograd/function.py", "/torch/autograd/graph.py"];
+
 /// Built-ins that look at the frame that calls them.
 const FRAME_READERS: &[&str] = &[
     "builtins.locals",
@@ -62,6 +66,11 @@ impl Tracer<'_> {
                 if let (false, [_, .., root]) = (self.frame.options.nested_breaks, frames.as_slice()) {
                     return Outcome::Again(root.executed, reason);
                 }
+                match self.beneath(&frames) {
+                    Some(i) if i + 1 < frames.len() => return Outcome::Again(frames[i + 1].executed, reason),
+                    Some(_) if frames.iter().any(|f| self.handles_exception(f)) => return Outcome::Failed(reason),
+                    _ => {}
+                }
                 match self.break_at(&frames, &reason) {
                     Ok(trace) => Outcome::Done(Box::new(trace)),
                     // What frame `i` holds cannot be made: the call that entered it is what breaks.
@@ -70,6 +79,26 @@ impl Tracer<'_> {
                 }
             }
         }
+    }
+
+    /// The outermost frame that is not to be resumed, with all below it: the call that entered it breaks instead.
+    fn beneath(&self, frames: &[Frozen]) -> Option<usize> {
+        // What the standard library does inside is not worth it: the user's call of it is what breaks.
+        let standard = frames.iter().take_while(|f| is_standard(&f.code)).count().checked_sub(1);
+        let whole = frames.iter().rposition(|f| {
+            let runs_whole = RUN_AS_A_WHOLE.iter().any(|file| f.code.filename.ends_with(file));
+            runs_whole || self.handles_exception(f)
+        });
+        whole.max(standard)
+    }
+
+    /// Whether the frame is in an `except` or `finally` block for an exception, which the thread's state knows as well.
+    pub(super) fn handles_exception(&self, frame: &Frozen) -> bool {
+        frame.stack.iter().flatten().any(|value| match value {
+            Value::Instance(id) => self.arenas.instances[*id].class.derives("builtins.BaseException"),
+            Value::Opaque(o) => o.class.derives("builtins.BaseException"),
+            _ => false,
+        })
     }
 
     /// The trace that ends in a break of `frames`, innermost first; or the index of the frame whose state stands against it.
@@ -312,6 +341,13 @@ fn refused(error: AssembleError) -> Stop {
 fn returns_next(frame: &Frozen, below: &[Option<Value>]) -> bool {
     let next = frame.decoded.instrs.get(frame.at + 1).map(|i| i.op);
     below.is_empty() && next == Some(Op::ReturnValue) && frame.decoded.handler(frame.at).is_none()
+}
+
+/// Whether this is code of the standard library.
+fn is_standard(code: &Code) -> bool {
+    let path = &code.filename;
+    let packages = ["/site-packages/", "/dist-packages/"];
+    path.starts_with("<frozen ") || path.contains("/lib/python3.") && !packages.iter().any(|p| path.contains(p))
 }
 
 /// Skips an instruction that only drops the value: what is not read needs no guard.

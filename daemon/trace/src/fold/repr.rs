@@ -89,7 +89,7 @@ fn quoted(text: &str) -> Fold<String> {
             '\\' => out.push_str("\\\\"),
             c if c == quote => out.extend(['\\', c]),
             ' '..='~' => out.push(c),
-            c if c.is_ascii() => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c if c.is_ascii() => out.push_str(&escaped(c as u8)),
             // Letters of the Latin blocks are printable in every version of Unicode.
             c if c < '\u{250}' && c.is_alphabetic() => out.push(c),
             _ => return Err(NotFolded::Unhandled),
@@ -97,6 +97,10 @@ fn quoted(text: &str) -> Fold<String> {
     }
     out.push(quote);
     Ok(out)
+}
+
+fn escaped(byte: u8) -> String {
+    format!("\\x{byte:02x}")
 }
 
 fn bytes(data: &[u8]) -> String {
@@ -110,7 +114,7 @@ fn bytes(data: &[u8]) -> String {
             b'\\' => out.push_str("\\\\"),
             b if b == quote => out.extend(['\\', char::from(b)]),
             b' '..=b'~' => out.push(char::from(b)),
-            b => out.push_str(&format!("\\x{b:02x}")),
+            b => out.push_str(&escaped(b)),
         }
     }
     out.push(char::from(quote));

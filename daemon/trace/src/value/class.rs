@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 /// A type: from outside, or a built-in one known by its path only.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a type, each under its own name")]
 pub struct Class {
     /// Import path in a trusted root, e.g. `builtins.list`, `torch.nn.modules.linear.Linear`, `torch.Size`.
     pub path: Option<Arc<str>>,

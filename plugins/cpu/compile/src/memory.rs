@@ -119,7 +119,7 @@ impl Emitter<'_> {
         Ok(def!(self.text, "getelementptr {elem}, ptr {first}, <{width} x i64> {offsets}"))
     }
 
-    fn from_memory(&mut self, dtype: DType, lanes: u32, text: String) -> Value {
+    fn loaded(&mut self, dtype: DType, lanes: u32, text: String) -> Value {
         let text = if dtype == DType::Bool {
             let ty = Ty::new(Elem::I8, lanes);
             def!(self.text, "icmp ne {ty} {text}, {}", ty.int(0))
@@ -143,7 +143,7 @@ impl Emitter<'_> {
             (Along::Still, _) => {
                 let pointer = self.pointer(access)?;
                 let text = def!(self.text, "load {}, ptr {pointer}, align {align}", ty.elem.text());
-                return Ok(self.from_memory(dtype, 1, text));
+                return Ok(self.loaded(dtype, 1, text));
             }
             (Along::Contiguous, None) => {
                 let pointer = self.lane_pointer(access)?;
@@ -152,7 +152,7 @@ impl Emitter<'_> {
             (Along::Strided(stride), None) => self.gather(access, stride, ty)?,
             (_, Some(mask)) => self.masked_load(access, ty, &mask, "zeroinitializer")?,
         };
-        Ok(self.from_memory(dtype, width, text))
+        Ok(self.loaded(dtype, width, text))
     }
 
     /// Lane by lane: faster than a gather instruction on most CPUs, and the same everywhere.
@@ -209,24 +209,24 @@ impl Emitter<'_> {
         let (condition, other) = (self.operand(cond, lanes)?, self.operand(other, lanes)?);
         let ty = Ty::new(Elem::in_memory(dtype), lanes);
         if lanes == 1 {
-            let value = self.to_memory(dtype, 1, &other);
+            let value = self.storable(dtype, 1, &other);
             run!(self.text, "store {ty} {value}, ptr {SPARE}, align 8");
             let pointer = self.pointer(access)?;
             let safe = def!(self.text, "select i1 {condition}, ptr {pointer}, ptr {SPARE}");
             let text = def!(self.text, "load {ty}, ptr {safe}, align {}", ty.elem.bits() / 8);
-            return Ok(self.from_memory(dtype, 1, text));
+            return Ok(self.loaded(dtype, 1, text));
         }
         let bools = ty.with(Elem::I1);
         let mask = match self.at.mask.clone() {
             Some(mask) => def!(self.text, "and {bools} {condition}, {mask}"),
             None => condition,
         };
-        let other = self.to_memory(dtype, lanes, &other);
+        let other = self.storable(dtype, lanes, &other);
         let text = self.masked_load(access, ty, &mask, &other)?;
-        Ok(self.from_memory(dtype, lanes, text))
+        Ok(self.loaded(dtype, lanes, text))
     }
 
-    fn to_memory(&mut self, dtype: DType, lanes: u32, text: &str) -> String {
+    fn storable(&mut self, dtype: DType, lanes: u32, text: &str) -> String {
         if dtype != DType::Bool {
             return text.to_owned();
         }
@@ -244,7 +244,7 @@ impl Emitter<'_> {
         let along = self.along(access);
         let lanes = if matches!(along, Along::Still) { 1 } else { self.width() };
         let value = self.operand(store.value, lanes)?;
-        let value = self.to_memory(dtype, lanes, &value);
+        let value = self.storable(dtype, lanes, &value);
         let ty = Ty::new(Elem::in_memory(dtype), lanes);
         let (align, mask_ty) = (ty.elem.bits() / 8, ty.with(Elem::I1));
         let mask = self.at.mask.clone();

@@ -5,13 +5,29 @@ use super::reference::{Buffer, from_f64, from_i64};
 use super::{check, ulps};
 use flambeau_cpu_artifact::capabilities;
 use flambeau_plugin::kernel::{Binary, DType, Op, Role, Scope, Unary};
+use std::f64::consts::FRAC_1_SQRT_2;
 
 fn float_edges() -> Vec<f64> {
     let mut edges = vec![0.0, f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE, 5e-324, 1e-310];
     edges.extend([f64::from(f32::MAX), f64::from(f32::MIN_POSITIVE), 1e-45, 1e-40, 3e-39]);
     edges.extend([0.5, 1.0, 1.5, 2.0, 2.5, 3.5, 0.49999997, 1.0000001, 0.99999994, 8_388_607.5, 16_777_217.0]);
     edges.extend([88.7, 88.73, 87.3, 103.9, 104.1, 709.7, 710.0, 745.0, 746.0, 126.5, 128.0, 149.0, 150.0, 1024.0]);
-    edges.extend([0.6249, 0.625, 0.92, 0.9199, 3.99, 4.0, 9.0, 20.0, 1e-8, 1e-20, 1e-5, 0.3, 0.7071067, 0.70710678]);
+    edges.extend([
+        0.6249,
+        0.625,
+        0.92,
+        0.9199,
+        3.99,
+        4.0,
+        9.0,
+        20.0,
+        1e-8,
+        1e-20,
+        1e-5,
+        0.3,
+        FRAC_1_SQRT_2 - 8e-8,
+        FRAC_1_SQRT_2,
+    ]);
     edges.extend([65504.0, 65519.9, 65520.0, 6e-8, 2.9e-8, 6.1e-5, 127.5, 255.9, 300.0, 32768.0, 2e9, 3e9, 1e19, 1e30]);
     let negative: Vec<f64> = edges.iter().map(|e| -e).collect();
     edges.extend(negative);
@@ -119,7 +135,7 @@ fn binary_operations() {
         b.store(y, &[1], r);
         let (left, right): (Vec<u64>, Vec<u64>) = pairs.into_iter().unzip();
         let buffers = [Buffer::new(dtype, left), Buffer::new(dtype, right), Buffer::zeros(output, n as usize)];
-        check(&b.kernel, &buffers, &[], if op == Binary::Pow { 1 } else { 0 });
+        check(&b.kernel, &buffers, &[], u64::from(op == Binary::Pow));
     }
 }
 

@@ -136,7 +136,7 @@ fn reductions_of_every_length_and_type() {
                         .map(|_| match dtype {
                             DType::F32 => u64::from((1.0 + random.unit() as f32 * 0.25).to_bits()),
                             DType::F64 => (1.0 + random.unit() * 0.25).to_bits(),
-                            DType::Bool => u64::from(random.bits() % 8 == 0),
+                            DType::Bool => u64::from(random.bits().is_multiple_of(8)),
                             _ => from_i64(dtype, random.bits() as i64),
                         })
                         .collect();

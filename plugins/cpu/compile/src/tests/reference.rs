@@ -98,7 +98,7 @@ fn cast(from: DType, to: DType, bits: u64) -> u64 {
         (true, _) => {
             let value = to_f64(from, bits);
             let (limit, indefinite) = if to == DType::I64 {
-                (9.223_372_036_854_775_8e18, i64::MIN)
+                (9_223_372_036_854_775_808.0, i64::MIN)
             } else {
                 (2_147_483_648.0, i64::from(i32::MIN))
             };

@@ -1,0 +1,148 @@
+//! Calls that no kernel computes: torch's own op becomes one step of the plan, and what is around it is still fused. An op
+//! without an aten overload that says all it does in its schema is refused.
+
+use flambeau_ir::Capabilities;
+use flambeau_ir::code::Const;
+use flambeau_ir::core::{Core, CoreId, CoreOp, ExternArg, ExternCall};
+use flambeau_ir::graph::{Arg, NodeId, Target, ValueMeta};
+use flambeau_ir::reason::Reason;
+use flambeau_ir::tensor::TensorMeta;
+use flambeau_ops::Value;
+use flambeau_ops::aten::{self, Chosen};
+use flambeau_ops::decompose::{Outcome, extern_call, refuse};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The first operation among the nodes from `start` on that the back end has no code for.
+pub fn missing(core: &Core, start: usize, table: &Capabilities) -> Option<String> {
+    core.nodes()[start..].iter().find_map(|node| {
+        let dtype = |id: &CoreId| core.node(*id).dtype;
+        let (known, what, of) = match &node.op {
+            CoreOp::Unary(op, a) => (table.unary.contains(&(*op, dtype(a))), format!("{op:?}"), dtype(a)),
+            CoreOp::Binary(op, a, _) => (table.binary.contains(&(*op, dtype(a))), format!("{op:?}"), dtype(a)),
+            CoreOp::Cast(a) => (table.casts.contains(&(dtype(a), node.dtype)), "cast".to_owned(), dtype(a)),
+            CoreOp::Reduce(op, ..) => (table.reduces.contains(&(*op, node.dtype)), format!("{op:?}"), node.dtype),
+            _ => return None,
+        };
+        (!known).then(|| format!("{what} of {}", of.torch_name()))
+    })
+}
+
+/// A call of the graph.
+pub struct Call<'a> {
+    /// What is called.
+    pub target: &'a Target,
+    /// Positional arguments.
+    pub args: &'a [Arg],
+    /// Named arguments.
+    pub kwargs: &'a [(Arc<str>, Arg)],
+    /// What it yields.
+    pub meta: &'a ValueMeta,
+    /// Current value of every tensor argument.
+    pub values: &'a BTreeMap<NodeId, CoreId>,
+    /// The tensor that gets the result, and its metadata.
+    pub written: Option<(NodeId, TensorMeta)>,
+}
+
+impl Call<'_> {
+    /// Adds the call as torch's own.
+    pub fn lower(&self, core: &mut Core, draws: &mut u32) -> Result<Outcome, Reason> {
+        let Some(Chosen { overload, args }) = self.choose() else {
+            return refuse("no aten overload makes a new tensor from these arguments");
+        };
+        let name = &overload.op;
+        let metas = match (&self.written, self.meta) {
+            (Some((_, meta)), _) | (None, ValueMeta::Tensor(meta)) => vec![meta.clone()],
+            (None, ValueMeta::Tuple(items)) => match items.iter().map(|m| m.as_tensor().cloned()).collect() {
+                Some(metas) => metas,
+                None => return refuse(format!("{name} yields more than tensors")),
+            },
+            _ => return refuse(format!("{name} yields no tensor")),
+        };
+        if metas.len() != overload.results {
+            return refuse(format!("{name} yields {} tensors, torch has {}", metas.len(), overload.results));
+        }
+        if overload.rng {
+            *draws += 1;
+        }
+        let call = ExternCall {
+            op: overload.op.as_str().into(),
+            overload: overload.overload.into(),
+            out: if self.written.is_some() { overload.out.map(Into::into) } else { None },
+            args: args
+                .iter()
+                .map(|a| self.argument(a))
+                .collect::<Option<_>>()
+                .map_or_else(|| refuse(name.as_str()), Ok)?,
+            results: metas.len() as u32,
+            rng: overload.rng.then_some(*draws),
+        };
+        let ids = extern_call(core, call, &metas);
+        Ok(match (&self.written, self.meta) {
+            (Some((id, _)), _) => Outcome::Write(*id, ids[0]),
+            (None, ValueMeta::Tensor(_)) => Outcome::Fresh(ids[0]),
+            _ => Outcome::Tuple(ids.into_iter().map(Outcome::Fresh).collect()),
+        })
+    }
+
+    /// A result that is written to a tensor has that tensor's type and layout: only overloads that are given the memory
+    /// convert to them.
+    fn choose(&self) -> Option<Chosen> {
+        let whole = self.written.is_some();
+        let chosen = match flambeau_ops::canonical(self.target) {
+            // Bound by our signature: methods and operators have orders of their own.
+            Some(canon) => {
+                let bound = canon.bind(self.args, self.kwargs).ok()?;
+                // `x.bernoulli_()` draws with 0.5 where `bernoulli(x)` draws with the elements of `x`.
+                let (name, writes) = canon.op.name.strip_suffix('_').map_or((canon.op.name, false), |n| (n, true));
+                let given = bound.iter().filter_map(|(param, value)| {
+                    let arg = match value {
+                        Value::Arg(arg) => arg.clone(),
+                        Value::Spread(items) => Arg::List(items.to_vec()),
+                        Value::Default(c) if writes && *c != Const::None => Arg::Const(c.clone()),
+                        Value::Default(_) => return None,
+                    };
+                    (param.name != "out").then(|| (param.name.into(), arg))
+                });
+                aten::choose(name, &[], &given.collect::<Vec<_>>(), whole)
+            }
+            None => {
+                let kwargs: Vec<_> = self.kwargs.iter().filter(|(n, _)| &**n != "out").cloned().collect();
+                aten::choose(&aten_name(self.target)?, self.args, &kwargs, whole)
+            }
+        };
+        let own = |c: &Chosen| !matches!(self.target, Target::Method(_)) || c.overload.is_method();
+        chosen.filter(|c| own(c) && (!whole || c.overload.out.is_some()))
+    }
+
+    fn argument(&self, arg: &Arg) -> Option<ExternArg> {
+        Some(match arg {
+            Arg::Node(id) => ExternArg::Value(*self.values.get(id)?),
+            Arg::Const(c) => ExternArg::Const(c.clone()),
+            Arg::Dim(d) => ExternArg::Dim(d.clone()),
+            Arg::List(items) | Arg::Tuple(items) => {
+                ExternArg::List(items.iter().map(|i| self.argument(i)).collect::<Option<_>>()?)
+            }
+            Arg::Slice(_) | Arg::Dict(_) => return None,
+        })
+    }
+}
+
+/// The op's name in aten without its namespace. A name that ends in `_` is that of the op that writes to its argument.
+fn aten_name(target: &Target) -> Option<String> {
+    let (prefix, name) = match target {
+        Target::Method(name) => ("", &**name),
+        Target::Function(path) => {
+            let (module, name) = path.rsplit_once('.')?;
+            match module {
+                "torch" | "torch._C._VariableFunctions" | "torch._C._VariableFunctionsClass" => ("", name),
+                "torch._C._nn" | "torch._C._special" | "torch._C._linalg" | "torch._C._fft" => ("", name),
+                "torch.special" => ("special_", name),
+                "torch.linalg" => ("linalg_", name),
+                "torch.fft" => ("fft_", name),
+                _ => return None,
+            }
+        }
+    };
+    Some(format!("{prefix}{}", name.strip_suffix('_').unwrap_or(name)))
+}

@@ -1,0 +1,166 @@
+"""Ops that the back end has no kernel for: each is one call of torch in the plan, and the graph is still compiled."""
+
+import copy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import assert_same, check, inputs
+
+import flambeau
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
+import gen_aten
+
+
+def functions_of_floats(x, y):
+    return torch.tan(x + 1) * 2, x.asin(), (x * 2).acosh(), torch.special.i0(x), x.lgamma() + y, torch.sinc(x).relu()
+
+
+def two_operands(x, y):
+    return torch.atan2(x, y) * 2, x.hypot(y), torch.logaddexp(x, y), torch.fmod(x, y) + 1, x.copysign(y), x.nextafter(y)
+
+
+def powers(x, y):
+    i = torch.tensor([-3, 0, 2, 5])
+    return x.abs() ** y, x**2.5, x**-3, 2**x, i**3, i**5 + 1, 2 ** i.abs(), x ** torch.tensor(2.0), x.double() ** y
+
+
+def double_precision(x, y):
+    x = x.double() * 3
+    return x.erf() + 1, F.gelu(x), x.sin().relu(), x.cos() * 2
+
+
+def bools(x, y):
+    b = x > 0
+    return b.max(), b.min(), b.amax(0), b.amin(1), b.max(1), b.sign(), b.any(0), torch.maximum(b, y > 0), b.cumsum(0)
+
+
+def positions(x, y):
+    return (x * 2).sort(1), (y + 1).topk(3), x.argsort(), x.kthvalue(2, 1), y.median(0), (x + y).cummax(0), x.mode(1)
+
+
+def layouts(x, y):
+    return x.t().tan() + 1, x[:, ::2].tan(), (x.t() + 1).atan2(y.t()), x[None].expand(3, 4, 6).tan(), x[0, 0].tan()
+
+
+def written(x, y):
+    x.tan_().add_(1)
+    y.t().atan2_(x.t())
+    z = torch.empty_like(x)
+    torch.tan(x, out=z)
+    x += x.abs() ** 1.5
+    x.pow_(2)
+    return x, z * 2
+
+
+def random_numbers(x, y):
+    a = torch.rand(3) + x[0, 0]
+    b = x.clone().uniform_(1, 2) * 2
+    c, d = torch.randn(2, 2), torch.bernoulli(torch.full((4,), 0.5))
+    x.bernoulli_()
+    y.t().exponential_()
+    return a, b, c, d, x.clone().bernoulli_(0.3), torch.randint(5, (3,)), torch.rand_like(y) * 2, torch.randperm(6)
+
+
+def losses(x, y):
+    target = x.argmax(1)
+    return (
+        F.mse_loss(x, y), F.l1_loss(x, y * 2), F.huber_loss(x, y), F.smooth_l1_loss(x, y), F.cross_entropy(x, target),
+        F.binary_cross_entropy_with_logits(x, y.sigmoid()), F.cross_entropy(x, target, label_smoothing=0.1) * 2,
+        F.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"), F.cosine_similarity(x, y),
+    )  # fmt: skip
+
+
+def literals(x, y):
+    scale = torch.tensor([1.0, 2.0, 3.0, 4.0])[:, None]
+    return x * scale, torch.tensor(2) + y, torch.tensor([[1, 2], [3, 4]]), torch.tensor([True, False]), torch.tensor(())
+
+
+def resampled(x, y):
+    image = x.view(1, 1, 4, 6) * 2
+    near = F.interpolate(image, scale_factor=2)
+    return (
+        near + 1,
+        F.interpolate(image, size=(3, 5), mode="bilinear"),
+        F.interpolate(image, scale_factor=2, mode="bicubic"),
+    )
+
+
+def broadcast(x, y):
+    a, b = torch.broadcast_tensors(x[:, :1], y)
+    return a + b, a
+
+
+CASES = [
+    functions_of_floats, two_operands, powers, double_precision, bools, positions, layouts, written, random_numbers,
+    losses, literals, resampled, broadcast,
+]  # fmt: skip
+
+
+def compiled_natively(fn, *args):
+    before = flambeau.counters()["eager_graph"]
+    check(fn, *args)
+    assert flambeau.counters()["eager_graph"] == before, flambeau.counters()["eager_graph_reasons"]
+
+
+@pytest.mark.parametrize("fn", CASES, ids=lambda fn: fn.__name__)
+def test_calls(fn):
+    compiled_natively(fn, inputs())
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_batch_statistics(dtype, running, affine):
+    def fn(x, mean, var, weight, bias):
+        return F.batch_norm(x * 2, mean, var, weight, bias, training=True).relu()
+
+    stats = (torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype)) if running else (None, None)
+    scales = (torch.rand(3, dtype=dtype), torch.rand(3, dtype=dtype)) if affine else (None, None)
+    image = torch.randn(2, 3, 4, 5, dtype=dtype)
+    for x in (image, image.to(memory_format=torch.channels_last), image[..., 0]):
+        flambeau.reset()
+        compiled_natively(fn, (x, *stats, *scales))
+
+
+def test_modules_in_training_mode_keep_their_statistics():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU())
+    model.requires_grad_(False)
+    twin = copy.deepcopy(model)
+    before = flambeau.counters()["eager_graph"]
+    compiled = flambeau.compile(twin)
+    for _ in range(3):
+        x = torch.randn(2, 3, 8, 8)
+        assert_same(compiled(x), model(x))
+    assert_same(list(twin.buffers()), list(model.buffers()))
+    assert flambeau.counters()["eager_graph"] == before
+
+
+def test_special_values():
+    x = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1.0, -1.0, 1e-45, 3e38, 1e-30])
+    pairs = torch.cartesian_prod(x, x)
+    compiled_natively(lambda a, b: (a.tan(), a**b, a.atan2(b), a.double().erf(), a.fmod(b)), (pairs[:, 0], pairs[:, 1]))
+
+
+def test_errors_are_torchs():
+    def fn(x):
+        return (x * 2).bernoulli()
+
+    check(fn, (torch.full((4,), 3.0),), graphs=None)
+
+
+def test_a_tensor_that_a_call_returns_as_it_is_stays_itself():
+    check(lambda x, y: (x + 1, torch.broadcast_tensors(x, y)[1]), inputs())
+
+
+def test_what_has_no_overload_runs_op_by_op():
+    before = flambeau.counters()["eager_graph"]
+    check(lambda x: (x.t().diagonal(), x + 1), (torch.randn(3, 3),))
+    assert flambeau.counters()["eager_graph"] == before + 1
+
+
+def test_the_list_of_overloads_is_what_torch_has():
+    assert gen_aten.text() == gen_aten.TARGET.read_text()
