@@ -2,12 +2,13 @@
 //! their sizes tell what to make symbolic when a call recompiles, and whether a failed compile is worth another try.
 
 use crate::code;
+use crate::consts;
 use crate::raw::{self, Raw};
 use crate::torch_abi::Torch;
+use flambeau_ir::source::Step;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::ptr::null_mut;
 
@@ -20,8 +21,8 @@ const MOST: usize = 256;
 /// Containers deeper than this are leaves. The state of a resume function nests once per frame that was inlined.
 const DEEPEST: usize = 32;
 
-/// Where a leaf is: argument slot, then positions inside containers.
-pub type Place = SmallVec<[u32; 4]>;
+/// Where a leaf is, from a root.
+pub type Place = Vec<Step>;
 
 /// What was seen at a place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -55,7 +56,7 @@ pub unsafe fn of(py: Python<'_>, args: &[Raw]) -> Vec<(Place, Raw)> {
     let mut walk = Walk { py, place: Place::new(), leaves: Vec::new() };
     for (slot, arg) in args.iter().enumerate().filter(|(_, a)| !a.is_null()) {
         // SAFETY: the caller's promise.
-        unsafe { walk.within(slot as u32, *arg) };
+        unsafe { walk.within(Step::Arg(slot as u32), *arg) };
     }
     walk.leaves
 }
@@ -67,8 +68,8 @@ struct Walk<'py> {
 }
 
 impl Walk<'_> {
-    unsafe fn within(&mut self, at: u32, object: Raw) {
-        self.place.push(at);
+    unsafe fn within(&mut self, step: Step, object: Raw) {
+        self.place.push(step);
         // SAFETY: the caller's promise.
         unsafe { self.object(object) };
         self.place.pop();
@@ -84,23 +85,24 @@ impl Walk<'_> {
             if self.place.len() > DEEPEST {
                 self.leaves.push((self.place.clone(), object));
             } else if ffi::PyTuple_CheckExact(object) != 0 {
-                self.items(ffi::PyTuple_GET_SIZE(object), |i| ffi::PyTuple_GET_ITEM(object, i));
+                for i in 0..ffi::PyTuple_GET_SIZE(object).min(LARGEST) {
+                    self.within(Step::Index(i as u32), ffi::PyTuple_GET_ITEM(object, i));
+                }
             } else if ffi::PyList_CheckExact(object) != 0 {
-                self.items(ffi::PyList_GET_SIZE(object), |i| ffi::PyList_GET_ITEM(object, i));
+                for i in 0..ffi::PyList_GET_SIZE(object).min(LARGEST) {
+                    self.within(Step::Index(i as u32), ffi::PyList_GET_ITEM(object, i));
+                }
             } else if ffi::PyDict_CheckExact(object) != 0 {
-                let (mut position, mut key, mut value) = (0, null_mut(), null_mut());
-                self.items(ffi::PyDict_Size(object), |_| {
-                    ffi::PyDict_Next(object, &raw mut position, &raw mut key, &raw mut value);
-                    value
-                });
+                self.dict(object);
             } else if let Some(contents) = raw::cell_contents(object) {
                 if !contents.is_null() {
-                    self.within(0, contents);
+                    self.within(Step::CellContents, contents);
                 }
             } else if inside && code::is_resume_function(self.py, object) {
                 let closure = (*object.cast::<ffi::PyFunctionObject>()).func_closure;
-                if !closure.is_null() {
-                    self.items(ffi::PyTuple_GET_SIZE(closure), |i| ffi::PyTuple_GET_ITEM(closure, i));
+                let cells = if closure.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(closure) };
+                for i in 0..cells.min(LARGEST) {
+                    self.within(Step::Closure(i as u32), ffi::PyTuple_GET_ITEM(closure, i));
                 }
             } else {
                 self.leaves.push((self.place.clone(), object));
@@ -108,10 +110,17 @@ impl Walk<'_> {
         }
     }
 
-    unsafe fn items(&mut self, count: isize, mut item: impl FnMut(isize) -> Raw) {
-        for i in 0..count.min(LARGEST) {
-            // SAFETY: the caller's promise.
-            unsafe { self.within(i as u32, item(i)) };
+    unsafe fn dict(&mut self, dict: Raw) {
+        let (mut position, mut key, mut value) = (0, null_mut(), null_mut());
+        let mut left = LARGEST;
+        // SAFETY: nothing that could change the dict runs between two steps.
+        unsafe {
+            while left > 0 && ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
+                left -= 1;
+                if let Some(key) = consts::from_object(&Bound::from_borrowed_ptr(self.py, key)) {
+                    self.within(Step::Item(key), value);
+                }
+            }
         }
     }
 }
@@ -154,8 +163,8 @@ pub unsafe fn fingerprint(py: Python<'_>, leaves: &[(Place, Raw)]) -> u64 {
 /// Sizes seen by the compiles of one callable, and what they showed to vary.
 #[derive(Debug, Default)]
 pub struct History {
-    seen: BTreeMap<Place, Size>,
-    vary: BTreeSet<(Place, Option<u32>)>,
+    seen: HashMap<Place, Size>,
+    vary: HashSet<(Place, Option<u32>)>,
 }
 
 impl History {
@@ -179,15 +188,17 @@ impl History {
                 }
                 _ => {}
             }
-            // Zero and one are compiled for themselves, as their broadcasting differs.
-            let mut push = |dim: Option<u32>, value: i64| {
-                if value >= 2 && self.vary.contains(&(place.clone(), dim)) {
-                    dynamic.push(Dynamic { object: *object, place: place.clone(), dim, min: 2, max: i64::MAX });
+            // Sizes zero and one are compiled for themselves, as their broadcasting differs.
+            let mut push = |dim: Option<u32>, min: i64| {
+                if self.vary.contains(&(place.clone(), dim)) {
+                    dynamic.push(Dynamic { object: *object, place: place.clone(), dim, min, max: i64::MAX });
                 }
             };
             match &now {
-                Size::Int(value) => push(None, *value),
-                Size::Tensor(sizes) => sizes.iter().enumerate().for_each(|(d, s)| push(Some(d as u32), *s)),
+                Size::Int(_) => push(None, i64::MIN),
+                Size::Tensor(sizes) => {
+                    sizes.iter().enumerate().filter(|(_, s)| **s >= 2).for_each(|(d, _)| push(Some(d as u32), 2));
+                }
             }
             self.seen.insert(place.clone(), now);
         }

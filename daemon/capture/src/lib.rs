@@ -3,7 +3,7 @@
 //! Objects may name others that are not described yet (the trace asks for them); the frame's own roots must be there.
 
 use flambeau_ir::code::{Code, CodeHash, Const};
-use flambeau_ir::frame::{Frame, FrameId};
+use flambeau_ir::frame::{DynamicOf, Frame, FrameId};
 use flambeau_ir::object::{Described, Heap, ObjId, Object, ObjectData};
 use flambeau_ir::tensor::TensorDesc;
 use flambeau_wire::from_client::Snapshot;
@@ -46,7 +46,7 @@ pub enum CaptureError {
     BadObject(ObjId, &'static str),
     /// An option names something that is not there.
     #[error("dynamic dimension of {0:?}: {1}")]
-    BadDynamicDim(ObjId, &'static str),
+    BadDynamicDim(DynamicOf, &'static str),
     /// More than anything sensible.
     #[error("{0} objects")]
     TooLarge(usize),
@@ -68,11 +68,12 @@ pub fn capture(id: FrameId, snapshot: Snapshot) -> Result<Frame, CaptureError> {
         data("an argument", *arg)?;
     }
     for dim in &options.dynamic_dims {
-        let bad = |what| Err(CaptureError::BadDynamicDim(dim.object, what));
-        match (data("a dynamic dimension's object", dim.object)?, dim.dim) {
-            (ObjectData::Tensor(t), Some(d)) if (d as usize) < t.meta.ndim() => {}
-            (ObjectData::Const(Const::Int(_)), None) => {}
-            _ => return bad("no tensor with that dimension, and no int"),
+        let bad = |what| Err(CaptureError::BadDynamicDim(dim.of.clone(), what));
+        if let DynamicOf::Size(object, d) = dim.of {
+            match data("a dynamic dimension's object", object)? {
+                ObjectData::Tensor(t) if (d as usize) < t.meta.ndim() => {}
+                _ => return bad("no tensor with that dimension"),
+            }
         }
         if dim.min > dim.max {
             return bad("its smallest value is above its largest");
@@ -297,12 +298,12 @@ mod tests {
 
     #[test]
     fn dynamic_dims_name_what_exists() {
-        let with = |dim| {
-            let dims = vec![DynamicDim { object: ObjId(3), dim, min: 2, max: 8 }];
+        let with = |object, dim| {
+            let dims = vec![DynamicDim { of: DynamicOf::Size(ObjId(object), dim), min: 2, max: 8 }];
             result(Snapshot { options: TraceOptions { dynamic_dims: dims, ..Default::default() }, ..snapshot() })
         };
-        assert!(with(Some(1)).is_ok());
-        assert!(matches!(with(Some(2)), Err(CaptureError::BadDynamicDim(..))));
-        assert!(matches!(with(None), Err(CaptureError::BadDynamicDim(..))));
+        assert!(with(3, 1).is_ok());
+        assert!(matches!(with(3, 2), Err(CaptureError::BadDynamicDim(..))));
+        assert!(matches!(with(0, 0), Err(CaptureError::BadDynamicDim(..))));
     }
 }

@@ -53,9 +53,37 @@ impl Poly {
         }
     }
 
-    fn add_term(&mut self, atoms: Vec<Atom>, coefficient: i64) {
+    fn known(dim: &Dim) -> Option<Poly> {
+        (*dim != Dim::too_large()).then(|| Poly::of(dim))
+    }
+
+    /// `None` where the coefficient outgrows an `i64`.
+    fn add_term(&mut self, atoms: Vec<Atom>, coefficient: i64) -> Option<()> {
         let entry = self.terms.entry(atoms).or_insert(0);
-        *entry = entry.wrapping_add(coefficient);
+        *entry = entry.checked_add(coefficient)?;
+        Some(())
+    }
+
+    fn sum(left: &Dim, right: &Dim) -> Option<Poly> {
+        let mut sum = Poly::known(left)?;
+        for (atoms, c) in Poly::known(right)?.terms {
+            sum.add_term(atoms, c)?;
+        }
+        Some(sum)
+    }
+
+    fn product(left: &Dim, right: &Dim) -> Option<Poly> {
+        let (left, right) = (Poly::known(left)?, Poly::known(right)?);
+        let mut product = Poly::default();
+        for (a, ca) in &left.terms {
+            for (b, cb) in &right.terms {
+                let mut atoms = a.clone();
+                atoms.extend(b.iter().cloned());
+                atoms.sort();
+                product.add_term(atoms, ca.checked_mul(*cb)?)?;
+            }
+        }
+        Some(product)
     }
 
     fn into_dim(mut self) -> Dim {
@@ -83,6 +111,11 @@ impl Dim {
         Dim::Expr(Box::new(Poly { terms: BTreeMap::from([(vec![atom], 1)]) }))
     }
 
+    /// What has no value: [`Dim::eval`] never gives one.
+    fn too_large() -> Dim {
+        Dim::atom(Atom::FloorDiv(Dim::Const(1), Dim::Const(0)))
+    }
+
     /// The constant, if it is one.
     pub fn as_const(&self) -> Option<i64> {
         match self {
@@ -99,11 +132,7 @@ impl Dim {
     /// Sum.
     #[must_use]
     pub fn add(&self, other: &Dim) -> Dim {
-        let mut sum = Poly::of(self);
-        for (atoms, c) in Poly::of(other).terms {
-            sum.add_term(atoms, c);
-        }
-        sum.into_dim()
+        Poly::sum(self, other).map_or_else(Dim::too_large, Poly::into_dim)
     }
 
     /// Difference.
@@ -116,19 +145,9 @@ impl Dim {
     #[must_use]
     pub fn mul(&self, other: &Dim) -> Dim {
         if let (Dim::Const(a), Dim::Const(b)) = (self, other) {
-            return Dim::Const(a.wrapping_mul(*b));
+            return a.checked_mul(*b).map_or_else(Dim::too_large, Dim::Const);
         }
-        let (left, right) = (Poly::of(self), Poly::of(other));
-        let mut product = Poly::default();
-        for (a, ca) in &left.terms {
-            for (b, cb) in &right.terms {
-                let mut atoms = a.clone();
-                atoms.extend(b.iter().cloned());
-                atoms.sort();
-                product.add_term(atoms, ca.wrapping_mul(*cb));
-            }
-        }
-        product.into_dim()
+        Poly::product(self, other).map_or_else(Dim::too_large, Poly::into_dim)
     }
 
     /// Python's `self // other`. Exact quotients are simplified: `(6*s) // 3 = 2*s`.
@@ -320,6 +339,9 @@ mod tests {
         assert_eq!(s().mul(&s()).eval(&at(1 << 31)), Some(1 << 62));
         assert_eq!(s().mul(&s()).eval(&at(1 << 32)), None);
         assert_eq!(s().add(&Dim::Const(1)).eval(&at(i64::MAX)), None);
+        let large = s().mul(&Dim::Const(1 << 40)).mul(&Dim::Const(1 << 40));
+        assert_eq!(large.eval(&at(1)), None);
+        assert_eq!(large.sub(&large).eval(&at(1)), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::code::CodeHash;
 use crate::guard::Ambient;
 use crate::object::{Heap, ObjId};
+use crate::source::Step;
 use serde::{Deserialize, Serialize};
 
 /// A frame's identity: its code, and for a resume point where it resumes and with what live state.
@@ -52,7 +53,7 @@ pub struct TraceOptions {
     pub fullgraph: bool,
     /// `dynamic=`: every size symbolic (`Some(true)`), none (`Some(false)`), automatic (`None`).
     pub dynamic: Option<bool>,
-    /// Dimensions to treat as symbolic: argument source text, dimension. From `mark_dynamic` and automatic dynamic sizes.
+    /// What to treat as symbolic, from `mark_dynamic` and automatic dynamic sizes.
     pub dynamic_dims: Vec<DynamicDim>,
     /// A break below the top frame resumes every frame of the inlined stack; else the outermost call is what breaks.
     pub nested_breaks: bool,
@@ -76,17 +77,24 @@ impl Default for TraceOptions {
     }
 }
 
-/// A dimension that is symbolic from the start.
+/// A dimension, or an int, that is symbolic from the start.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DynamicDim {
-    /// The tensor (or int: `dim` is `None`), by object in the snapshot.
-    pub object: ObjId,
-    /// Which dimension.
-    pub dim: Option<u32>,
+    /// What it is.
+    pub of: DynamicOf,
     /// Smallest value.
     pub min: i64,
     /// Largest value.
     pub max: i64,
+}
+
+/// What is symbolic from the start.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum DynamicOf {
+    /// A dimension of this tensor of the snapshot, wherever the tensor is.
+    Size(ObjId, u32),
+    /// The int at the end of these steps from a root: equal ints are one object, so its place is what tells.
+    Int(Vec<Step>),
 }
 
 /// What the graph is for.

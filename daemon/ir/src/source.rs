@@ -114,6 +114,13 @@ impl SourceTable {
         &self.nodes[id.0 as usize]
     }
 
+    /// Whether the source is at the end of these steps from a root.
+    pub fn is_at(&self, id: SourceId, steps: &[Step]) -> bool {
+        let Some((last, before)) = steps.split_last() else { return false };
+        let node = self.get(id);
+        node.step == *last && node.base.map_or(before.is_empty(), |base| self.is_at(base, before))
+    }
+
     /// Readable form, e.g. `L[0].__dict__['weight']`.
     pub fn display(&self, id: SourceId) -> String {
         let node = self.get(id);

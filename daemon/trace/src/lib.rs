@@ -48,6 +48,11 @@ pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> R
         let outcome = tracer.run();
         match outcome {
             Outcome::Done(mut trace) => {
+                if tracer.bound_sizes(&mut trace) {
+                    let forced = tracer.forced.clone();
+                    tracer = tracer.again(forced);
+                    continue;
+                }
                 log.append(&mut tracer.log);
                 if let (End::Break(end), Some(first)) = (&mut trace.exit.end, first) {
                     end.reason = first;
@@ -61,7 +66,7 @@ pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> R
             Outcome::Again(executed, reason) => {
                 let forced = Reason { stack: Vec::new(), ..reason.clone() };
                 first.get_or_insert(reason);
-                tracer = tracer.again((executed, forced));
+                tracer = tracer.again(Some((executed, forced)));
             }
         }
     }

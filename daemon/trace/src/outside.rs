@@ -58,7 +58,7 @@ impl Tracer<'_> {
     fn wrap_new(&mut self, object: &Object, source: SourceId) -> Flow<Value> {
         let origin = Origin { object: object.id, source };
         match &object.data {
-            ObjectData::Const(c) => self.wrap_const(object.id, c, source),
+            ObjectData::Const(c) => self.wrap_const(c, source),
             ObjectData::ConstSubclass(c) => {
                 let class = self.guard_type(object.class, source)?;
                 self.guard(source, GuardKind::BaseEquals(c.clone()));
@@ -144,8 +144,8 @@ impl Tracer<'_> {
         }
     }
 
-    fn wrap_const(&mut self, object: ObjId, c: &Const, source: SourceId) -> Flow<Value> {
-        if let Some(value) = self.symbolic_int(object, c, source) {
+    fn wrap_const(&mut self, c: &Const, source: SourceId) -> Flow<Value> {
+        if let Some(value) = self.symbolic_int(c, source) {
             return Ok(value);
         }
         self.guard(source, GuardKind::Equals(c.clone()));

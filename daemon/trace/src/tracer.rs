@@ -75,6 +75,8 @@ pub struct Tracer<'a> {
     pub(crate) forced: Option<(usize, Reason)>,
     /// The frames of the latest break.
     pub(crate) broken: Option<Broken>,
+    /// Ints (of the options' dynamic dims) that sizes are made of.
+    pub(crate) sized: HashSet<usize>,
 }
 
 impl<'a> Tracer<'a> {
@@ -118,18 +120,20 @@ impl<'a> Tracer<'a> {
             resuming: false,
             forced: None,
             broken: None,
+            sized: HashSet::new(),
         };
         tracer.learn();
         tracer
     }
 
-    /// A fresh trace of the same frame that breaks at an instruction. It knows all answers that were given.
-    pub(crate) fn again(self, forced: (usize, Reason)) -> Tracer<'a> {
+    /// A fresh trace of the same frame, that may have to break at an instruction. It knows all answers that were given.
+    pub(crate) fn again(self, forced: Option<(usize, Reason)>) -> Tracer<'a> {
         let mut tracer = Tracer::new(self.frame, self.oracle);
         tracer.heap = self.heap;
         tracer.dict_items = self.dict_items;
         tracer.raw_types = self.raw_types;
-        tracer.forced = Some(forced);
+        tracer.forced = forced;
+        tracer.sized = self.sized;
         tracer
     }
 

@@ -125,7 +125,12 @@ impl Tracer<'_> {
 
     /// The value of a size while tracing.
     pub fn hint(&self, dim: &Dim) -> i64 {
-        dim.eval(&|s| self.symbols.get(s.0 as usize).map_or(0, |s| s.hint)).unwrap_or(0)
+        self.hint_of(dim).unwrap_or(0)
+    }
+
+    /// As [`Self::hint`]; `None` if it divides by zero or is too large.
+    pub fn hint_of(&self, dim: &Dim) -> Option<i64> {
+        dim.eval(&|s| self.symbols.get(s.0 as usize).map_or(0, |s| s.hint))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::ambient;
 use crate::leaves::Dynamic;
 use crate::raw::Raw;
 use describe::Describer;
-use flambeau_ir::frame::{DynamicDim, TraceOptions};
+use flambeau_ir::frame::{DynamicDim, DynamicOf, TraceOptions};
 use flambeau_wire::from_client::Snapshot;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -30,8 +30,13 @@ pub fn take(
     let builtins = unsafe { (*function.cast::<ffi::PyFunctionObject>()).func_builtins };
     let builtins_id = describer.namespace(builtins);
     describer.drain();
-    let marks =
-        dynamic.iter().map(|d| DynamicDim { object: describer.id(d.object), dim: d.dim, min: d.min, max: d.max });
+    let marks = dynamic.iter().map(|d| {
+        let of = match d.dim {
+            Some(dim) => DynamicOf::Size(describer.id(d.object), dim),
+            None => DynamicOf::Int(d.place.clone()),
+        };
+        DynamicDim { of, min: d.min, max: d.max }
+    });
     options.dynamic_dims.extend(marks);
     Ok(Snapshot {
         function: function_id,

@@ -13,7 +13,7 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, a: &Dim, b: &Dim) -> Flow<Opt
     if divides && !tracer.decide(Relation::Ne, b, &Dim::Const(0)) {
         return tracer.raise_named("ZeroDivisionError", "integer division or modulo by zero");
     }
-    Ok(Some(Value::dim(match op {
+    let result = match op {
         Binary::Add => a.add(b),
         Binary::Subtract => a.sub(b),
         Binary::Multiply => a.mul(b),
@@ -32,7 +32,9 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, a: &Dim, b: &Dim) -> Flow<Opt
             _ => return Ok(None),
         },
         _ => return Ok(None),
-    })))
+    };
+    // Python's ints have no largest.
+    Ok(tracer.hint_of(&result).is_some().then(|| Value::dim(result)))
 }
 
 /// `<op> a`

@@ -5,13 +5,16 @@ use crate::tracer::Tracer;
 use crate::value::{Origin, TensorValue, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::{Dim, SymId};
+use flambeau_ir::frame::{DynamicDim, DynamicOf};
 use flambeau_ir::graph::ValueMeta;
 use flambeau_ir::guard::{ClassRef, GuardKind, Relation, TensorGuard};
 use flambeau_ir::object::{ObjId, Object, ObjectData};
 use flambeau_ir::plan::{Symbol, SymbolOf};
 use flambeau_ir::reason::ReasonCode;
-use flambeau_ir::source::{SourceId, Step};
+use flambeau_ir::source::{SourceId, SourceTable, Step};
 use flambeau_ir::tensor::{TensorDesc, TensorMeta};
+use flambeau_ir::trace::Trace;
+use std::collections::HashSet;
 
 impl Tracer<'_> {
     pub(crate) fn wrap_tensor(&mut self, object: &Object, desc: &TensorDesc, origin: Origin) -> Flow<Value> {
@@ -62,7 +65,8 @@ impl Tracer<'_> {
         let all = self.frame.options.dynamic == Some(true);
         let mut symbolic = false;
         for i in 0..meta.sizes.len() {
-            let wanted = self.frame.options.dynamic_dims.iter().find(|d| d.object == object && d.dim == Some(i as u32));
+            let size = DynamicOf::Size(object, i as u32);
+            let wanted = self.frame.options.dynamic_dims.iter().find(|d| d.of == size);
             let (min, max) = match wanted {
                 Some(d) => (d.min.max(2), d.max),
                 None if all => (2, i64::MAX),
@@ -108,16 +112,36 @@ impl Tracer<'_> {
         Dim::sym(id)
     }
 
-    /// An int argument that is to be symbolic.
-    pub(crate) fn symbolic_int(&mut self, object: ObjId, c: &Const, source: SourceId) -> Option<Value> {
+    /// An int that is to be symbolic.
+    pub(crate) fn symbolic_int(&mut self, c: &Const, source: SourceId) -> Option<Value> {
         let Const::Int(hint) = c else { return None };
-        let wanted = self.frame.options.dynamic_dims.iter().find(|d| d.object == object && d.dim.is_none())?;
-        let (min, max) = (wanted.min.max(2), wanted.max);
+        let (at, wanted) = dynamic_int(&self.frame.options.dynamic_dims, &self.sources, source)?;
+        // Zero is where floor division, ranges and indices begin to differ.
+        let (min, max) = (wanted.min.max(if self.sized.contains(&at) { 2 } else { 0 }), wanted.max);
         if !(min..=max).contains(hint) {
             return None;
         }
         self.guard(source, GuardKind::Type(ClassRef { module: "builtins".into(), qualname: "int".into() }));
         Some(Value::Int(self.new_symbol(source, SymbolOf::Int, *hint, min, max)))
+    }
+
+    /// Symbolic sizes are two at least, as zero and one broadcast in another way. Ints may be less: those that sizes of the
+    /// graph were computed from get the bound now. True if one is below it: the frame is to be traced again with it fixed.
+    pub(crate) fn bound_sizes(&mut self, trace: &mut Trace) -> bool {
+        let mut used = HashSet::new();
+        for node in &trace.graph.nodes {
+            each_size(&node.meta, &mut |size| size.symbols(&mut |id| _ = used.insert(id)));
+        }
+        let mut again = false;
+        for symbol in trace.symbols.iter_mut().filter(|s| s.of == SymbolOf::Int && used.contains(&s.id)) {
+            symbol.min = symbol.min.max(2);
+            if symbol.hint < 2 {
+                again = true;
+                let found = dynamic_int(&self.frame.options.dynamic_dims, &trace.sources, symbol.source);
+                self.sized.extend(found.map(|(at, _)| at));
+            }
+        }
+        again
     }
 
     /// A readable name for an input, from its source.
@@ -144,5 +168,24 @@ impl Tracer<'_> {
         let joined = parts.join("_");
         let clean: String = joined.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         if clean.starts_with(|c: char| c.is_ascii_digit()) || clean.is_empty() { format!("x_{clean}") } else { clean }
+    }
+}
+
+/// The option that asks for the int at a source to be symbolic.
+fn dynamic_int<'a>(
+    options: &'a [DynamicDim],
+    sources: &SourceTable,
+    source: SourceId,
+) -> Option<(usize, &'a DynamicDim)> {
+    let asks = |d: &DynamicDim| matches!(&d.of, DynamicOf::Int(steps) if sources.is_at(source, steps));
+    options.iter().enumerate().find(|(_, d)| asks(d))
+}
+
+/// Calls `visit` with each size and stride of the tensors in a value.
+fn each_size(meta: &ValueMeta, visit: &mut impl FnMut(&Dim)) {
+    match meta {
+        ValueMeta::Tensor(t) => t.sizes.iter().chain(&t.strides).for_each(visit),
+        ValueMeta::Tuple(parts) => parts.iter().for_each(|part| each_size(part, visit)),
+        ValueMeta::Int(_) | ValueMeta::Const(_) => {}
     }
 }
