@@ -45,8 +45,8 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
         };
         edges.next(at).for_each(|next| union(&mut now, next));
         match decoded.instrs[at].op {
-            Op::StoreFast(slot) => now[slot as usize / 64] &= !(1 << (slot % 64)),
-            Op::LoadFast(slot) | Op::DeleteFast(slot) => now[slot as usize / 64] |= 1 << (slot % 64),
+            Op::StoreFast(slot) => set(&mut now, slot, false),
+            Op::LoadFast(slot) | Op::DeleteFast(slot) => set(&mut now, slot, true),
             _ => {}
         }
         // The handler may run before the instruction has done anything.
@@ -60,7 +60,7 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     let first = target as usize * words;
     let mut found: Vec<bool> =
         (0..slots).map(|s| live.get(first + s / 64).is_some_and(|w| w >> (s % 64) & 1 != 0)).collect();
-    for (slot, kind) in code.localspluskinds.iter().enumerate() {
+    for (slot, kind) in code.localspluskinds.iter().enumerate().take(slots) {
         if kind & CELL_OR_FREE != 0 {
             found[slot] |= reached.iter().any(|at| cell(decoded.instrs[*at].op) == Some(slot as u32));
         }
@@ -70,6 +70,13 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
         found[slot as usize] = true;
     }
     found
+}
+
+/// Sets the bit of a slot, if it is one.
+fn set(words: &mut [u64], slot: u32, to: bool) {
+    let Some(word) = words.get_mut(slot as usize / 64) else { return };
+    let bit = 1 << (slot % 64);
+    *word = if to { *word | bit } else { *word & !bit };
 }
 
 /// The cell that an instruction touches.

@@ -85,6 +85,9 @@ pub enum AssembleError {
     /// A code that looks like a resume code but was not assembled here.
     #[error("malformed prologue")]
     Prologue,
+    /// Not as many kinds of slots as names.
+    #[error("slots without a kind or a name")]
+    Slots,
     /// No such slot, or a parameter of a resume code.
     #[error("slot {0} cannot be restored")]
     Slot(u32),
