@@ -36,10 +36,16 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     let words = slots.div_ceil(64);
     let edges = Edges::new(decoded);
     let mut live = vec![0_u64; decoded.instrs.len() * words];
-    let mut waiting: Vec<usize> = edges.reachable(target as usize);
-    let reached = waiting.clone();
+    let reached = edges.reachable(target as usize);
+    // From the end: what is read there is known before it is asked for.
+    let mut waiting = reached.clone();
+    waiting.sort_unstable();
+    let mut now = vec![0_u64; words];
+    // Neither waiting nor out of reach.
+    let mut idle = vec![false; decoded.instrs.len()];
     while let Some(at) = waiting.pop() {
-        let mut now = vec![0_u64; words];
+        idle[at] = true;
+        now.fill(0);
         let union = |now: &mut [u64], from: usize| {
             now.iter_mut().zip(&live[from * words..]).for_each(|(a, b)| *a |= b);
         };
@@ -52,9 +58,9 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
         // The handler may run before the instruction has done anything.
         edges.handler(at).into_iter().for_each(|handler| union(&mut now, handler));
         let place = &mut live[at * words..(at + 1) * words];
-        if place != now {
+        if place != now.as_slice() {
             place.copy_from_slice(&now);
-            waiting.extend(&edges.before[at]);
+            waiting.extend(edges.before[at].iter().filter(|b| std::mem::take(&mut idle[**b])));
         }
     }
     let first = target as usize * words;
