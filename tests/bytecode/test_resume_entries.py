@@ -159,6 +159,18 @@ def test_thin_frames(assembler):
 
 
 # fmt: off
+def generator(n):
+    got = yield n
+    print(abs(got))
+
+
+def test_thin_frame_of_a_generator(assembler):
+    at, _ = place(assembler, generator, "Call {")
+    thin = made(generator, assembler.thin_instr(generator.__code__, at, ["Null", "Value", "Value"], ["Value"]))
+    assert thin(abs, -3) == 3
+    assert made(generator, assembler.thin_call(generator.__code__, at))(thin, (abs, -4)) == 4
+
+
 def steps(n):
     total = 0
     for i in range(n):
@@ -209,9 +221,15 @@ def test_refusals(assembler):
             self = self.other
             return super().f()
 
+        def g(self):
+            return super().f(), locals()
+
     at, behind = place(assembler, Derived.f, "LoadAttr")
-    with pytest.raises(AssembleError, match="ReboundSelf"):
+    with pytest.raises(AssembleError, match="Super"):
         assembler.resume(Derived.f.__code__, at, behind, [0], [], ["Value"])
+    at, behind = place(assembler, Derived.g, "Call {")
+    with pytest.raises(AssembleError, match="Super"):
+        assembler.resume(Derived.g.__code__, at, behind, [0], [], ["Value"])
     at, behind = place(assembler, steps, "Call {")
     with pytest.raises(AssembleError, match="Slot"):
         assembler.resume(steps.__code__, at, behind, [7], [], ["Value"])

@@ -30,7 +30,7 @@ pub fn live_for(code: &Code, decoded: &Decoded, at: Target, target: Target, entr
 pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     let slots = code.localsplusnames.len();
     let parameters = if is_resume(code) { SHIFT as usize } else { 0 };
-    if code.names.iter().any(|name| READERS.contains(&name.as_str())) {
+    if reads_by_name(code) {
         return (0..slots).map(|slot| slot >= parameters).collect();
     }
     let words = slots.div_ceil(64);
@@ -76,6 +76,11 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
         found[slot as usize] = true;
     }
     found
+}
+
+/// Whether the code mentions what reads its locals by name.
+pub(crate) fn reads_by_name(code: &Code) -> bool {
+    code.names.iter().any(|name| READERS.contains(&name.as_str()))
 }
 
 /// Sets the bit of a slot, if it is one.
