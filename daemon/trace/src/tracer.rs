@@ -3,6 +3,7 @@
 use crate::broken::Broken;
 use crate::flow::{Flow, stop};
 use crate::frame::FrameInfo;
+use crate::region::Region;
 use crate::torch::GraphBuilder;
 use crate::value::{Arenas, CellId, Class, DictId, Key, Origin, Value};
 use flambeau_bytecode::Decoded;
@@ -74,6 +75,8 @@ pub struct Tracer<'a> {
     pub(crate) broken: Option<Broken>,
     /// Ints (of the options' dynamic dims) that sizes are made of.
     pub(crate) sized: HashSet<usize>,
+    /// How breaks are taken.
+    pub(crate) region: Region,
 }
 
 impl<'a> Tracer<'a> {
@@ -116,6 +119,7 @@ impl<'a> Tracer<'a> {
             forced: None,
             broken: None,
             sized: HashSet::new(),
+            region: Region::of(&frame.options),
         };
         tracer.learn();
         tracer

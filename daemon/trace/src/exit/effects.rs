@@ -2,6 +2,7 @@
 
 use super::build::Builder;
 use crate::flow::{Flow, stop};
+use crate::region::Region;
 use crate::tracer::Tracer;
 use crate::value::DictId;
 use flambeau_ir::exit::Effect;
@@ -12,6 +13,10 @@ impl Tracer<'_> {
         let initial = &self.frame.ambient;
         if self.ambient.grad_enabled != initial.grad_enabled {
             builder.exit.effects.push(Effect::SetGradMode(self.ambient.grad_enabled));
+        }
+        if self.region != Region::of(&self.frame.options) {
+            let Region { nested, error } = self.region;
+            builder.exit.effects.push(Effect::SetBreaks { nested, error });
         }
         let mut restored = self.ambient.clone();
         restored.grad_enabled = initial.grad_enabled;

@@ -58,6 +58,9 @@ impl Tracer<'_> {
         {
             return self.fold_method(*id, method, args);
         }
+        if let Some(value) = self.fold_region(path, args)? {
+            return Ok(Some(value));
+        }
         if let Some(value) = self.fold_ambient(path, args)? {
             return Ok(Some(value));
         }
