@@ -13,7 +13,7 @@ import library
 from assembler import FREE, slots
 from cases import CASES, LOG
 from flow import stacks
-from frames import NULL, function, read
+from live_frames import NULL, function, read
 
 # Files whose frames are taken up.
 USER = {corpus.__file__, corpus_generators.__file__, *library.FILES}

@@ -22,7 +22,6 @@ pub mod opcodes;
 pub mod operators;
 pub mod outside;
 pub mod raise;
-mod region;
 pub mod torch;
 pub mod tracer;
 pub mod truth;

@@ -41,7 +41,21 @@ impl Tracer<'_> {
         if !self.is_plain(a) || !self.is_plain(b) {
             return stop(ReasonCode::UnsupportedObject, format!("{x} {symbol} {y}"));
         }
-        self.raise_named("TypeError", &format!("unsupported operand type(s) for {symbol}: '{x}' and '{y}'"))
+        let sequence = |v: &Value| {
+            matches!(v, Value::List(_) | Value::Tuple(_) | Value::Const(Const::Str(_) | Const::Bytes(_)))
+        };
+        let message = match symbol {
+            // `Objects/abstract.c` asks the left operand's type to concatenate, and either one to repeat.
+            "+" | "+=" if matches!(a, Value::Const(Const::Bytes(_))) => format!("can't concat {y} to {x}"),
+            "+" | "+=" if sequence(a) => {
+                let name = self.type_name(&self.base(a));
+                format!("can only concatenate {name} (not \"{y}\") to {name}")
+            }
+            "*" | "*=" if sequence(a) => format!("can't multiply sequence by non-int of type '{y}'"),
+            "*" | "*=" if sequence(b) => format!("can't multiply sequence by non-int of type '{x}'"),
+            _ => format!("unsupported operand type(s) for {symbol}: '{x}' and '{y}'"),
+        };
+        self.raise_named("TypeError", &message)
     }
 
     fn tensor_binary(&mut self, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Value> {

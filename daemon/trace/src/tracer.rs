@@ -3,7 +3,6 @@
 use crate::broken::Broken;
 use crate::flow::{Flow, stop};
 use crate::frame::FrameInfo;
-use crate::region::Region;
 use crate::torch::GraphBuilder;
 use crate::value::{Arenas, CellId, Class, DictId, Key, Origin, Value};
 use flambeau_bytecode::Decoded;
@@ -67,6 +66,9 @@ pub struct Tracer<'a> {
     pub(crate) frames_run: usize,
     /// The call in progress gives its caller's instruction the result as it is.
     pub(crate) direct: bool,
+    /// Regions as `error_on_graph_break` and `disable_nested_graph_breaks` have them now.
+    pub(crate) error_on_break: bool,
+    pub(crate) nested_breaks: bool,
     /// The frame is that of a resume function.
     pub(crate) resuming: bool,
     /// Break at the instruction with this number.
@@ -75,8 +77,6 @@ pub struct Tracer<'a> {
     pub(crate) broken: Option<Broken>,
     /// Ints (of the options' dynamic dims) that sizes are made of.
     pub(crate) sized: HashSet<usize>,
-    /// How breaks are taken.
-    pub(crate) region: Region,
 }
 
 impl<'a> Tracer<'a> {
@@ -115,11 +115,12 @@ impl<'a> Tracer<'a> {
             handling: Vec::new(),
             frames_run: 0,
             direct: false,
+            error_on_break: frame.options.error_on_break,
+            nested_breaks: frame.options.nested_breaks,
             resuming: false,
             forced: None,
             broken: None,
             sized: HashSet::new(),
-            region: Region::of(&frame.options),
         };
         tracer.learn();
         tracer

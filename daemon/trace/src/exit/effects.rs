@@ -2,7 +2,6 @@
 
 use super::build::Builder;
 use crate::flow::{Flow, stop};
-use crate::region::Region;
 use crate::tracer::Tracer;
 use crate::value::DictId;
 use flambeau_ir::exit::Effect;
@@ -14,8 +13,9 @@ impl Tracer<'_> {
         if self.ambient.grad_enabled != initial.grad_enabled {
             builder.exit.effects.push(Effect::SetGradMode(self.ambient.grad_enabled));
         }
-        if self.region != Region::of(&self.frame.options) {
-            let Region { nested, error } = self.region;
+        let options = &self.frame.options;
+        let (nested, error) = (self.nested_breaks, self.error_on_break);
+        if (nested, error) != (options.nested_breaks, options.error_on_break) {
             builder.exit.effects.push(Effect::SetBreaks { nested, error });
         }
         let mut restored = self.ambient.clone();

@@ -55,7 +55,7 @@ impl Tracer<'_> {
         if reason.stack.is_empty() {
             reason.stack = self.locations();
         }
-        reason.raises = self.region.error;
+        reason.raises = self.error_on_break;
         if self.frame.options.fullgraph || reason.raises || !resumable(reason.code) {
             return Outcome::Failed(reason);
         }
@@ -64,7 +64,7 @@ impl Tracer<'_> {
             Some(Broken::Again(executed)) => Outcome::Again(executed, reason),
             Some(Broken::Frames(frames, _)) => {
                 // With nested breaks off, the call in the outermost frame is what breaks.
-                if let (false, [_, .., root]) = (self.region.nested, frames.as_slice()) {
+                if let (false, [_, .., root]) = (self.nested_breaks, frames.as_slice()) {
                     return Outcome::Again(root.executed, reason);
                 }
                 match self.beneath(&frames) {

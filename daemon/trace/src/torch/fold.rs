@@ -58,9 +58,6 @@ impl Tracer<'_> {
         {
             return self.fold_method(*id, method, args);
         }
-        if let Some(value) = self.fold_region(path, args)? {
-            return Ok(Some(value));
-        }
         if let Some(value) = self.fold_ambient(path, args)? {
             return Ok(Some(value));
         }
@@ -69,6 +66,14 @@ impl Tracer<'_> {
             "torch.is_tensor" => Value::bool(matches!(args.pos.first(), Some(Value::Tensor(_)))),
             "flambeau.graph_break" | "flambeau._marks.graph_break" => {
                 return stop(ReasonCode::UserBreak, "graph_break()");
+            }
+            "flambeau._native.set_nested_breaks" => {
+                let Some(Value::Const(Const::Bool(on))) = args.pos.first() else { return Ok(None) };
+                Value::bool(std::mem::replace(&mut self.nested_breaks, *on))
+            }
+            "flambeau._native.set_error_on_break" => {
+                let Some(Value::Const(Const::Bool(on))) = args.pos.first() else { return Ok(None) };
+                Value::bool(std::mem::replace(&mut self.error_on_break, *on))
             }
             "torch._dynamo.decorators.graph_break" => return stop(ReasonCode::UserBreak, "graph_break()"),
             "torch.numel"

@@ -46,7 +46,7 @@ fn unary(table: &mut Capabilities) {
     };
     add(&[Neg, Abs, Sign, Sqrt, Rsqrt, Reciprocal, Floor, Ceil, Round, Trunc, IsNan, IsInf], &FLOATS);
     add(&[Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Tanh, Sigmoid], &FLOATS);
-    add(&[Unary::Erf], &F32);
+    add(&[Unary::Erf, Unary::Sin, Unary::Cos, Unary::Tan], &F32);
     add(&[Neg, Abs, Sign, BitNot], &INTS);
     add(&[Not, BitNot], &BOOL);
 }
@@ -59,6 +59,7 @@ fn binary(table: &mut Capabilities) {
         table.binary.extend(ops.iter().flat_map(|op| dtypes.iter().map(|dtype| (*op, *dtype))));
     };
     add(&[Add, Sub, Mul, Div, TruncDiv, Max, Min], &FLOATS);
+    add(&[Binary::Pow], &F32);
     add(&[Add, Sub, Mul, FloorDiv, TruncDiv, Rem, Fmod, Max, Min, And, Or, Xor, Shl, Shr], &INTS);
     add(&[And, Or, Xor, Max, Min], &BOOL);
     for dtypes in [&FLOATS[..], &INTS, &BOOL] {

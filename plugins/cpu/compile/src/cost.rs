@@ -16,6 +16,7 @@ pub fn point_ps(kernel: &Kernel) -> u32 {
             ps += match &inst.op {
                 Op::Load(a) | Op::LoadIf { access: a, .. } => access(&a.strides, inst.dtype),
                 Op::Unary(op, _) => unary_ps(*op),
+                Op::Binary(Binary::Pow, ..) => 1500,
                 Op::Binary(Binary::Div | Binary::TruncDiv, ..) if inst.dtype.is_float() => 100,
                 Op::Binary(Binary::FloorDiv | Binary::TruncDiv | Binary::Rem | Binary::Fmod, ..) => 2000,
                 Op::Binary(..) | Op::Select(..) | Op::Cast(_) => 10 * inst.dtype.size().max(4) as u32 / 4,
@@ -36,6 +37,7 @@ fn unary_ps(op: Unary) -> u32 {
         Unary::Neg | Unary::Abs | Unary::Sign | Unary::Not | Unary::BitNot | Unary::IsNan | Unary::IsInf => 10,
         Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => 20,
         Unary::Reciprocal => 100,
+        Unary::Sin | Unary::Cos | Unary::Tan => 800,
         _ => 250,
     }
 }

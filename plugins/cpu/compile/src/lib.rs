@@ -12,7 +12,9 @@ mod math;
 mod memory;
 mod nest;
 mod ops;
+mod power;
 mod text;
+mod trig;
 
 #[cfg(test)]
 mod tests;

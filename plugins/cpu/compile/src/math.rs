@@ -130,7 +130,7 @@ impl Math<'_> {
         def!(self.text, "call {ty} @llvm.{name}.{}({ty} {a})", ty.suffix())
     }
 
-    fn copysign(&mut self, magnitude: &str, sign: &str) -> String {
+    pub fn copysign(&mut self, magnitude: &str, sign: &str) -> String {
         let ty = self.ty;
         def!(self.text, "call {ty} @llvm.copysign.{}({ty} {magnitude}, {ty} {sign})", ty.suffix())
     }
@@ -159,7 +159,7 @@ impl Math<'_> {
     }
 
     /// Horner's rule, highest power first.
-    fn poly(&mut self, x: &str, coefficients: &[f64]) -> String {
+    pub fn poly(&mut self, x: &str, coefficients: &[f64]) -> String {
         let mut sum = self.c(coefficients[0]);
         for c in &coefficients[1..] {
             let c = self.c(*c);
@@ -244,7 +244,7 @@ impl Math<'_> {
         self.scale(&p, &n)
     }
 
-    fn exp2(&mut self, x: &str) -> String {
+    pub fn exp2(&mut self, x: &str) -> String {
         let (low, high) = if self.single() { (-151.0, 129.0) } else { (-1076.0, 1025.0) };
         let x = self.at_most(x, high);
         let x = self.at_least(&x, low);
@@ -373,7 +373,7 @@ impl Math<'_> {
     }
 
     /// k * unit + log(1 + f) * factor: exact for powers of two where unit is 1. f32 goes through f64.
-    fn log_to_base(&mut self, x: &str, unit: f64, factor: f64) -> String {
+    pub fn log_to_base(&mut self, x: &str, unit: f64, factor: f64) -> String {
         if self.single() {
             return self.in_double(x, |wide, x| wide.log_to_base(x, unit, factor));
         }
@@ -465,6 +465,13 @@ impl Math<'_> {
         def!(self.text, "fptrunc {wide} {y} to {ty}")
     }
 
+    /// As [`Math::in_double`], of two operands.
+    pub fn both_in_double(&mut self, x: &str, y: &str, f: impl FnOnce(&mut Math<'_>, &str, &str) -> String) -> String {
+        let (ty, wide) = (self.ty, self.ty.with(Elem::F64));
+        let y = def!(self.text, "fpext {ty} {y} to {wide}");
+        self.in_double(x, |wide, x| f(wide, x, &y))
+    }
+
     /// A unary operation on a float; `None` if there is none.
     pub fn unary(&mut self, op: Unary, x: &str) -> Option<String> {
         Some(match op {
@@ -494,6 +501,7 @@ impl Math<'_> {
                 let one = self.c(1.0);
                 self.div(&one, x)
             }
+            Unary::Sin | Unary::Cos | Unary::Tan if self.single() => self.trig(op, x),
             Unary::Tanh => self.tanh(x),
             Unary::Sigmoid => self.sigmoid(x),
             Unary::Erf if self.single() => self.erf(x),

@@ -134,6 +134,7 @@ impl Ops<'_> {
                 let nan = math.compare("uno", b, b);
                 math.select(&nan, b, &chosen)
             }
+            Binary::Pow if dtype == DType::F32 => math.power(a, b),
             Binary::Eq => math.compare("oeq", a, b),
             Binary::Ne => math.compare("une", a, b),
             Binary::Lt => math.compare("olt", a, b),

@@ -29,6 +29,8 @@ fn float_edges() -> Vec<f64> {
         FRAC_1_SQRT_2,
     ]);
     edges.extend([65504.0, 65519.9, 65520.0, 6e-8, 2.9e-8, 6.1e-5, 127.5, 255.9, 300.0, 32768.0, 2e9, 3e9, 1e19, 1e30]);
+    // Near multiples of pi / 2, and where the reduction of arguments changes.
+    edges.extend([1.570_796_4, 3.141_592_7, 1e5, 1_073_741_824.0, 1_073_741_888.0, 16_367_173.0 * f64::exp2(72.0)]);
     let negative: Vec<f64> = edges.iter().map(|e| -e).collect();
     edges.extend(negative);
     edges
@@ -61,7 +63,7 @@ fn tolerance(op: Unary, dtype: DType) -> u64 {
         // The reference rounds in f64 too.
         Unary::Sigmoid if dtype == DType::F64 => 4,
         Unary::Sigmoid | Unary::Tanh | Unary::Expm1 | Unary::Log1p | Unary::Erf | Unary::Log2 | Unary::Log10 => 2,
-        Unary::Exp | Unary::Exp2 | Unary::Log => 1,
+        Unary::Exp | Unary::Exp2 | Unary::Log | Unary::Sin | Unary::Cos | Unary::Tan => 1,
         Unary::Rsqrt | Unary::Reciprocal => u64::from(op == Unary::Rsqrt),
         _ => u64::from(dtype == DType::F16),
     }
