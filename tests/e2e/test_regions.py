@@ -9,6 +9,7 @@ import flambeau
 from flambeau import _native
 
 X = torch.arange(4.0)
+strict = False
 
 
 def breaks(x):
@@ -111,6 +112,48 @@ def test_a_region_has_frames_of_its_own():
         assert torch.equal(compiled(X), whole(X))
     compiled(X)
     assert traces() - before == 3
+
+
+def inside(x):
+    """A break in a region that the compiled code enters itself."""
+    x = x + 1
+    with flambeau.error_on_graph_break(strict):
+        x = x * 3
+        flambeau.graph_break()
+        x = x - 1
+    flambeau.graph_break()
+    return x * 2
+
+
+def test_compiled_code_enters_regions(monkeypatch):
+    compiled = flambeau.compile(inside)
+    monkeypatch.setitem(globals(), "strict", False)
+    for _ in range(2):
+        assert torch.equal(compiled(X), inside(X))
+    with flambeau.error_on_graph_break(), pytest.raises(RuntimeError, match="user_break"):
+        compiled(X)
+    monkeypatch.setitem(globals(), "strict", True)
+    with pytest.raises(RuntimeError, match="error_on_graph_break is on"):
+        compiled(X)
+    assert not _native.set_error_on_break(False)
+
+
+def test_nested_breaks_are_switched_off_below():
+    def inner(x):
+        x = x + 1
+        flambeau.graph_break()
+        return x * 2
+
+    def outer(x):
+        return inner(x + 3) - 1
+
+    compiled = flambeau.compile(outer, backend="eager")
+    assert torch.equal(compiled(X), outer(X))
+    assert [f["ops"] for f in flambeau._report.explanation(compiled).data["frames"]] == [2, 2]
+    with flambeau.disable_nested_graph_breaks():
+        compiled = flambeau.compile(outer, backend="eager")
+        assert torch.equal(compiled(X), outer(X))
+    assert [f["ops"] for f in flambeau._report.explanation(compiled).data["frames"]] == [1, 1]
 
 
 def test_wrong_arguments():

@@ -648,4 +648,6 @@ def test_compiling_flags(backend):
         flambeau.graph_break()
         return flags(a)
 
-    assert flambeau.compile(broken, backend=backend)(torch.ones(1))[:3] == (True, True, False), "resuming is compiling too"
+    assert flambeau.compile(broken, backend=backend)(torch.ones(1))[:3] == (True, True, False), (
+        "resuming is compiling too"
+    )

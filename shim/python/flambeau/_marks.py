@@ -56,8 +56,6 @@ def allow_in_graph(fn: F) -> F:
 class Region:
     """Changes how this thread takes graph breaks: in a `with` block, or in each call of a function it decorates."""
 
-    __slots__ = ("_before", "_switch", "_value")
-
     def __init__(self, switch: Callable[[bool], bool], value: bool) -> None:
         self._switch = switch
         self._value = value
