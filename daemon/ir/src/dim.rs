@@ -102,6 +102,29 @@ impl Poly {
 }
 
 impl Dim {
+    /// Most atoms of an expression over ints that a trace keeps symbolic: each operation may multiply them.
+    pub const MAX_ATOMS: usize = 64;
+
+    /// Whether the expression is small enough to be computed with.
+    pub fn is_handy(&self) -> bool {
+        let mut left = Self::MAX_ATOMS;
+        self.spend(&mut left)
+    }
+
+    fn spend(&self, left: &mut usize) -> bool {
+        let Dim::Expr(poly) = self else { return true };
+        poly.terms.keys().flatten().all(|atom| {
+            *left = left.saturating_sub(1);
+            *left > 0
+                && match atom {
+                    Atom::Sym(_) => true,
+                    Atom::FloorDiv(a, b) | Atom::Mod(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
+                        a.spend(left) && b.spend(left)
+                    }
+                }
+        })
+    }
+
     /// The dimension that is one symbol.
     pub fn sym(id: SymId) -> Dim {
         Dim::atom(Atom::Sym(id))
@@ -320,6 +343,18 @@ mod tests {
 
     fn s() -> Dim {
         Dim::sym(SymId(0))
+    }
+
+    #[test]
+    fn expressions_that_grow_are_not_handy() {
+        let mut dim = s();
+        let mut steps = 0;
+        while dim.is_handy() {
+            dim = dim.mul(&dim).add(&dim).modulo(&Dim::Const(7));
+            steps += 1;
+        }
+        assert!((3..7).contains(&steps), "{steps}");
+        assert!(Dim::Const(5).is_handy() && s().add(&Dim::Const(1)).is_handy());
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Tracer<'_> {
             Err(Stop::Raise(Value::Instance(id))) => {
                 self.arenas.instances[*id].class.derives(&format!("builtins.{name}"))
             }
+            Err(Stop::Raise(Value::Opaque(o))) => o.class.derives(&format!("builtins.{name}")),
             _ => false,
         }
     }

@@ -106,11 +106,7 @@ impl Tracer<'_> {
     pub fn catch<T>(&mut self, result: Flow<T>, name: &str) -> Flow<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(Stop::Raise(Value::Instance(id)))
-                if self.arenas.instances[id].class.derives(&format!("builtins.{name}")) =>
-            {
-                Ok(None)
-            }
+            Err(Stop::Raise(exception)) if self.class_of(&exception)?.derives(&format!("builtins.{name}")) => Ok(None),
             Err(other) => Err(other),
         }
     }

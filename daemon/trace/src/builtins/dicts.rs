@@ -3,7 +3,7 @@
 use super::args::{bind, exactly, receiver};
 use super::{Table, unsupported};
 use crate::call::Args;
-use crate::flow::Flow;
+use crate::flow::{Flow, Stop};
 use crate::tracer::Tracer;
 use crate::value::{DictId, Value, ViewKind};
 
@@ -90,9 +90,18 @@ fn update_from(tracer: &mut Tracer<'_>, path: &str, id: DictId, source: &Value) 
 
 fn items_of_pairs(tracer: &mut Tracer<'_>, path: &str, source: &Value) -> Flow<Vec<(Value, Value)>> {
     let mut pairs = Vec::new();
-    for item in tracer.collect(source)? {
-        let Ok([key, value]) = <[Value; 2]>::try_from(tracer.collect(&item)?) else { return unsupported(path) };
-        pairs.push((key, value));
+    for (i, item) in tracer.collect(source)?.iter().enumerate() {
+        let parts = match tracer.collect(item) {
+            Err(Stop::Raise(_)) if matches!(item, Value::Const(_) | Value::Int(_) | Value::Function(_)) => {
+                let message = format!("cannot convert dictionary update sequence element #{i} to a sequence");
+                return tracer.raise_named("TypeError", &message);
+            }
+            other => other?,
+        };
+        match <[Value; 2]>::try_from(parts) {
+            Ok([key, value]) => pairs.push((key, value)),
+            Err(_) => return unsupported(path),
+        }
     }
     Ok(pairs)
 }

@@ -33,8 +33,8 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, a: &Dim, b: &Dim) -> Flow<Opt
         },
         _ => return Ok(None),
     };
-    // Python's ints have no largest.
-    Ok(tracer.hint_of(&result).is_some().then(|| Value::dim(result)))
+    // Python's ints have no largest, and loops would make expressions without end.
+    Ok((result.is_handy() && tracer.hint_of(&result).is_some()).then(|| Value::dim(result)))
 }
 
 /// `<op> a`

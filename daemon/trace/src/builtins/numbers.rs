@@ -251,11 +251,17 @@ fn extreme(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
         [iterable] => tracer.collect(iterable)?,
         _ => args.pos,
     };
-    if key.is_none() && items.iter().any(|v| matches!(v, Value::Int(_))) {
+    let is_bool = |v: &Value| matches!(v, Value::Const(Const::Bool(_)));
+    if key.is_none() && items.iter().any(|v| matches!(v, Value::Int(_))) && !items.iter().any(is_bool) {
         let dims: Option<Vec<Dim>> = items.iter().map(Value::as_dim).collect();
         let best = |a: Dim, b: Dim| if largest { Dim::max(&a, &b) } else { Dim::min(&a, &b) };
-        if let Some(best) = dims.and_then(|d| d.into_iter().reduce(best)) {
-            return Ok(Value::dim(best));
+        if let Some(dims) = dims {
+            if let Some(best) = dims.iter().cloned().reduce(best).filter(Dim::is_handy) {
+                return Ok(Value::dim(best));
+            }
+            let fixed = dims.iter().map(|d| tracer.fix(d));
+            let best = if largest { fixed.max() } else { fixed.min() };
+            return Ok(Value::int(best.unwrap_or_default()));
         }
     }
     let op = if largest { Compare::Gt } else { Compare::Lt };

@@ -20,14 +20,20 @@ pub(super) fn raise(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control
         Value::Class(_) => t.call(&raised, Args::default())?,
         other => other,
     };
-    let Value::Instance(id) = exception else {
-        return t.raise_named("TypeError", "exceptions must derive from BaseException");
-    };
-    match &mut t.arenas.instances[id].payload {
-        Payload::Exception(_, slot) => *slot = cause,
-        _ => return t.raise_named("TypeError", "exceptions must derive from BaseException"),
+    if let Value::Instance(id) = exception
+        && let Payload::Exception(_, slot) = &mut t.arenas.instances[id].payload
+    {
+        *slot = cause;
+        return Err(Stop::Raise(exception));
     }
-    Err(Stop::Raise(exception))
+    if !t.class_of(&exception)?.derives("builtins.BaseException") {
+        return t.raise_named("TypeError", "exceptions must derive from BaseException");
+    }
+    match cause {
+        // One from outside, such as a resume function raises anew.
+        None => Err(Stop::Raise(exception)),
+        Some(_) => stop(ReasonCode::UnsupportedObject, "the cause of an exception from outside"),
+    }
 }
 
 pub(super) fn reraise(f: &mut PyFrame) -> Flow<Control> {

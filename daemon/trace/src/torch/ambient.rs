@@ -19,7 +19,8 @@ impl Tracer<'_> {
             "is_inference_mode_enabled" => flag(self.ambient.inference_mode),
             "_set_grad_enabled" => {
                 let Some(mode) = args.pos.first().cloned() else { return Ok(None) };
-                let mode = self.truth(&mode)?;
+                // Anything else is a TypeError that torch words.
+                let Value::Const(Const::Bool(mode)) = mode else { return Ok(None) };
                 self.set_grad_mode(mode)?;
                 Ok(Some(Value::NONE))
             }
