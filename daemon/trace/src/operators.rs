@@ -41,9 +41,8 @@ impl Tracer<'_> {
         if !self.is_plain(a) || !self.is_plain(b) {
             return stop(ReasonCode::UnsupportedObject, format!("{x} {symbol} {y}"));
         }
-        let sequence = |v: &Value| {
-            matches!(v, Value::List(_) | Value::Tuple(_) | Value::Const(Const::Str(_) | Const::Bytes(_)))
-        };
+        let sequence =
+            |v: &Value| matches!(v, Value::List(_) | Value::Tuple(_) | Value::Const(Const::Str(_) | Const::Bytes(_)));
         let message = match symbol {
             // `Objects/abstract.c` asks the left operand's type to concatenate, and either one to repeat.
             "+" | "+=" if matches!(a, Value::Const(Const::Bytes(_))) => format!("can't concat {y} to {x}"),

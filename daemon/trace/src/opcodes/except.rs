@@ -20,14 +20,18 @@ pub(super) fn raise(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control
         Value::Class(_) => t.call(&raised, Args::default())?,
         other => other,
     };
-    let Value::Instance(id) = exception else {
-        return t.raise_named("TypeError", "exceptions must derive from BaseException");
-    };
-    match &mut t.arenas.instances[id].payload {
-        Payload::Exception(_, slot) => *slot = cause,
-        _ => return t.raise_named("TypeError", "exceptions must derive from BaseException"),
+    if let Value::Instance(id) = exception
+        && let Payload::Exception(_, slot) = &mut t.arenas.instances[id].payload
+    {
+        *slot = cause;
+        return Err(Stop::Raise(exception));
     }
-    Err(Stop::Raise(exception))
+    let base = t.exception_class("BaseException");
+    if t.class_of(&exception)?.is_subclass(&base) {
+        // Raising gives it a traceback and a context, which no effect does.
+        return stop(ReasonCode::Exception, "an exception that was not made in the trace is raised");
+    }
+    t.raise_named("TypeError", "exceptions must derive from BaseException")
 }
 
 pub(super) fn reraise(f: &mut PyFrame) -> Flow<Control> {
