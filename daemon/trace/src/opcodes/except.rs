@@ -26,14 +26,12 @@ pub(super) fn raise(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control
         *slot = cause;
         return Err(Stop::Raise(exception));
     }
-    if !t.class_of(&exception)?.derives("builtins.BaseException") {
-        return t.raise_named("TypeError", "exceptions must derive from BaseException");
+    let base = t.exception_class("BaseException");
+    if t.class_of(&exception)?.is_subclass(&base) {
+        // Raising gives it a traceback and a context, which no effect does.
+        return stop(ReasonCode::Exception, "an exception that was not made in the trace is raised");
     }
-    match cause {
-        // One from outside, such as a resume function raises anew.
-        None => Err(Stop::Raise(exception)),
-        Some(_) => stop(ReasonCode::UnsupportedObject, "the cause of an exception from outside"),
-    }
+    t.raise_named("TypeError", "exceptions must derive from BaseException")
 }
 
 pub(super) fn reraise(f: &mut PyFrame) -> Flow<Control> {
