@@ -458,18 +458,11 @@ impl Math<'_> {
     }
 
     /// Computes in f64 and rounds to this type.
-    fn in_double(&mut self, x: &str, f: impl FnOnce(&mut Math<'_>, &str) -> String) -> String {
+    pub fn in_double(&mut self, x: &str, f: impl FnOnce(&mut Math<'_>, &str) -> String) -> String {
         let (ty, wide) = (self.ty, self.ty.with(Elem::F64));
         let x = def!(self.text, "fpext {ty} {x} to {wide}");
         let y = f(&mut Math { text: self.text, ty: wide, isa: self.isa }, &x);
         def!(self.text, "fptrunc {wide} {y} to {ty}")
-    }
-
-    /// As [`Math::in_double`], of two operands.
-    pub fn both_in_double(&mut self, x: &str, y: &str, f: impl FnOnce(&mut Math<'_>, &str, &str) -> String) -> String {
-        let (ty, wide) = (self.ty, self.ty.with(Elem::F64));
-        let y = def!(self.text, "fpext {ty} {y} to {wide}");
-        self.in_double(x, |wide, x| f(wide, x, &y))
     }
 
     /// A unary operation on a float; `None` if there is none.

@@ -12,7 +12,7 @@ const EXP2: [f64; 7] = [
     0.009_618_056_678_466_632,
     0.055_504_108_839_096_39,
     0.240_226_509_222_890_3,
-    0.693_147_180_559_945_3,
+    std::f64::consts::LN_2,
 ];
 /// log2((1 + s) / (1 - s)) / s in s^2 <= 0.0295.
 const LOG2: [f64; 6] = [
@@ -27,7 +27,9 @@ const LOG2: [f64; 6] = [
 impl Math<'_> {
     /// `x^y` of f32.
     pub fn power(&mut self, x: &str, y: &str) -> String {
-        self.both_in_double(x, y, |wide, x, y| wide.wide_power(x, y))
+        let (ty, wide) = (self.ty, self.ty.with(Elem::F64));
+        let y = def!(self.text, "fpext {ty} {y} to {wide}");
+        self.in_double(x, |wide, x| wide.wide_power(x, &y))
     }
 
     fn wide_power(&mut self, x: &str, y: &str) -> String {

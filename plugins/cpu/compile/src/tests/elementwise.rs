@@ -5,7 +5,7 @@ use super::reference::{Buffer, from_f64, from_i64};
 use super::{check, ulps};
 use flambeau_cpu_artifact::capabilities;
 use flambeau_plugin::kernel::{Binary, DType, Op, Role, Scope, Unary};
-use std::f64::consts::FRAC_1_SQRT_2;
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_PI_2, PI};
 
 fn float_edges() -> Vec<f64> {
     let mut edges = vec![0.0, f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE, 5e-324, 1e-310];
@@ -30,7 +30,7 @@ fn float_edges() -> Vec<f64> {
     ]);
     edges.extend([65504.0, 65519.9, 65520.0, 6e-8, 2.9e-8, 6.1e-5, 127.5, 255.9, 300.0, 32768.0, 2e9, 3e9, 1e19, 1e30]);
     // Near multiples of pi / 2, and where the reduction of arguments changes.
-    edges.extend([1.570_796_4, 3.141_592_7, 1e5, 1_073_741_824.0, 1_073_741_888.0, 16_367_173.0 * f64::exp2(72.0)]);
+    edges.extend([FRAC_PI_2, PI, 1e5, 1_073_741_824.0, 1_073_741_888.0, 16_367_173.0 * f64::exp2(72.0)]);
     let negative: Vec<f64> = edges.iter().map(|e| -e).collect();
     edges.extend(negative);
     edges
