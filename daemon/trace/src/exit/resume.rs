@@ -287,6 +287,10 @@ impl Tracer<'_> {
         entry: Entry,
         child: Option<Resume>,
     ) -> Flow<Resume> {
+        if loops_over_a_set(frame) {
+            // The set is made anew with the code, and may have another order.
+            return stop(ReasonCode::UnguardableObject, "the order of a constant set");
+        }
         let live = live_for(&frame.code, &frame.decoded, frame.at as u32, target, entry);
         let (mut locals, mut state, mut closure) = (Vec::new(), Vec::new(), Vec::new());
         for (i, slot) in frame.locals.iter().enumerate() {
@@ -345,6 +349,13 @@ fn is_standard(code: &Code) -> bool {
     let path = &code.filename;
     let packages = ["/site-packages/", "/dist-packages/"];
     path.starts_with("<frozen ") || path.contains("/lib/python3.") && !packages.iter().any(|p| path.contains(p))
+}
+
+/// Whether the code loops over a set among its constants.
+fn loops_over_a_set(frame: &Frozen) -> bool {
+    let is_set = |i: u32| matches!(frame.code.consts.get(i as usize), Some(Const::FrozenSet(items)) if items.len() > 1);
+    let ops = frame.decoded.instrs.windows(2).map(|pair| (pair[0].op, pair[1].op));
+    ops.into_iter().any(|pair| matches!(pair, (Op::LoadConst(i), Op::GetIter) if is_set(i)))
 }
 
 /// Skips an instruction that only drops the value: what is not read needs no guard.
