@@ -13,7 +13,7 @@ import library
 from assembler import FREE, slots
 from cases import CASES, LOG
 from flow import stacks
-from live_frames import NULL, function, read
+from raw_frames import NULL, function, read
 
 # Files whose frames are taken up.
 USER = {corpus.__file__, corpus_generators.__file__, *library.FILES}
@@ -133,7 +133,7 @@ class Point:
         return self.facts[index][0] <= offset <= self.facts[index][0] + caches
 
     def handles(self, exception):
-        """Finds where the stack holds what was handled before, given what the frame handles; gives what its caller does."""
+        """Finds where the stack holds what was handled before what the frame handles; gives what its caller handles."""
         for place in reversed(stacks(self.code)[self.facts[self.at][0] * 2][1]):
             if place < len(self.stack):
                 self.handled[place], exception = exception, self.stack[place]

@@ -435,3 +435,10 @@ def test_plain_functions_are_one_graph(backend):
     check(add_into, distinct(), backend=backend)
     check(view_of_result, distinct(), backend=backend)
     check(pure, distinct(), backend=backend)
+
+
+@pytest.mark.parametrize("start", [0, 3, 7])
+def test_views_of_inputs_that_begin_within_their_storage(start):
+    base = torch.randn(16, 8)
+    agree(lambda x: torch.mm(x[1:].t(), x[1:]), lambda: (base.clone()[start:],))
+    agree(lambda x: torch.mm(x.t(), x.sin()), lambda: (base.clone()[:, start:],))

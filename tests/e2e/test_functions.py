@@ -154,6 +154,17 @@ def special_values(a, b):
     return torch.relu(x), x.clamp(-1, 1), torch.exp(x), 1 / x, x.sign(), torch.maximum(x, a[0]), x.sigmoid()
 
 
+def trigonometry(a, b):
+    far = torch.tensor([1e5, 1.2e9, -3.4e38, 1e20, 16367173 * 2.0**72, 3.1415927, -0.0, float("inf"), float("nan")])
+    return a.sin() * 2, (a * 1e5).cos() + b, b.tan(), far.sin() + 0, far.cos() * 1, far.tan() + 0, a.half().sin()
+
+
+def powers(a, b):
+    x = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 1e30, float("inf"), -float("inf"), float("nan"), -1e-30])
+    grid = torch.cartesian_prod(x, x)
+    return grid[:, 0] ** grid[:, 1] * 1, a.abs() ** b + 1, a**3.0, (a.abs() + 1) ** 2.5 * b, 2**b + 1, a.bfloat16() ** 5
+
+
 def indexing(a, b):
     i = torch.tensor([0, 2, 1])
     return a[i], a[:, i], a[a > 0].sum(), torch.where(a > 0, a, b), a.gather(1, i.expand(4, 3)), F.embedding(i, a)
@@ -203,6 +214,8 @@ WHOLE = [
     rng,
     softmax_norm,
     promotion,
+    trigonometry,
+    powers,
     special_values,
     partials,
     same_input,

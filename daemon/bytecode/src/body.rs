@@ -39,6 +39,9 @@ pub struct Suspended {
 impl<'a> Body<'a> {
     /// Takes a prologue off, if there is one.
     pub fn of(code: &'a Code, dialect: &Dialect) -> Result<Body<'a>, AssembleError> {
+        if code.localsplusnames.len() != code.localspluskinds.len() {
+            return Err(AssembleError::Slots);
+        }
         let Some(length) = prologue(code) else {
             let (consts, linetable, stacksize) = (&code.consts, &code.linetable, code.stacksize);
             return Ok(Body { code, consts, linetable, stacksize, prologue: None });
@@ -46,9 +49,8 @@ impl<'a> Body<'a> {
         let linetable = tables::locations_behind(&code.linetable, length as usize)?;
         let [.., Const::Int(stacksize), _] = code.consts[..] else { return Err(AssembleError::Prologue) };
         let stacksize = u32::try_from(stacksize).map_err(|_| AssembleError::Prologue)?;
-        // The first constant that a prologue loads is the first that it brought.
-        let brought = first_constant(code, length, dialect).map_or(code.consts.len() - 2, |first| first as usize);
-        match (linetable, code.consts.get(..brought)) {
+        let consts = brought(code, length, dialect).and_then(|first| code.consts.get(..first));
+        match (linetable, consts) {
             (Some(linetable), Some(consts)) => Ok(Body { code, consts, linetable, stacksize, prologue: Some(length) }),
             _ => Err(AssembleError::Prologue),
         }
@@ -100,8 +102,10 @@ impl<'a> Body<'a> {
         let instr = |at: Target| decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at));
         let mut target = target;
         while instr(target)?.offset < length {
-            let Op::Jump(behind) = instr(target)?.op else { return Err(AssembleError::InPrologue(target)) };
-            target = behind;
+            target = match instr(target)?.op {
+                Op::Jump(behind) if behind > target => behind,
+                _ => return Err(AssembleError::InPrologue(target)),
+            };
         }
         // A call's keyword names are part of it.
         let kw_names = |at: Target| matches!(instr(at), Ok(crate::Instr { op: Op::KwNames(_), .. }));
@@ -190,22 +194,22 @@ pub fn prologue(code: &Code) -> Option<u32> {
     }
 }
 
-/// The first constant that the first `length` code units load.
-fn first_constant(code: &Code, length: u32, dialect: &Dialect) -> Option<u32> {
+/// The first constant that a prologue of so many code units brought: the first that it loads, or the last but one.
+/// `None` if no instruction ends where it does.
+fn brought(code: &Code, length: u32, dialect: &Dialect) -> Option<usize> {
     let (units, _) = code.bytecode[..length as usize * 2].as_chunks::<2>();
-    let mut extended = 0;
-    let mut at = 0;
+    let (mut at, mut extended, mut found) = (0, 0, code.consts.len().checked_sub(2)?);
     while let Some(&[byte, low]) = units.get(at) {
         let arg = extended << 8 | u32::from(low);
         extended = if byte == dialect.extended_arg { arg } else { 0 };
         let mut loads = false;
         (dialect.encode)(Op::LoadConst(arg), &mut |opcode, _| loads = opcode == byte);
         if loads {
-            return Some(arg);
+            found = found.min(arg as usize);
         }
         at += 1 + usize::from((dialect.opcode)(byte)?.caches);
     }
-    None
+    (at == units.len() && extended == 0).then_some(found)
 }
 
 /// Adds [`SHIFT`] to the slots that the instructions name.

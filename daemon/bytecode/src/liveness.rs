@@ -30,37 +30,43 @@ pub fn live_for(code: &Code, decoded: &Decoded, at: Target, target: Target, entr
 pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     let slots = code.localsplusnames.len();
     let parameters = if is_resume(code) { SHIFT as usize } else { 0 };
-    if code.names.iter().any(|name| READERS.contains(&name.as_str())) {
+    if reads_by_name(code) {
         return (0..slots).map(|slot| slot >= parameters).collect();
     }
     let words = slots.div_ceil(64);
     let edges = Edges::new(decoded);
     let mut live = vec![0_u64; decoded.instrs.len() * words];
-    let mut waiting: Vec<usize> = edges.reachable(target as usize);
-    let reached = waiting.clone();
+    let reached = edges.reachable(target as usize);
+    // From the end: what is read there is known before it is asked for.
+    let mut waiting = reached.clone();
+    waiting.sort_unstable();
+    let mut now = vec![0_u64; words];
+    // Neither waiting nor out of reach.
+    let mut idle = vec![false; decoded.instrs.len()];
     while let Some(at) = waiting.pop() {
-        let mut now = vec![0_u64; words];
+        idle[at] = true;
+        now.fill(0);
         let union = |now: &mut [u64], from: usize| {
             now.iter_mut().zip(&live[from * words..]).for_each(|(a, b)| *a |= b);
         };
         edges.next(at).for_each(|next| union(&mut now, next));
         match decoded.instrs[at].op {
-            Op::StoreFast(slot) => now[slot as usize / 64] &= !(1 << (slot % 64)),
-            Op::LoadFast(slot) | Op::DeleteFast(slot) => now[slot as usize / 64] |= 1 << (slot % 64),
+            Op::StoreFast(slot) => set(&mut now, slot, false),
+            Op::LoadFast(slot) | Op::DeleteFast(slot) => set(&mut now, slot, true),
             _ => {}
         }
         // The handler may run before the instruction has done anything.
         edges.handler(at).into_iter().for_each(|handler| union(&mut now, handler));
         let place = &mut live[at * words..(at + 1) * words];
-        if place != now {
+        if place != now.as_slice() {
             place.copy_from_slice(&now);
-            waiting.extend(&edges.before[at]);
+            waiting.extend(edges.before[at].iter().filter(|b| std::mem::take(&mut idle[**b])));
         }
     }
     let first = target as usize * words;
     let mut found: Vec<bool> =
         (0..slots).map(|s| live.get(first + s / 64).is_some_and(|w| w >> (s % 64) & 1 != 0)).collect();
-    for (slot, kind) in code.localspluskinds.iter().enumerate() {
+    for (slot, kind) in code.localspluskinds.iter().enumerate().take(slots) {
         if kind & CELL_OR_FREE != 0 {
             found[slot] |= reached.iter().any(|at| cell(decoded.instrs[*at].op) == Some(slot as u32));
         }
@@ -70,6 +76,18 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
         found[slot as usize] = true;
     }
     found
+}
+
+/// Whether the code mentions what reads its locals by name.
+pub(crate) fn reads_by_name(code: &Code) -> bool {
+    code.names.iter().any(|name| READERS.contains(&name.as_str()))
+}
+
+/// Sets the bit of a slot, if it is one.
+fn set(words: &mut [u64], slot: u32, to: bool) {
+    let Some(word) = words.get_mut(slot as usize / 64) else { return };
+    let bit = 1 << (slot % 64);
+    *word = if to { *word | bit } else { *word & !bit };
 }
 
 /// The cell that an instruction touches.

@@ -7,6 +7,7 @@
 
 use crate::body::{self, Body, PARAMETERS, SHIFT, Suspended};
 use crate::dialect::{Units, dialect};
+use crate::liveness::reads_by_name;
 use crate::op::Op;
 use crate::tables::{Entry as Handler, Location, LocationWriter, exception_table, location};
 use crate::{DecodeError, Decoded, Target};
@@ -85,6 +86,9 @@ pub enum AssembleError {
     /// A code that looks like a resume code but was not assembled here.
     #[error("malformed prologue")]
     Prologue,
+    /// Not as many kinds of slots as names.
+    #[error("slots without a kind or a name")]
+    Slots,
     /// No such slot, or a parameter of a resume code.
     #[error("slot {0} cannot be restored")]
     Slot(u32),
@@ -94,9 +98,10 @@ pub enum AssembleError {
     /// An instruction names a slot that its argument has no room for.
     #[error("too many local variables")]
     TooManySlots,
-    /// `super()` reads the first parameter, which this code rebinds.
-    #[error("super() in a function that rebinds its first parameter")]
-    ReboundSelf,
+    /// `super()` reads slot 0, where a resume function keeps a second reference to the first parameter: this code rebinds
+    /// the parameter, or may see the slot in its `locals()`.
+    #[error("super() in a function that rebinds its first parameter, or reads its locals by name")]
+    Super,
     /// The stack is lower than the handler of the broken instruction wants it.
     #[error("the stack is lower than its handler's")]
     Stack,
@@ -160,8 +165,8 @@ fn receiver(body: &Body<'_>, decoded: &Decoded, point: &ResumePoint) -> Result<O
         Op::StoreFast(slot) | Op::DeleteFast(slot) | Op::StoreDeref(slot) | Op::DeleteDeref(slot) => slot == own,
         _ => false,
     };
-    if body.instrs(decoded).any(|i| rebinds(i.op)) {
-        return Err(AssembleError::ReboundSelf);
+    if reads_by_name(body.code) || body.instrs(decoded).any(|i| rebinds(i.op)) {
+        return Err(AssembleError::Super);
     }
     if !point.locals.contains(&own) {
         return Ok(None);

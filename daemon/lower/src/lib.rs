@@ -2,11 +2,13 @@
 //! plug-ins'.
 
 mod affine;
+mod arena;
 mod body;
 mod collapse;
 mod functional;
 mod generalise;
 mod group;
+mod halves;
 mod kernels;
 mod layout;
 mod memory;

@@ -441,7 +441,8 @@ fn with_frees(steps: Vec<PlanStep>, inputs: u32, outputs: &[Reg], commit: Option
     (out, committed.unwrap_or(end))
 }
 
-fn registers(step: &PlanStep, visit: &mut impl FnMut(Reg)) {
+/// Every register that a step names.
+pub fn registers(step: &PlanStep, visit: &mut impl FnMut(Reg)) {
     fn argument(arg: &PlanArg, visit: &mut impl FnMut(Reg)) {
         match arg {
             PlanArg::Reg(r) => visit(*r),

@@ -1,8 +1,10 @@
 //! The passes, in order.
 
+use crate::arena;
 use crate::functional::functionalise;
 use crate::generalise::generalise;
 use crate::group::schedule;
+use crate::halves::halve_convolutions;
 use crate::layout::choose_layouts;
 use crate::memory::{self, Lowered};
 use flambeau_ir::Capabilities;
@@ -30,9 +32,11 @@ impl Default for LowerOptions {
 /// Lowers a graph to kernels and a launch plan.
 pub fn lower(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Result<Lowered, Reason> {
     let functional = functionalise(graph, options.capabilities.as_ref())?;
-    let laid_out = choose_layouts(functional.core, symbols);
+    let core = halve_convolutions(functional.core, symbols);
+    let laid_out = choose_layouts(core, symbols);
     let schedule = schedule(&laid_out.core, laid_out.once)?;
     let mut lowered = memory::plan(&laid_out.core, &schedule, functional.inputs, &options.backend);
+    arena::share(&mut lowered.plan);
     generalise(&mut lowered.plan, &mut lowered.kernels);
     Ok(lowered)
 }

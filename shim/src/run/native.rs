@@ -304,10 +304,10 @@ impl View {
         let torch = regs.torch;
         // SAFETY: a live handle.
         let (start, dtype) = unsafe { (torch.storage_offset(base), torch.dtype(base)) };
-        let offset = start + size(&self.offset, symbols)?;
+        let offset = size(&self.offset, symbols)?;
         let recast = dtype != self.dtype as i32;
         if self.visible || recast {
-            return self.run_python(py, regs, (sizes, strides), offset, recast);
+            return self.run_python(py, regs, (sizes, strides), start + offset, recast);
         }
         // SAFETY: a live handle; sizes, strides and offset stay within its storage as the plan was lowered for it.
         let view = unsafe { Owned::reinterpret(torch, base, &sizes, &strides, offset)? };

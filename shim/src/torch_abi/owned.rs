@@ -55,7 +55,7 @@ impl Owned {
         }
     }
 
-    /// A tensor over `base`'s storage; `offset` counts elements from the storage's start.
+    /// A tensor over `base`'s storage; `offset` counts elements from `base`'s own first one.
     ///
     /// # Safety
     /// `base` is a live handle of a strided tensor.

@@ -9,7 +9,7 @@ use crate::frame::Slot;
 use crate::tracer::Tracer;
 use crate::value::Value;
 use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble};
-use flambeau_bytecode::{Condition, Op, Output, live_slots, thin_call, thin_instr};
+use flambeau_bytecode::{Condition, Op, Output, live_for, live_slots, thin_call, thin_instr};
 use flambeau_ir::code::{Code, Const};
 use flambeau_ir::exit::{Break, Build, BuildId, Catch, End, Resume, Then};
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -287,11 +287,7 @@ impl Tracer<'_> {
         entry: Entry,
         child: Option<Resume>,
     ) -> Flow<Resume> {
-        let from = match (entry, frame.decoded.handler(frame.at)) {
-            (Entry::Raise, Some(handler)) => handler.target,
-            _ => target,
-        };
-        let live = live_slots(&frame.code, &frame.decoded, from);
+        let live = live_for(&frame.code, &frame.decoded, frame.at as u32, target, entry);
         let (mut locals, mut state, mut closure) = (Vec::new(), Vec::new(), Vec::new());
         for (i, slot) in frame.locals.iter().enumerate() {
             let free = frame.code.localspluskinds[i] & FREE != 0;

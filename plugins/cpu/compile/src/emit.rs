@@ -44,6 +44,8 @@ pub struct Scoped {
     pub index: HashMap<usize, String>,
     /// Lanes that exist, if not all.
     pub mask: Option<String>,
+    /// Whether stores go past the caches where the nest says so.
+    pub streaming: bool,
     /// Loop depth at which each value of the stage is computed: 0 is the outer point.
     pub levels: HashMap<ValueId, usize>,
 }
@@ -81,7 +83,7 @@ pub fn module(nest: &Nest, isa: Isa) -> Result<String, String> {
         "define void @{ENTRY}(ptr noalias nocapture readonly %buffers, ptr noalias nocapture readonly %scalars, \
          i64 %begin, i64 %end) #0 {{\n{}}}\n\
          attributes #0 = {{ nounwind \"no-builtins\" \"min-legal-vector-width\"=\"{bits}\" \
-         \"prefer-vector-width\"=\"{bits}\" \"target-cpu\"=\"{cpu}\" }}\n",
+         \"prefer-vector-width\"=\"{bits}\" \"target-cpu\"=\"{cpu}\" }}\n!0 = !{{i32 1}}\n",
         emitter.text.finish()
     ))
 }
@@ -613,11 +615,35 @@ impl Emitter<'_> {
         let count = def!(self.text, "sub nsw i64 {end}, {start}");
         let whole = def!(self.text, "and i64 {count}, {}", -width);
         let middle = def!(self.text, "add nsw i64 {start}, {whole}");
-        let values = vectors(self, &middle, false, accumulators)?;
+        let values = match self.can_stream(stage, start)? {
+            None => vectors(self, &middle, false, accumulators)?,
+            Some(aligned) => {
+                self.stream(&aligned, |this| vectors(this, &middle, false, vec![]).map(|_| ()))?;
+                accumulators
+            }
+        };
         let left = def!(self.text, "sub nsw i64 {end}, {middle}");
         let some = def!(self.text, "icmp sgt i64 {left}, 0");
         let carried = self.typed(stage, values);
         self.when(&some, &carried, |this, values| tail(this, &middle, &left, values))
+    }
+
+    /// `body` with stores past the caches where the addresses allow it, else with usual ones. Only nests that reduce
+    /// nothing stream.
+    fn stream(&mut self, aligned: &str, body: impl Fn(&mut Self) -> Result<(), String>) -> Result<(), String> {
+        self.when(aligned, &[], |this, _| {
+            this.at.streaming = true;
+            body(this)?;
+            // Such stores are not ordered with what tells other threads that this one is done.
+            run!(this.text, "call void @llvm.x86.sse.sfence()");
+            Ok(vec![])
+        })?;
+        let unaligned = def!(self.text, "xor i1 {aligned}, true");
+        self.when(&unaligned, &[], |this, _| {
+            body(this)?;
+            Ok(vec![])
+        })?;
+        Ok(())
     }
 
     /// One point (or vector of points) of the row: instructions of the innermost level, stores, reductions.

@@ -145,14 +145,14 @@ impl Math<'_> {
     }
 
     /// The larger of `x` and a bound; NaN stays NaN.
-    fn at_least(&mut self, x: &str, bound: f64) -> String {
+    pub fn at_least(&mut self, x: &str, bound: f64) -> String {
         let bound = self.c(bound);
         let below = self.compare("ogt", &bound, x);
         self.select(&below, &bound, x)
     }
 
     /// The smaller of `x` and a bound; NaN stays NaN.
-    fn at_most(&mut self, x: &str, bound: f64) -> String {
+    pub fn at_most(&mut self, x: &str, bound: f64) -> String {
         let bound = self.c(bound);
         let above = self.compare("olt", &bound, x);
         self.select(&above, &bound, x)
@@ -244,7 +244,7 @@ impl Math<'_> {
         self.scale(&p, &n)
     }
 
-    pub fn exp2(&mut self, x: &str) -> String {
+    fn exp2(&mut self, x: &str) -> String {
         let (low, high) = if self.single() { (-151.0, 129.0) } else { (-1076.0, 1025.0) };
         let x = self.at_most(x, high);
         let x = self.at_least(&x, low);
@@ -354,7 +354,7 @@ impl Math<'_> {
     }
 
     /// The values outside of (0, inf).
-    fn log_edges(&mut self, x: &str, y: &str) -> String {
+    pub fn log_edges(&mut self, x: &str, y: &str) -> String {
         let (zero, inf) = (self.c(0.0), self.c(f64::INFINITY));
         let (minus_inf, nan) = (self.c(f64::NEG_INFINITY), self.c(f64::NAN));
         // NaN and +inf are their own logarithm.
@@ -373,7 +373,7 @@ impl Math<'_> {
     }
 
     /// k * unit + log(1 + f) * factor: exact for powers of two where unit is 1. f32 goes through f64.
-    pub fn log_to_base(&mut self, x: &str, unit: f64, factor: f64) -> String {
+    fn log_to_base(&mut self, x: &str, unit: f64, factor: f64) -> String {
         if self.single() {
             return self.in_double(x, |wide, x| wide.log_to_base(x, unit, factor));
         }

@@ -3,7 +3,11 @@
 use crate::emit::{Emitter, SPARE, Value};
 use crate::nest::Lanes;
 use crate::text::{Elem, Ty, def, run};
-use flambeau_plugin::kernel::{Access, DType, Extent, Store, ValueId};
+use flambeau_plugin::kernel::{Access, DType, Extent, Stage, Store, ValueId};
+
+/// Alignment of stores past the caches, bytes: the processor refuses others. It is also a cache line, which such stores
+/// should fill.
+const STREAM_ALIGN: u32 = 64;
 
 /// How an access lies along the vectorised dimension.
 enum Along {
@@ -233,6 +237,27 @@ impl Emitter<'_> {
         def!(self.text, "zext {} {text} to {}", Ty::new(Elem::I1, lanes), Ty::new(Elem::I8, lanes))
     }
 
+    /// Whether every streaming store of a stage, from this index on, begins at a multiple of [`STREAM_ALIGN`]; `None` if
+    /// there are none.
+    pub fn can_stream(&mut self, stage: &Stage, start: &str) -> Result<Option<String>, String> {
+        let nest = self.nest;
+        let saved = self.at.index.insert(nest.vector_dim(), start.to_owned());
+        let mut low = None;
+        for store in stage.stores.iter().filter(|s| nest.streams_to(&s.access)) {
+            let pointer = self.lane_pointer(&store.access)?;
+            let bits = def!(self.text, "ptrtoint ptr {pointer} to i64");
+            low = Some(match low {
+                Some(low) => def!(self.text, "or i64 {low}, {bits}"),
+                None => bits,
+            });
+        }
+        self.at.index.remove(&nest.vector_dim());
+        self.at.index.extend(saved.map(|index| (nest.vector_dim(), index)));
+        let Some(low) = low else { return Ok(None) };
+        let low = def!(self.text, "and i64 {low}, {}", STREAM_ALIGN - 1);
+        Ok(Some(def!(self.text, "icmp eq i64 {low}, 0")))
+    }
+
     /// Writes a value.
     pub fn store(&mut self, store: &Store) -> Result<(), String> {
         let access = &store.access;
@@ -252,6 +277,11 @@ impl Emitter<'_> {
             (Along::Still, _) => {
                 let pointer = self.pointer(access)?;
                 run!(self.text, "store {ty} {value}, ptr {pointer}, align {align}");
+            }
+            (Along::Contiguous, None) if self.at.streaming && self.nest.streams_to(access) => {
+                let pointer = self.lane_pointer(access)?;
+                let align = STREAM_ALIGN.min(ty.elem.bits() / 8 * lanes);
+                run!(self.text, "store {ty} {value}, ptr {pointer}, align {align}, !nontemporal !0");
             }
             (Along::Contiguous, None) => {
                 let pointer = self.lane_pointer(access)?;

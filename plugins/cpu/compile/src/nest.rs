@@ -2,8 +2,12 @@
 //! the dimension that fits vectors best chosen, and the axis that threads share.
 
 use flambeau_cpu_artifact::Isa;
-use flambeau_plugin::kernel::{Access, DType, Extent, Kernel, Op, Scope, Stage};
+use flambeau_plugin::kernel::{Access, DType, Extent, Kernel, Op, Role, Scope, Stage};
 use std::collections::BTreeMap;
+
+/// Bytes a kernel moves from which on its results are written past the caches: about the last-level cache of a few cores.
+/// The first of them would have left the caches by the time the kernel ends, and would have pushed out its inputs.
+const STREAM_BYTES: i64 = 24 << 20;
 
 /// Which dimension lies along vector lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub struct Nest {
     pub width: u32,
     /// What threads share.
     pub split: Split,
+    /// Whether buffers that are only written are written past the caches.
+    pub streams: bool,
 }
 
 impl Nest {
@@ -43,6 +49,12 @@ impl Nest {
             Lanes::Row => self.kernel.dims.len() - 1,
             Lanes::Outer => self.kernel.outer - 1,
         }
+    }
+
+    /// Whether this store is one element per lane of a buffer that nothing reads meanwhile, in a nest that streams.
+    pub fn streams_to(&self, access: &Access) -> bool {
+        let last = access.strides[self.vector_dim()];
+        self.streams && self.kernel.params[access.param as usize].role == Role::Out && last == Extent::Const(1)
     }
 
     /// Prepares a kernel. The error says what is malformed.
@@ -73,7 +85,8 @@ impl Nest {
             kernel.outer = kernel.dims.len() - 1;
         }
         let split = if free && prefers_row_split(&kernel) { Split::Row } else { Split::Outer };
-        Ok(Nest { kernel, lanes, width, split })
+        let streams = split == Split::Row && bytes(&kernel).is_some_and(|bytes| bytes >= STREAM_BYTES);
+        Ok(Nest { kernel, lanes, width, split, streams })
     }
 }
 
@@ -308,6 +321,24 @@ fn prefers_row_split(kernel: &Kernel) -> bool {
         (Some(outer), Extent::Const(row)) => outer < 16 && row >= 4096,
         _ => false,
     }
+}
+
+/// Bytes of memory that a kernel reads and writes, if all sizes are known.
+fn bytes(kernel: &Kernel) -> Option<i64> {
+    let mut total = 0_i64;
+    for (param, at) in kernel.params.iter().zip(0..) {
+        let mut reached = 0_i64;
+        for access in accesses(kernel).filter(|a| a.param == at) {
+            let dims = kernel.dims.iter().zip(&access.strides).filter(|(_, stride)| **stride != Extent::Const(0));
+            let elements = dims.map(|(extent, _)| *extent).try_fold(1_i64, |n, extent| match extent {
+                Extent::Const(c) => Some(n.saturating_mul(c)),
+                Extent::Scalar(_) => None,
+            })?;
+            reached = reached.max(elements);
+        }
+        total = total.saturating_add(reached.saturating_mul(param.dtype.size() as i64));
+    }
+    Some(total)
 }
 
 /// Elements of a vector: as many of the kernel's computed type as fill a register. Wider types take several registers.

@@ -20,7 +20,7 @@ const TWO_OVER_PI: [u64; 4] =
 /// What pi / 2 has beyond f64.
 const PI_2_REST: f64 = 6.123_233_995_736_766e-17;
 /// Adding it rounds to a whole number, whose last bits are then those of the sum.
-const ROUNDER: f64 = 6_755_399_441_055_744.0;
+pub const ROUNDER: f64 = 6_755_399_441_055_744.0;
 /// Where the first reduction ends.
 const FAR: f64 = 1_073_741_824.0;
 
@@ -126,12 +126,12 @@ impl Math<'_> {
         let skipped = def!(self.text, "sub {int} {exponent}, {}", int.int(152));
         let second = def!(self.text, "icmp ugt {int} {skipped}, {}", int.int(63));
         let bools = ty.with(Elem::I1);
-        let mut word = |this: &mut Self, at: usize| {
+        let word = |this: &mut Self, at: usize| {
             let [late, early] = [at + 1, at].map(|i| int.int(TWO_OVER_PI[i] as i64));
             def!(this.text, "select {bools} {second}, {int} {late}, {int} {early}")
         };
         let (first, middle, last) = (word(self, 0), word(self, 1), word(self, 2));
-        let mut window = |this: &mut Self, high: &str, low: &str| {
+        let window = |this: &mut Self, high: &str, low: &str| {
             def!(this.text, "call {int} @llvm.fshl.{}({int} {high}, {int} {low}, {int} {skipped})", int.suffix())
         };
         let (high, low) = (window(self, &first, &middle), window(self, &middle, &last));

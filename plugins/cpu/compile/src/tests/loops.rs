@@ -4,7 +4,7 @@ use super::build::{Builder, Random, consts};
 use super::check;
 use super::norms::{binary, layer_norm, softmax};
 use super::reference::{Buffer, from_i64};
-use flambeau_plugin::kernel::{Access, Binary, DType, Extent, Kernel, Op, ReduceOp, Role, Scope};
+use flambeau_plugin::kernel::{Access, Binary, DType, Extent, Kernel, Op, ReduceOp, Role, Scope, Unary};
 
 fn row_major(dims: &[i64]) -> Vec<i64> {
     let mut strides = vec![1; dims.len()];
@@ -83,6 +83,32 @@ fn long_rows_are_split_between_threads() {
         let strides = row_major(dims);
         let kernel = combine(dims, 0, &strides, &strides, &strides);
         check(&kernel, &[memory(&mut random, n), memory(&mut random, n), memory(&mut random, n)], &[], 0);
+    }
+}
+
+/// Large outputs are written past the caches where their addresses are multiples of a cache line, which one of these
+/// offsets makes them: allocations begin at multiples of 16 bytes.
+#[test]
+fn outputs_larger_than_caches_at_every_alignment() {
+    const COUNT: i64 = 1_600_003;
+    let mut random = Random::new(14);
+    let values: Vec<u64> = (0..COUNT).map(|_| random.unit().to_bits()).collect();
+    for offset in [0, 2, 4, 6] {
+        let mut k = Builder::new("large", consts(&[COUNT]), 0);
+        let (x, y, z) =
+            (k.param(DType::F64, Role::In), k.param(DType::F64, Role::Out), k.param(DType::Bool, Role::Out));
+        k.stage(Scope::Row);
+        let v = k.load(x, &[1]);
+        let negated = k.inst(DType::F64, Op::Unary(Unary::Neg, v));
+        let positive = k.inst(DType::Bool, Op::Binary(Binary::Gt, v, negated));
+        k.store_at(y, Extent::Const(offset), consts(&[1]), negated);
+        k.store_at(z, Extent::Const(offset * 8), consts(&[1]), positive);
+        let buffers = [
+            Buffer::new(DType::F64, values.iter().copied()),
+            Buffer::zeros(DType::F64, (COUNT + offset) as usize),
+            Buffer::zeros(DType::Bool, (COUNT + offset * 8) as usize),
+        ];
+        check(&k.kernel, &buffers, &[], 0);
     }
 }
 

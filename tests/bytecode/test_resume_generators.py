@@ -8,7 +8,7 @@ import pytest
 from assembler import Assembler
 from cases import LOG
 from corpus_generators import captured, counting, delegating, expression, guarded, handling
-from live_frames import NULL, handled
+from raw_frames import NULL, handled
 from resuming import Point, described, plain
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="reads frames of CPython 3.11")

@@ -73,7 +73,7 @@ def test_stacks_and_locations(assembler, name):
             try:
                 resume = assembler.resume(code, *point)
             except AssembleError as error:
-                assert "ReboundSelf" in str(error), (code, point)
+                assert "Super" in str(error), (code, point)
                 continue
             made += 1
             check(code, resume, point)

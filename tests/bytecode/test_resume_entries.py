@@ -1,5 +1,6 @@
 """Single properties of resume and thin functions."""
 
+import gc
 import sys
 import types
 import warnings
@@ -158,6 +159,18 @@ def test_thin_frames(assembler):
 
 
 # fmt: off
+def generator(n):
+    got = yield n
+    print(abs(got))
+
+
+def test_thin_frame_of_a_generator(assembler):
+    at, _ = place(assembler, generator, "Call {")
+    thin = made(generator, assembler.thin_instr(generator.__code__, at, ["Null", "Value", "Value"], ["Value"]))
+    assert thin(abs, -3) == 3
+    assert made(generator, assembler.thin_call(generator.__code__, at))(thin, (abs, -4)) == 4
+
+
 def steps(n):
     total = 0
     for i in range(n):
@@ -208,9 +221,15 @@ def test_refusals(assembler):
             self = self.other
             return super().f()
 
+        def g(self):
+            return super().f(), locals()
+
     at, behind = place(assembler, Derived.f, "LoadAttr")
-    with pytest.raises(AssembleError, match="ReboundSelf"):
+    with pytest.raises(AssembleError, match="Super"):
         assembler.resume(Derived.f.__code__, at, behind, [0], [], ["Value"])
+    at, behind = place(assembler, Derived.g, "Call {")
+    with pytest.raises(AssembleError, match="Super"):
+        assembler.resume(Derived.g.__code__, at, behind, [0], [], ["Value"])
     at, behind = place(assembler, steps, "Call {")
     with pytest.raises(AssembleError, match="Slot"):
         assembler.resume(steps.__code__, at, behind, [7], [], ["Value"])
@@ -226,6 +245,47 @@ def test_refusals(assembler):
         assembler.resume(resume, 0, place(assembler, made(steps, resume), "BinarySubscr")[0], [], [], ["Nothing"])
     with pytest.raises(AssembleError, match="Slot"):
         assembler.resume(resume, *place(assembler, made(steps, resume), "Call {"), [0], [], ["Value"])
+
+
+def holds(a, b):
+    with a as c:
+        for d in b:
+            try:
+                d(c, key=b)
+            except KeyError as error:
+                c = error
+    return c
+
+
+@pytest.mark.parametrize("entry", ["Value", "Child", "Raise"])
+def test_references(assembler, entry):
+    """A resume function keeps nothing of what it was given."""
+
+    class Swallowing:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            return True
+
+    def fails(*args, **kwargs):
+        raise (KeyError, ValueError)[len(calls) % 2]("fails")
+
+    calls = []
+    at, behind = place(assembler, holds, "Call {")
+    resume = made(holds, assembler.resume(holds.__code__, at, behind, [0, 1, 2], ["Value"] * 2, [entry]))
+    manager, items = Swallowing(), [fails] * 3
+    counts = None
+    for _ in range(8):
+        calls.append(1)
+        more = (fails, (1,)) if entry == "Child" else ()
+        value = (KeyError("given"), None) if entry == "Raise" else 1
+        resume((manager, items, manager, manager.__exit__, iter(items), *more), value)
+        del more, value
+        gc.collect()
+        now = [sys.getrefcount(o) for o in (manager, items, fails)]
+        assert counts in (None, now)
+        counts = now
 
 
 def test_docstring(assembler):

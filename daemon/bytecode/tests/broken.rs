@@ -1,0 +1,134 @@
+//! Broken code objects are errors, or give code that decodes; nothing panics.
+
+use flambeau_bytecode::resume::{Entry, Item, ResumePoint, assemble, is_resume};
+use flambeau_bytecode::{Decoded, Output, decode, live_for, live_slots, thin_call, thin_instr};
+use flambeau_ir::code::{Code, CodeHash, Const};
+
+/// xorshift64
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound.max(1) as u64) as usize
+    }
+
+    fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())]
+    }
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().as_chunks::<2>().0;
+    digits.iter().map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
+}
+
+/// The code objects of the fixture, as functions.
+fn codes() -> Vec<Code> {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/facts_311.txt")).unwrap();
+    let heads = text.lines().filter(|l| l.starts_with("code "));
+    let code = |line: &str| {
+        let parts: Vec<&str> = line.split(' ').collect();
+        Code {
+            hash: CodeHash([0; 32]),
+            python: (3, 11),
+            name: parts[1].into(),
+            qualname: parts[1].into(),
+            filename: "file".into(),
+            firstlineno: parts[2].parse().unwrap(),
+            argcount: 1,
+            posonlyargcount: 0,
+            kwonlyargcount: 0,
+            stacksize: 9,
+            flags: 3,
+            bytecode: bytes(parts[3]),
+            consts: vec![Const::None, Const::Int(3), Const::Int(4)],
+            names: vec!["super".into(), "name".into()],
+            localsplusnames: ["self", "a", "b", "c", "d", "__class__"].map(String::from).to_vec(),
+            localspluskinds: vec![0x60, 0x20, 0x20, 0x20, 0x40, 0x80],
+            linetable: bytes(parts[4]),
+            exceptiontable: bytes(parts[5].trim_matches('-')),
+        }
+    };
+    heads.map(code).collect()
+}
+
+fn broken(random: &mut Random, code: &Code) -> Code {
+    let mut code = code.clone();
+    for _ in 0..random.below(4) {
+        let byte = random.below(256) as u8;
+        let table = match random.below(3) {
+            0 => &mut code.bytecode,
+            1 => &mut code.linetable,
+            _ => &mut code.exceptiontable,
+        };
+        let place = random.below(table.len());
+        match (random.below(8), table.get_mut(place)) {
+            (0, _) => table.truncate(place),
+            (1, _) => table.insert(place, byte),
+            (_, Some(old)) => *old = byte,
+            (_, None) => {}
+        }
+    }
+    match random.below(30) {
+        0 => code.localspluskinds.truncate(2),
+        1 => code.localsplusnames.truncate(2),
+        2 => code.consts.clear(),
+        3 => code.localsplusnames[..2].clone_from_slice(&[".state", ".value"].map(String::from)),
+        4 => code.consts.push(Const::Int(random.below(40) as i64 - 5)),
+        _ => {}
+    }
+    code
+}
+
+fn point(random: &mut Random, decoded: &Decoded, code: &Code) -> ResumePoint {
+    use Entry::*;
+    let entries = [Nothing, Value, NullValue, Items(3), Child, ChildDropped, Raise, Yield];
+    let instr = |random: &mut Random| random.below(decoded.instrs.len() + 1) as u32;
+    let at = instr(random);
+    ResumePoint {
+        at,
+        target: if random.below(2) == 0 { at + 1 } else { instr(random) },
+        locals: (0..random.below(4)).map(|_| random.below(code.localsplusnames.len() + 1) as u32).collect(),
+        stack: (0..random.below(5)).map(|_| random.one_of(&[Item::Null, Item::Value, Item::Handled])).collect(),
+        entry: random.one_of(&entries),
+    }
+}
+
+#[test]
+fn nothing_panics() {
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let codes = codes();
+    let (mut assembled, mut again) = (0, 0);
+    for _ in 0..20_000 {
+        let place = random.below(codes.len());
+        let mut code = broken(&mut random, &codes[place]);
+        for round in 0..3 {
+            let Ok(decoded) = decode(&code) else { break };
+            let point = point(&mut random, &decoded, &code);
+            let _ = live_slots(&code, &decoded, point.target);
+            let _ = live_for(&code, &decoded, point.at, point.target, point.entry);
+            if let Ok(thin) = thin_call(&code, &decoded, point.at) {
+                decode(&thin).unwrap();
+            }
+            let alone = decoded.instrs.get(point.at as usize).and_then(|i| i.op.alone());
+            let (inputs, output) = alone.unwrap_or((1, Output::Truth));
+            let inputs = vec![Item::Value; (inputs as usize).min(1000)];
+            if let Ok(thin) = thin_instr(&code, &decoded, point.at, &inputs, output) {
+                decode(&thin).unwrap();
+            }
+            let Ok(resume) = assemble(&code, &decoded, &point) else { continue };
+            decode(&resume).unwrap();
+            assert!(is_resume(&resume));
+            if round == 0 {
+                assembled += 1;
+            } else {
+                again += 1;
+            }
+            code = if random.below(2) == 0 { broken(&mut random, &resume) } else { resume };
+        }
+    }
+    assert!(assembled > 1000 && again > 1000, "{assembled} {again}");
+}
