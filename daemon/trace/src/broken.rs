@@ -30,6 +30,8 @@ pub(crate) struct Frozen {
     pub stack: Vec<Option<Value>>,
     /// `localsplus`
     pub locals: Vec<Slot>,
+    /// It is in an `except` or `finally` block for an exception, which the thread's state knows as well.
+    pub handling: bool,
 }
 
 /// The frames of a break.
@@ -76,6 +78,7 @@ impl Tracer<'_> {
             executed,
             stack,
             locals: frame.locals.clone(),
+            handling: frame.handling > 0,
         };
         if reason.stack.is_empty() {
             reason.stack = self.locations();

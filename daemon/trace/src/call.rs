@@ -34,6 +34,9 @@ impl Args {
     }
 }
 
+/// Where `flambeau.disable` is defined.
+const MARKS: &str = "/flambeau/_marks.py";
+
 /// `CO_VARARGS` and `CO_VARKEYWORDS`.
 const VARARGS: u32 = 4;
 const VARKEYWORDS: u32 = 8;
@@ -130,6 +133,9 @@ impl Tracer<'_> {
 
     fn call_function(&mut self, function: &Rc<Function>, args: Args) -> Flow<Value> {
         let direct = std::mem::take(&mut self.direct);
+        if &*function.code.qualname == "disable.<locals>.plain" && function.code.filename.ends_with(MARKS) {
+            return stop(ReasonCode::Disabled, function.qualname.to_string());
+        }
         if let Some(path) = self.special_path(function) {
             if let Some(value) = self.fold_torch(&path, &args)? {
                 return Ok(value);
@@ -281,9 +287,10 @@ impl Tracer<'_> {
         if let Some(value) = self.metaclass_call(class, &args)? {
             return Ok(value);
         }
-        let Some((_, new)) = self.type_lookup(class, "__new__")? else {
+        let Some((maker, new)) = self.type_lookup(class, "__new__")? else {
             return stop(ReasonCode::UnsupportedObject, "a class without __new__");
         };
+        let plain = maker.is("builtins.object");
         let new = match &new {
             Value::Descriptor(d) => match &**d {
                 crate::value::Descriptor::Static(f) => f.clone(),
@@ -299,7 +306,13 @@ impl Tracer<'_> {
         }
         match self.type_lookup(class, "__init__")? {
             None => {}
-            Some((owner, _)) if owner.is("builtins.object") => {}
+            Some((owner, _)) if owner.is("builtins.object") => {
+                // `object_init` in CPython's `Objects/typeobject.c`.
+                if plain && !(args.pos.is_empty() && args.kw.is_empty()) {
+                    let name = class.name.qualname.rsplit('.').next().unwrap_or_default().to_owned();
+                    return self.raise_named("TypeError", &format!("{name}() takes no arguments"));
+                }
+            }
             Some((_, init)) => {
                 let mut init_args = args;
                 init_args.pos.insert(0, object.clone());

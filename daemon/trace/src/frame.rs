@@ -79,6 +79,8 @@ pub struct PyFrame {
     pub kw_names: Vec<Arc<str>>,
     /// Names of a class body; `None` in functions.
     pub names: Option<DictId>,
+    /// Exceptions that it handles: in how many `except` and `finally` blocks it is.
+    pub handling: usize,
 }
 
 /// What an instruction does to its frame.
@@ -172,7 +174,7 @@ impl Tracer<'_> {
         let code = function.code.clone();
         let decoded = self.decode(&code)?;
         let stack = Vec::with_capacity(code.stacksize as usize + 1);
-        Ok(PyFrame { function, code, decoded, pc: 0, stack, locals, kw_names: vec![], names: None })
+        Ok(PyFrame { function, code, decoded, pc: 0, stack, locals, kw_names: vec![], names: None, handling: 0 })
     }
 
     /// Runs a frame until it returns, yields or raises.

@@ -99,7 +99,7 @@ impl Tracer<'_> {
             return stop(ReasonCode::Generator, "a generator that runs or has ended leaves the frame");
         };
         let frozen = freeze(frame);
-        if self.handles_exception(&frozen) {
+        if frozen.handling {
             return stop(ReasonCode::Generator, "a generator that handles an exception leaves the frame");
         }
         let (target, stack, started) = (frame.pc as u32, frozen.stack.clone(), self.arenas.generators[id].started);
@@ -120,5 +120,6 @@ fn freeze(frame: &PyFrame) -> Frozen {
         executed: 0,
         stack: frame.stack.clone(),
         locals: frame.locals.clone(),
+        handling: frame.handling > 0,
     }
 }

@@ -67,9 +67,9 @@ impl Tracer<'_> {
                 if let (false, [_, .., root]) = (self.nested_breaks, frames.as_slice()) {
                     return Outcome::Again(root.executed, reason);
                 }
-                match self.beneath(&frames) {
+                match beneath(&frames) {
                     Some(i) if i + 1 < frames.len() => return Outcome::Again(frames[i + 1].executed, reason),
-                    Some(_) if frames.iter().any(|f| self.handles_exception(f)) => return Outcome::Failed(reason),
+                    Some(_) if frames.iter().any(|f| f.handling) => return Outcome::Failed(reason),
                     _ => {}
                 }
                 match self.break_at(&frames, &reason) {
@@ -80,26 +80,6 @@ impl Tracer<'_> {
                 }
             }
         }
-    }
-
-    /// The outermost frame that is not to be resumed, with all below it: the call that entered it breaks instead.
-    fn beneath(&self, frames: &[Frozen]) -> Option<usize> {
-        // What the standard library does inside is not worth it: the user's call of it is what breaks.
-        let standard = frames.iter().take_while(|f| is_standard(&f.code)).count().checked_sub(1);
-        let whole = frames.iter().rposition(|f| {
-            let runs_whole = RUN_AS_A_WHOLE.iter().any(|file| f.code.filename.ends_with(file));
-            runs_whole || self.handles_exception(f)
-        });
-        whole.max(standard)
-    }
-
-    /// Whether the frame is in an `except` or `finally` block for an exception, which the thread's state knows as well.
-    pub(super) fn handles_exception(&self, frame: &Frozen) -> bool {
-        frame.stack.iter().flatten().any(|value| match value {
-            Value::Instance(id) => self.arenas.instances[*id].class.derives("builtins.BaseException"),
-            Value::Opaque(o) => o.class.derives("builtins.BaseException"),
-            _ => false,
-        })
     }
 
     /// The trace that ends in a break of `frames`, innermost first; or the index of the frame whose state stands against it.
@@ -321,6 +301,17 @@ impl Tracer<'_> {
         let state = b.add(Build::Tuple(state, None));
         Ok(Resume { function, state })
     }
+}
+
+/// The outermost frame that is not to be resumed, with all below it: the call that entered it breaks instead.
+fn beneath(frames: &[Frozen]) -> Option<usize> {
+    // What the standard library does inside is not worth it: the user's call of it is what breaks.
+    let standard = frames.iter().take_while(|f| is_standard(&f.code)).count().checked_sub(1);
+    let whole = frames.iter().rposition(|f| {
+        let runs_whole = RUN_AS_A_WHOLE.iter().any(|file| f.code.filename.ends_with(file));
+        runs_whole || f.handling
+    });
+    whole.max(standard)
 }
 
 /// Resume functions of the innermost frame.

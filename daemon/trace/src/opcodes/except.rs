@@ -44,12 +44,14 @@ pub(super) fn push_exc_info(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control
     f.push(former);
     f.push(exception.clone());
     t.handling.push(exception);
+    f.handling += 1;
     Ok(Control::Next)
 }
 
 pub(super) fn pop_except(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
     f.pop()?;
     t.handling.pop();
+    f.handling = f.handling.saturating_sub(1);
     Ok(Control::Next)
 }
 
