@@ -31,6 +31,8 @@ pub struct FrameInfo {
     pub globals: DictId,
     /// Number of the instruction it is at, among all that the trace ran.
     pub executed: usize,
+    /// It handles exceptions of its instruction, in a way that user code can see.
+    pub handles: bool,
     /// Its result is what the caller's instruction pushes, as it is.
     pub direct: bool,
 }
@@ -190,6 +192,7 @@ impl Tracer<'_> {
             line: frame.code.firstlineno,
             globals: frame.function.globals,
             executed: self.executed,
+            handles: false,
             direct,
         });
         let handling = self.handling.len();
@@ -221,10 +224,17 @@ impl Tracer<'_> {
             }
             if let Some(info) = self.stack.last_mut() {
                 info.executed = self.executed;
+                info.handles = false;
                 info.line = instr.line.unwrap_or(info.line);
             }
             if self.frame.options.log {
                 self.log_instruction(frame, instr.op);
+            }
+            if !decoded.handlers.is_empty()
+                && self.handles(frame, at)
+                && let Some(info) = self.stack.last_mut()
+            {
+                info.handles = true;
             }
             let before = self.moment(frame, instr.op);
             let control = match self.forced.take_if(|(at, _)| *at == self.executed) {
@@ -251,6 +261,25 @@ impl Tracer<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the frame has a handler for instruction `at` other than that of a `with torch.no_grad()` and its like.
+    fn handles(&self, frame: &PyFrame, at: usize) -> bool {
+        let Some(handler) = frame.decoded.handler(at) else { return false };
+        let exit = (handler.depth as usize).checked_sub(1).and_then(|i| frame.stack.get(i)?.as_ref());
+        let restores = match exit {
+            Some(Value::Method(m)) => match &m.receiver {
+                Value::Instance(id) => {
+                    let class = &self.arenas.instances[*id].class;
+                    ["no_grad", "enable_grad", "set_grad_enabled"]
+                        .iter()
+                        .any(|name| class.is(&format!("torch.autograd.grad_mode.{name}")))
+                }
+                _ => false,
+            },
+            _ => false,
+        };
+        !restores
     }
 
     /// Inlines a call: the frame's result, or a generator.

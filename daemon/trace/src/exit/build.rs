@@ -32,6 +32,8 @@ pub(super) struct Builder {
     pub exit: Exit,
     pub known: HashMap<Identity, Option<BuildId>>,
     sources: HashMap<SourceId, BuildId>,
+    /// Values known by their address.
+    kept: Vec<Value>,
     consts: HashMap<Const, BuildId>,
     pub outputs: Vec<NodeId>,
     output_ids: HashMap<NodeId, u32>,
@@ -105,6 +107,10 @@ impl Tracer<'_> {
             None => {}
         }
         builder.known.insert(identity, None);
+        if let Identity::Address(_) = identity {
+            // Alive, so that no other value gets its address.
+            builder.kept.push(value.clone());
+        }
         if let Value::Cell(cell) = value {
             return self.build_cell(builder, *cell);
         }

@@ -233,7 +233,8 @@ impl Tracer<'_> {
         mut child: Option<Resume>,
     ) -> Result<Option<Resume>, Option<usize>> {
         for (i, caller) in callers.iter().enumerate() {
-            if returns_next(caller, &caller.stack) {
+            // It has returned as soon as the value is there. Above a frame that goes on it stays on Python's stack.
+            if child.is_none() && returns_next(caller, &caller.stack) {
                 continue;
             }
             let entry = if child.is_some() { Entry::Child } else { Entry::Value };

@@ -20,6 +20,8 @@ pub struct GraphBuilder {
     location_ids: HashMap<Location, u32>,
     /// A call writes to a tensor that existed before it.
     pub(crate) mutates: bool,
+    /// A call writes to a tensor that existed before the trace.
+    pub(crate) commits: bool,
     /// A call switches grad mode or makes a tensor require grad.
     pub(crate) touches_grad: bool,
 }

@@ -172,6 +172,14 @@ impl Tracer<'_> {
             }
         };
         let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
+        let writes = |i: &usize| matches!(argument(*i), Some(Value::Tensor(id)) if self.is_outside(*id));
+        let commits = inferred.mutates.iter().any(writes);
+        if (commits || self.graph.commits) && self.stack.iter().any(|frame| frame.handles) {
+            // A plan that failed after a write is not run again as plain Python, so no handler of the user would run.
+            let name = target_name(&target);
+            return stop(ReasonCode::SideEffect, format!("{name} in a try or with block, once inputs are written to"));
+        }
+        self.graph.commits |= commits;
         if !inferred.mutates.is_empty() {
             self.graph.mutates = true;
             self.check_write(&target, &args, &graph_args, &inferred.mutates)?;
@@ -205,6 +213,12 @@ impl Tracer<'_> {
             return Ok(value.clone());
         }
         self.node_value(node, &inferred.meta, base, &target)
+    }
+
+    /// Whether the tensor, or what it is a view of, was there before the trace.
+    fn is_outside(&self, id: TensorId) -> bool {
+        let tensor = &self.arenas.tensors[id];
+        tensor.origin.is_some() || tensor.base.is_some_and(|base| self.is_outside(base))
     }
 
     /// What a call that returns something else makes of the tensors it writes to (`a[i] = b`).
