@@ -86,3 +86,55 @@ def test_expressions_of_ints_stay_small(backend):
     compiled = flambeau.compile(f, backend=backend)
     for n in (1, 2, 3, 5, 9, 20):
         assert compiled(X, n)[1:] == f(X, n)[1:]
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
+
+
+def test_attributes_of_modules_are_stored_inside_a_try_block(backend):
+    def f(module, x):
+        try:
+            return module(x)
+        except TypeError:
+            return x - 100
+
+    compiled = flambeau.compile(f, backend=backend)
+    one, other = Counting(), Counting()
+    for _ in range(4):
+        assert torch.equal(compiled(one, X), f(other, X)) and one.calls == other.calls
+
+
+def test_two_live_ranges_are_not_one(backend):
+    def inner(x, items):
+        for _ in zip(items, range(3)):  # noqa: B905
+            flambeau.graph_break()
+            x[0] += 1
+        return x
+
+    def f(x, items):
+        for _ in range(1):
+            result = inner(x, items)
+        return result
+
+    compiled = flambeau.compile(f, backend=backend)
+    for items in ([1, 2, 3], [4, 5, 6, 7], [1], [2, 2]):
+        assert torch.equal(compiled(torch.zeros(2, 3), items), f(torch.zeros(2, 3), items))
+
+
+def test_a_write_that_fails_inside_a_try_block(backend):
+    def f(x):
+        try:
+            x.copy_(x)
+        except RuntimeError:
+            return x.detach() + 1
+        return x
+
+    leaf = torch.ones(3, requires_grad=True)
+    assert torch.equal(flambeau.compile(f, backend=backend)(leaf), f(leaf))

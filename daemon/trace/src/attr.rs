@@ -315,12 +315,14 @@ impl Tracer<'_> {
     }
 
     fn super_attr(&mut self, s: &Super, name: &str) -> Flow<Option<Value>> {
-        let (class, receiver_is_class) = match &s.receiver {
-            Value::Class(c) => (c.clone(), true),
-            other => (self.class_of(other)?, false),
-        };
         let Some(origin) = s.class.origin else {
             return stop(ReasonCode::UnsupportedObject, "super() of a built-in type");
+        };
+        // A class is taken as a subtype if it is one, else as an instance of its metaclass (`supercheck` in CPython's
+        // `Objects/typeobject.c`).
+        let (class, receiver_is_class) = match &s.receiver {
+            Value::Class(c) if c.mro.contains(&origin.object) => (c.clone(), true),
+            other => (self.class_of(other)?, false),
         };
         let Some(at) = class.mro.iter().position(|c| *c == origin.object) else {
             return self.raise_named("TypeError", "super(type, obj): obj must be an instance or subtype of type");
