@@ -184,7 +184,8 @@ impl Miss<'_, '_> {
         let receiver = unsafe { structure::hash(self.py, self.args.first().copied().unwrap_or(std::ptr::null_mut())) };
         let marks: Vec<_> = marked.iter().map(|m| (m.place.as_slice(), m.dim, m.min, m.max)).collect();
         let breaks = (options.fullgraph, options.nested_breaks, options.error_on_break);
-        let shaped = (&self.entry.backend, breaks, options.dynamic, marks, receiver);
+        let resumes = self.table.borrow(self.py).resumes;
+        let shaped = (&self.entry.backend, breaks, options.dynamic, marks, receiver, resumes);
         // Writing plain data to memory does not fail.
         let bytes = postcard::to_stdvec(&shaped).unwrap_or_default();
         let versions = versions(self.py);

@@ -97,9 +97,10 @@ impl Entry {
         &self.root
     }
 
-    /// What is known of resume functions with this code.
-    pub fn resumed(&self, py: Python<'_>, code: CodeHash) -> Arc<GilCell<Table>> {
-        self.resumed.borrow(py).entry(code).or_default().clone()
+    /// What is known of resume functions with these codes.
+    pub fn resumed(&self, py: Python<'_>, frames: CodeHash) -> Arc<GilCell<Table>> {
+        let fresh = || Arc::new(GilCell::new(Table::resuming(frames)));
+        self.resumed.borrow(py).entry(frames).or_insert_with(fresh).clone()
     }
 
     /// Takes a vectorcall of `function`.
@@ -166,7 +167,7 @@ impl Entry {
         let code = unsafe { (*next.function().cast::<ffi::PyFunctionObject>()).func_code };
         // SAFETY: its code is alive while it is.
         let Some(hash) = (unsafe { crate::code::hash(py, code) }) else { return Went::Eager };
-        let table = self.resumed(py, hash);
+        let table = self.resumed(py, if next.frames == CodeHash::default() { hash } else { next.frames });
         // SAFETY: as above.
         match unsafe { Table::signature(&table, py, code) } {
             (Some(signature), _) if signature.is_direct(next.args().len()) => {

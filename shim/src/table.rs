@@ -8,6 +8,7 @@ use crate::installed::{Checked, Installed};
 use crate::leaves::History;
 use crate::raw::Raw;
 use crate::region::Region;
+use flambeau_ir::code::CodeHash;
 use pyo3::prelude::*;
 use pyo3::types::PyCode;
 use std::cell::Cell;
@@ -46,6 +47,8 @@ pub struct Table {
     pub limit_explained: bool,
     /// Why calls were not compiled, for `explain`.
     pub failures: Vec<Noted>,
+    /// Of a resume function: what names its code and those of the resume functions it calls.
+    pub resumes: Option<CodeHash>,
 }
 
 /// Tells how long a kind of call that failed to compile is left alone.
@@ -98,6 +101,11 @@ impl Frame {
 }
 
 impl Table {
+    /// For a resume function.
+    pub fn resuming(frames: CodeHash) -> Table {
+        Table { resumes: Some(frames), ..Table::default() }
+    }
+
     unsafe fn of(py: Python<'_>, code: Raw, generation: u64) -> Table {
         // SAFETY: a live code object.
         let code = unsafe { Bound::from_borrowed_ptr(py, code) };
@@ -141,9 +149,10 @@ impl Table {
         if known.is_for(code) && known.generation == generation {
             return (known.signature, false);
         }
+        let resumes = known.resumes;
         drop(known);
         // SAFETY: the caller's promise.
-        let fresh = unsafe { Table::of(py, code, generation) };
+        let fresh = Table { resumes, ..unsafe { Table::of(py, code, generation) } };
         let signature = fresh.signature;
         known = table.borrow(py);
         let old = std::mem::replace(&mut *known, fresh);

@@ -5,8 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 
 /// blake3 of a code object's canonical encoding: bytecode without caches, constants, names, flags, file and first line.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CodeHash(pub [u8; 32]);
+
+impl CodeHash {
+    /// Names this code above the one that `below` names: a resume function with the one it calls, and so on.
+    #[must_use]
+    pub fn above(self, below: CodeHash) -> CodeHash {
+        CodeHash(*blake3::Hasher::new().update(&self.0).update(&below.0).finalize().as_bytes())
+    }
+}
 
 impl fmt::Debug for CodeHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

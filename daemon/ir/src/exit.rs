@@ -1,6 +1,6 @@
 //! How a trace ends: what to build, which effects to replay, what to return.
 
-use crate::code::Const;
+use crate::code::{CodeHash, Const};
 use crate::dim::Dim;
 use crate::reason::Reason;
 use crate::source::SourceId;
@@ -180,6 +180,9 @@ pub struct Resume {
     pub function: BuildId,
     /// Its first argument, a tuple.
     pub state: BuildId,
+    /// Names its code and those of the resume functions it calls: what is compiled for one says nothing of another.
+    #[serde(default)]
+    pub frames: CodeHash,
 }
 
 /// How to go on with an exception of the action.

@@ -4,6 +4,7 @@
 //! would raise it.
 
 use crate::raw::Raw;
+use flambeau_ir::code::CodeHash;
 use flambeau_ir::exit::{Break, BuildId, Catch, Resume, Then};
 use pyo3::exceptions::PySystemError;
 use pyo3::ffi;
@@ -30,6 +31,7 @@ enum Live {
 struct Point {
     function: Py<PyAny>,
     state: Py<PyAny>,
+    frames: CodeHash,
 }
 
 /// How a call goes on after a break.
@@ -44,6 +46,8 @@ pub enum Onward {
 pub struct Next {
     /// A Python function.
     pub function: Py<PyAny>,
+    /// As [`Resume::frames`].
+    pub frames: CodeHash,
     args: [Py<PyAny>; 2],
 }
 
@@ -74,11 +78,11 @@ impl Next {
 impl Point {
     fn of(resume: Resume, py: Python<'_>, made: &[Py<PyAny>]) -> Point {
         let at = |id: BuildId| made[id.0 as usize].clone_ref(py);
-        Point { function: at(resume.function), state: at(resume.state) }
+        Point { function: at(resume.function), state: at(resume.state), frames: resume.frames }
     }
 
     fn with(self, value: Py<PyAny>) -> Onward {
-        Onward::Next(Next { function: self.function, args: [self.state, value] })
+        Onward::Next(Next { function: self.function, frames: self.frames, args: [self.state, value] })
     }
 }
 

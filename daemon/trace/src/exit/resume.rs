@@ -298,9 +298,10 @@ impl Tracer<'_> {
         let stack = stack.iter().map(item).collect();
         let point = ResumePoint { at: frame.at as u32, target, locals, stack, entry };
         let code = assemble(&frame.code, &frame.decoded, &point).map_err(refused)?;
+        let frames = child.map_or(code.hash, |child| code.hash.above(child.frames));
         let function = self.function(b, frame, code, closure)?;
         let state = b.add(Build::Tuple(state, None));
-        Ok(Resume { function, state })
+        Ok(Resume { function, state, frames })
     }
 }
 
