@@ -14,7 +14,7 @@ from .driver import Options, Run
 def seeds(text: str) -> list[int]:
     """`3`, `0:1000`, or several with commas."""
     made: list[int] = []
-    for part in text.split(","):
+    for part in filter(None, text.split(",")):
         first, _, last = part.partition(":")
         made += range(int(first), int(last)) if last else [int(first)]
     return made
@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--shrink", type=int, default=8, help="failures to shrink of each kind and mode")
     parser.add_argument("--shrink-seconds", type=float, default=40)
     parser.add_argument("--report", type=Path, help="where to write a JSON report")
-    parser.add_argument("--file", action="append", default=[], help="a program to run besides, named SEED_what.py")
+    parser.add_argument("--file", action="append", default=[], help="a program to run besides, named SEED_what.txt")
     parser.add_argument("--show", action="store_true", help="print the programs and run nothing")
     args = parser.parse_args()
     if args.show:

@@ -33,7 +33,7 @@ class Options:
     seconds: float = 3600.0
     shrink: int = 8
     shrink_seconds: float = 40.0
-    files: list[str] = field(default_factory=list)  # programs to run besides, named `SEED_what.py`
+    files: list[str] = field(default_factory=list)  # programs to run besides, named `SEED_what.txt`
 
 
 @dataclass

@@ -56,7 +56,12 @@ class Expressions(Writer):
         if choice == 20 and scope.read["b"]:
             return f"{self.name(scope, 'b', 'b')}{self.pick('', '.step')}({name}, {self.i(scope, 0)})"
         if choice == 21 and self.chance(self.breaks * 2):
-            return self.pick(f"off({name}, {self.i(scope, 0)})", f"shift({name}, {self.i(scope, 0)})")
+            fn, i = self.name(scope, "fn", "off"), self.i(scope, 0)
+            return self.pick(
+                f"off({name}, {i})", f"shift({name}, {i})", f"shift({name}, {i})", f"halve({name})", f"kept({fn}, {name}, {i})",
+            )  # fmt: skip
+        if choice == 21:
+            return f"NET({name})"
         if choice == 22 and scope.read["dt"]:
             return f"{self.name(scope, 'dt', '{}')}.get({self.pick(*'ab')!r}, {name})"
         if choice == 23 and self.random_ops:
@@ -107,6 +112,10 @@ class Expressions(Writer):
             simple += [f"len({self.name(scope, 'e', '')})", f"sum({self.name(scope, 'e', '')}) % 9"]
         if scope.read["b"]:
             b = self.name(scope, "b", "b")
+            simple += [
+                f"({b} + 1 if isinstance({b}, OpBox) else {name})",
+                f"(sum({b}) % 7 if isinstance({b}, OpBox) else 2)",
+            ]
             simple += [f"{b}.k", f"len({b})", f"{b}['k']", f"len({b}.items)", f"getattr({b}, 'v', 4) % 5"]
         made = [h for h in self.helpers if h.gives in ("i", "pair", "gen")]
         if made and self.chance(0.3):
@@ -123,6 +132,8 @@ class Expressions(Writer):
             f"len({self.name(scope, 't', 'GT')}.tolist())", f"(os.getpid() and {name})", f"(id(G) and {name})",
             f"(time.time_ns() and {name})", f"(flambeau.graph_break() or {name})", f"(print('e', {name}) or {name})",
             f"binascii.crc_hqx(b'q', 1) % 5 + {name}", f"len(callback(lambda v: v + {name}, {name}))",
+            f"len(callback(lambda v: {self.t(scope, 1)}.shape[-1] + v, {name}))", f"len(sorted(GL, key=lambda v: crc(v + {name})))",
+            f"max([crc(v) for v in range({name} % 3)], default=1)", "len({v: crc(v) for v in GL[:3]})",
             f"bisect.bisect(GL, {name})", f"({name} if {self.s(scope)} > 0 else 1)",
             f"operator.length_hint(GL, {name})", f"round(float({self.s(scope)})) % 6",
         )  # fmt: skip
@@ -147,7 +158,7 @@ class Expressions(Writer):
             "torch.is_grad_enabled()", f"(v1 := {self.i(scope, 0)}) > 1",
         ]  # fmt: skip
         for kind, form in (("li", "{0}"), ("li", "2 in {0}"), ("d", "'c' in {0}"), ("e", "1 in {0}"), ("b", "3 in {0}"),
-                           ("li", "any(v > 3 for v in {0})"), ("b", "isinstance({0}, Box)"), ("b", "hasattr({0}, 'zz')")):  # fmt: skip
+                           ("li", "any(v > 3 for v in {0})"), ("b", "isinstance({0}, Box)"), ("b", "hasattr({0}, 'zz')"), ("b", "{0}"), ("b", "{0} == 2"), ("b", "isinstance({0}, OpBox) and {0} < 3")):  # fmt: skip
             if scope.read[kind]:
                 simple.append(form.format(self.name(scope, kind, "")))
         return self.random.choice(simple)
@@ -159,7 +170,9 @@ class Expressions(Writer):
             return name
         i = self.i(scope, 1).replace("'", '"')
         if self.chance(self.breaks):
-            return self.pick(f"f'{{{self.s(scope)}.item():.2f}}'", "where()", f"callback(lambda v: v + 1, {i})")
+            return self.pick(
+                f"f'{{{self.s(scope)}.item():.2f}}'", "where()", "where2()", f"callback(lambda v: v + 1, {i})"
+            )
         li = self.name(scope, "li", "GL")
         return self.pick(
             f"f'{{{i}}}'", f"f'<{{{i}:03d}}|{{{name}!r}}>'" if name.isidentifier() else f"f'<{{{i}:03d}}>'", f"str({li})", f"({name} + 'z')", f"{name}.upper()",
@@ -181,6 +194,6 @@ class Expressions(Writer):
         return self.pick(
             f"[{i}, {self.i(scope, 1)}]", f"list(range({i} % 4))", f"[v + {self.i(scope, 0)} for v in {name}]",
             f"[*{name}, {i}][:4]", f"sorted({name}, key=lambda v: -v)", f"{name}[::-1]", f"list(map(abs, {name}))", "[]",
-            f"[{i}] * 2", f"[v for v in range(4) if v != {i}]", f"list({name})", f"[j * k for j, k in enumerate({name})]",
+            f"[{i}] * 2", f"[crc(v) for v in {name}[:3]]" if self.chance(self.breaks * 3) else f"[{i}]", f"[v for v in range(4) if v != {i}]", f"list({name})", f"[j * k for j, k in enumerate({name})]",
             f"[j + k for j in {name}[:2] for k in (1, {i})]", f"{name}",
         )  # fmt: skip

@@ -147,6 +147,7 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int)
             error = raised
         finally:
             sys.stdout = stdout
+            world.log.handlers.clear()
     modes = (
         torch.is_grad_enabled(),
         torch.is_autocast_enabled("cpu"),

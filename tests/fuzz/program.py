@@ -11,7 +11,8 @@ GL = [1, 2]
 GD = {"g": 1}
 GT = torch.tensor([0.5, -1.0, 2.0])
 GB = Box(torch.tensor([1.0, 0.25, -0.5]), 2)
-NS = types.SimpleNamespace(v=1)"""
+NS = types.SimpleNamespace(v=1)
+NET = Net({loud})"""
 
 ARGUMENTS = "x, y, n, items, d, b"
 
@@ -22,7 +23,7 @@ class Program(Statements):
     def __init__(self, seed: int):
         super().__init__(seed)
         for line in HEADER.splitlines():
-            self.line(line)
+            self.line(line.replace("{loud}", str(self.chance(self.breaks * 2))))
         total = self.random.choice([6, 10, 16, 24, 34])
         makers = [
             (4, self.plain), (1.5, self.keyword), (1.5, self.method), (1.2, self.generator), (1, self.recursive),
@@ -105,6 +106,8 @@ class Program(Statements):
                 self.line("super().__init__(GT * 2, k)" if base else "self.t, self.k, self.items = GT + 1, k, []")
             scope = self.function_scope("t")
             scope.add("b", "self")
+            if base:
+                scope.read["fn"].append("super().step")
             self.function("def run(self, a, k):", scope)
             self.line("@property")
             with self.block("def twice(self):"):
@@ -151,12 +154,12 @@ class Program(Statements):
             with self.block("if k <= 0:"):
                 self.line("return a")
             self.body(scope, self.budget)
-            t = self.t(scope, 1)
-            self.line(self.pick(f"return {name}({t}, min(k, 3) - 1)", f"a = {name}({t}, min(k, 3) - 1)"))
+            t, most = self.t(scope, 1), self.pick(3, 3, 7)
+            self.line(self.pick(f"return {name}({t}, min(k, {most}) - 1)", f"a = {name}({t}, min(k, {most}) - 1)"))
             if self.lines[-1].strip().startswith("a ="):
                 self.body(scope, 2)
                 self.line(self.result(scope))
-        self.helpers.append(Helper(name, [f"{name}({{t}}, 3)", f"{name}({{t}}, {{i}})"], "t"))
+        self.helpers.append(Helper(name, [f"{name}({{t}}, {most})", f"{name}({{t}}, {{i}})"], "t"))
 
     def maker(self) -> None:
         """A closure with a cell that it writes."""

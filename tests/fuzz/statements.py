@@ -48,6 +48,7 @@ class Statements(Expressions):
         table = [
             (8, self.assign), (4, self.mutate), (self.breaks * 20, self.break_), (2 * nested, self.if_),
             (2 * nested * (scope.loop < 2), self.for_), (0.7 * nested * (scope.loop < 2), self.while_),
+            (0.4 * nested * (not scope.loop), self.long_loop),
             (1.2 * nested, self.try_), (1.2 * nested, self.with_), (1.5, self.store), (0.5, self.raise_), (0.8, self.odd),
             (0.7 * nested, self.local_function), (0.6, self.return_if), (0.5 * bool(scope.loop), self.leave_loop),
             (2.5 * bool(self.helpers), self.call_statement), (1.5 * scope.generator, self.yield_),
@@ -83,7 +84,7 @@ class Statements(Expressions):
         elif kind == "e":
             self.line(f"{self.target(scope, 'e')} = {{{self.i(scope, 1)}, {self.i(scope, 1)}}}")
         elif kind == "fn":
-            form = self.pick("lambda a, k: a + k", "lambda a, k=1: {t} - k", "lambda a, *k: a * 0.5 + {i}", "functools.partial(torch.add, alpha=2)", "lambda a, k: [a, {t}][k % 2]")  # fmt: skip
+            form = self.pick("lambda a, k: a + k", "lambda a, k=1: {t} - k", "lambda a, *k: a * 0.5 + {i}", "functools.partial(torch.add, alpha=2)", "[lambda a, k=1, j=j: a + k + j for j in range(2)][1]", "NET", "lambda a, k: [a, {t}][k % 2]")  # fmt: skip
             self.line(f"{self.target(scope, 'fn')} = {self.fill(form, scope)}")
         elif kind == "alias":
             which = self.pick("t", "li", "lt", "b")
@@ -121,7 +122,7 @@ class Statements(Expressions):
     def store(self, scope: Scope) -> None:
         """Stores to an attribute or a global."""
         b = self.name(scope, "b", "GB")
-        form = self.pick(f"{b}.k = {{i}} % 9", f"{b}.t = {{t}}", f"{b}.v = {{i}}", f"{b}.items.append({{i}})", f"{b}.k += 1", f"{b}.new = {{i}}", f"setattr({b}, 'k', {{i}} % 7)", "GB.k = {i} % 9", "GB.t = {t}", f"{b}.items = [{{i}}]", f"del {b}.new", "NS.v = {t}", "NS.w = {i}", f"{self.name(scope, 't', 'GT')}.tag = {{i}}")  # fmt: skip
+        form = self.pick(f"{b}.k = {{i}} % 9", f"{b}.t = {{t}}", f"{b}.v = {{i}}", f"{b}.items.append({{i}})", f"{b}.k += 1", f"{b}.new = {{i}}", f"setattr({b}, 'k', {{i}} % 7)", "GB.k = {i} % 9", "GB.t = {t}", f"{b}.items = [{{i}}]", f"{b}.new = 1; del {b}.new", "NS.v = {t}", "NS.w = {i}", f"{self.name(scope, 't', 'GT')}.tag = {{i}}")  # fmt: skip
         self.line(self.fill(form, scope))
 
     def break_(self, scope: Scope) -> None:
@@ -218,6 +219,7 @@ class Statements(Expressions):
         forms = [
             (f"{k} in range({self.pick('2', '3', i + ' % 4', '1, 4', '4, 0, -2')})", k, None),
             (f"{k} in {li}[:3]", k, None),
+            (f"{k} in {self.name(scope, 'b', 'GB')}.items[:2]", k, None),
             (f"{self.fresh('j')}, {k} in enumerate({li}[:3])", k, None),
             (f"{k}, {self.fresh('j')} in zip({li}, range(3))", k, None),
             (f"{k} in sorted({{{i}, 2}})", k, None),
@@ -245,6 +247,15 @@ class Statements(Expressions):
         if self.chance(0.2):
             with self.block("else:"):
                 self.body(scope.copy(), 1)
+
+    def long_loop(self, scope: Scope) -> None:
+        """Some more iterations of a little."""
+        inner = scope.copy(loop=2)
+        k = inner.add("i", self.fresh("k"))
+        with self.block(f"for {k} in range({self.pick(12, 25, 40)}):"):
+            self.statement(inner)
+            if self.chance(0.5):
+                self.statement(inner)
 
     def while_(self, scope: Scope) -> None:
         k = self.fresh("w")
@@ -306,11 +317,18 @@ class Statements(Expressions):
                 with self.block(f"except {kind} as {error}:"):
                     if self.chance(0.5):
                         self.line(
-                            self.pick(f"print(type({error}).__name__, {error})", f"GL.append(len(str({error})) % 5)")
+                            self.pick(
+                                f"print(type({error}).__name__, {error})",
+                                f"GL.append(len(str({error})) % 5)",
+                                "print(sys.exc_info()[0])",
+                                f"print({error}.args, {error}.__context__)",
+                            )
                         )
                     self.body(scope.copy(), 2)
                     if self.chance(0.15):
-                        self.line(self.pick("raise", f"raise Oops('again') from {error}", "raise Uh('other')"))
+                        self.line(
+                            self.pick("raise", "reraise()", f"raise Oops('again') from {error}", "raise Uh('other')")
+                        )
             if self.chance(0.25):
                 with self.block("else:"):
                     self.body(scope.copy(), 1)

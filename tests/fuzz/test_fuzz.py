@@ -7,7 +7,7 @@ import pytest
 from .driver import Options, Run
 
 MODES = ["plain", "wrap", "leaf", "flat"]
-FOUND = sorted((Path(__file__).parent / "found").glob("*.py"))
+FOUND = sorted((Path(__file__).parent / "found").glob("*.txt"))
 
 
 def failures(report) -> str:

@@ -9,19 +9,23 @@ import json
 import os
 import sys
 import time
+import warnings
 from typing import Any
 
 import torch
 
 import flambeau
 
-from . import check, program, shrink
+from . import check, program, shrink, world
 
 
 def main(job: dict[str, Any]) -> None:
     """Runs a job: {"programs": [[seed, source or null]], "mode", "backend", "until", "second"} or {"shrink": failure, "seconds"}."""
     events = os.fdopen(os.dup(1), "w", buffering=1)
     torch.set_num_threads(1)
+    with warnings.catch_warnings():  # the first use imports a lot, with warnings
+        warnings.simplefilter("ignore")
+        world.kept(world.off, torch.ones(1))
 
     def say(event: dict[str, Any]) -> None:
         events.write(json.dumps(event) + "\n")

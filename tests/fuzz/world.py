@@ -26,6 +26,7 @@ import zlib
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 import flambeau
 
@@ -43,6 +44,7 @@ class Box:
 
     def __init__(self, t, k):
         self.t, self.k, self.items = t, k, []
+        self.__dict__  # noqa: B018 (the message of `del self.missing` depends on whether this was ever read)
 
     def step(self, a, k=1):
         self.k = (self.k + k) % 11
@@ -73,6 +75,43 @@ class PropBox(Box):
     def v(self, value):
         print("set v", value)
         self.k = value % 11
+
+
+class OpBox(Box):
+    """Operators written in Python, each with a break in it."""
+
+    def __add__(self, other):
+        print("add", other)
+        return (self.k + other) % 11
+
+    def __lt__(self, other):
+        flambeau.graph_break()
+        return self.k < other
+
+    def __eq__(self, other):
+        return self.k == crc(2)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self):
+        return os.getpid() > 0 and self.k > 2
+
+    def __iter__(self):
+        for k in range(2):
+            print("item", k)
+            yield k + self.k
+
+    def __setitem__(self, key, value):
+        print("store", key)
+        self.items.append(value)
+
+    def __str__(self):
+        flambeau.graph_break()
+        return f"box {self.k}"
+
+    def __call__(self, a, k=1):
+        print("called", k)
+        return a + self.t
 
 
 class LoudBox(Box):
@@ -127,7 +166,7 @@ class LocalBox(threading.local):
     __contains__ = Box.__contains__
 
 
-BOXES = (Box, PropBox, LoudBox, SlotBox, LocalBox)
+BOXES = (Box, PropBox, LoudBox, SlotBox, LocalBox, OpBox)
 
 
 class Ctx:
@@ -215,6 +254,52 @@ def off(a, k):
     return a + k % 5
 
 
+def reraise():
+    """A bare `raise` below the handler."""
+    raise
+
+
+def where2():
+    """The caller's caller."""
+    frame = sys._getframe(2)
+    return f"{frame.f_code.co_name}:{frame.f_lineno}"
+
+
+class Net(torch.nn.Module):
+    """A module with state, a child, and a break when told."""
+
+    def __init__(self, loud):
+        super().__init__()
+        self.loud, self.calls = loud, 0
+        self.register_buffer("shift", torch.tensor([0.5, -0.5, 1.0]))
+        self.inner = torch.nn.Identity()
+
+    def forward(self, a, k=1):
+        self.calls += 1
+        a = self.inner(a + self.shift)
+        if self.loud:
+            print("net", self.calls)
+        return a * 0.5
+
+
+class Halve(torch.autograd.Function):
+    """A region that must not be resumed inside."""
+
+    @staticmethod
+    def forward(ctx, a):
+        print("halve")
+        return a * 0.5
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 0.5
+
+
+def kept(fn, a, k=1):
+    """Activation checkpointing round `fn`."""
+    return torch.utils.checkpoint.checkpoint(fn, a, k, use_reentrant=False)
+
+
 log = logging.getLogger("flambeau.fuzz.program")
 log.propagate = False
 log.setLevel(logging.INFO)
@@ -251,14 +336,17 @@ def names() -> dict[str, Any]:
     return {
         "torch": torch,
         "flambeau": flambeau,
-        **{c.__name__: c for c in (Oops, Uh, Ctx, Quiet, *BOXES)},
-        **{f.__name__: f for f in (crc, traced, counted, warn_here, where, callback, apply, off)},
+        **{c.__name__: c for c in (Oops, Uh, Ctx, Quiet, Net, *BOXES)},
+        **{
+            f.__name__: f for f in (crc, traced, counted, warn_here, where, where2, callback, apply, off, reraise, kept)
+        },
         **{
             m.__name__: m
             for m in (binascii, bisect, collections, contextlib, functools, heapq, itertools, math, operator, os)
         },
         **{m.__name__: m for m in (sys, time, types, warnings)},
         "log": log,
+        "halve": Halve.apply,
         "lock": threading.Lock(),
         "shift": torch.ops.flambeau_fuzz.shift,
         "bump": torch.ops.flambeau_fuzz.bump,
@@ -275,7 +363,7 @@ def inputs(seed: int, call: int) -> tuple[Any, ...]:
 
     rows = (2, 2, 4)[call % 3]
     number = torch.randint(0, 6, (4,), generator=generator).tolist()
-    kind = BOXES[seed % 7 if seed % 7 < len(BOXES) else 0]
+    kind = BOXES[seed % 9 if seed % 9 < len(BOXES) else 0]
     x, y = tensor(rows, 3), tensor(3) if seed % 5 == 0 else tensor(rows, 3)
     if seed % 11 == 0:
         y = x[0]
