@@ -26,6 +26,8 @@ def main() -> int:
     parser.add_argument("--seeds", type=seeds, default=seeds("0:1000"), help="3, 0:1000, or several with commas")
     parser.add_argument("--mode", default="plain", help="of plain, wrap, leaf, flat, warm; several with commas")
     parser.add_argument("--backend", default="alternate", help="eager, cpu, both with a comma, or alternate by seed")
+    parser.add_argument("--unshrunk", default="", help="kinds of failures not to shrink, like traceback,state")
+    parser.add_argument("--breaks", type=float, help="how often programs break, 0 to 1, instead of by seed")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--batch", type=int, default=400, help="programs in one process")
     parser.add_argument("--time-limit", type=float, default=3600, help="seconds")
@@ -39,13 +41,25 @@ def main() -> int:
         from . import program
 
         for seed in args.seeds:
-            print(f"# seed {seed}\n{program.source(seed)}")
+            print(f"# seed {seed}\n{program.source(seed, args.breaks)}")
         return 0
     from . import modes
 
     wanted = args.mode.split(",")
     missing = [m for m in wanted if not modes.available(m)]
-    options = Options(args.seeds, [m for m in wanted if m not in missing], args.backend, args.jobs, args.batch, args.time_limit, args.shrink, args.shrink_seconds, args.file)  # fmt: skip
+    options = Options(
+        seeds=args.seeds,
+        modes=[m for m in wanted if m not in missing],
+        backends=args.backend,
+        jobs=args.jobs,
+        batch=args.batch,
+        seconds=args.time_limit,
+        shrink=args.shrink,
+        shrink_seconds=args.shrink_seconds,
+        unshrunk=args.unshrunk.split(","),
+        breaks=args.breaks,
+        files=args.file,
+    )
     report = Run(options).all()
     report.skipped = missing
     if args.report:

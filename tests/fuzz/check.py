@@ -94,7 +94,7 @@ def check(source: str, seed: int, mode: str, backend: str, calls: int = CALLS) -
         return Failure(kind, detail, seed, mode, backend, source, call)
 
     try:
-        with deadline(0.4, signal.ITIMER_PROF):
+        with deadline(0.4, signal.ITIMER_PROF), deadline(10):
             eager = outcomes(text, seed, root, calls, None, file)
     except Slow:
         return None

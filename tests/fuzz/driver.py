@@ -33,6 +33,8 @@ class Options:
     seconds: float = 3600.0
     shrink: int = 8
     shrink_seconds: float = 40.0
+    unshrunk: list[str] = field(default_factory=list)  # kinds of failures not to shrink
+    breaks: float | None = None  # how often programs break; by seed if `None`
     files: list[str] = field(default_factory=list)  # programs to run besides, named `SEED_what.txt`
 
 
@@ -81,7 +83,10 @@ class Run:
     def mode(self, mode: str) -> None:
         """All programs in one mode, `jobs` children at a time."""
         started, pending = time.time(), queue.Queue[tuple[list[Given], str]]()
-        programs: list[Given] = [(seed, None) for seed in self.options.seeds]
+        from .program import source
+
+        breaks = self.options.breaks
+        programs: list[Given] = [(s, None if breaks is None else source(s, breaks)) for s in self.options.seeds]
         programs += [(int(Path(f).name.partition("_")[0]), Path(f).read_text()) for f in self.options.files]
         for first in range(0, len(programs), self.options.batch):
             batch = programs[first : first + self.options.batch]
@@ -142,10 +147,12 @@ class Run:
 
     def child(self, job: dict[str, Any], cache: str):
         """The events of a child; the last one says how it died if it gave no end."""
-        command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.worker", json.dumps(job)]
-        with tempfile.TemporaryFile() as errors:
+        command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.worker"]
+        with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as given:
+            given.write(json.dumps(job).encode())
+            given.seek(0)
             child = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, env=self.environment(cache), cwd=ROOT
+                command, stdin=given, stdout=subprocess.PIPE, stderr=errors, env=self.environment(cache), cwd=ROOT
             )
             assert child.stdout
             buffer, silent = b"", False
@@ -187,7 +194,7 @@ class Run:
 
         done: dict[str, int] = {}
         for failure in sorted(self.report.failures, key=lambda f: len(f["source"] or "")):
-            if failure["seed"] < 0 or failure["kind"] == "warm":
+            if failure["seed"] < 0 or failure["kind"] in ("warm", "hang", *self.options.unshrunk):
                 continue
             kind = failure["kind"] + failure["mode"]
             done[kind] = done.get(kind, 0) + 1

@@ -8,9 +8,10 @@ from .scope import Helper, Scope, Writer
 class Expressions(Writer):
     """`t`, `s`, `i`, `cond`, `text` and so on give source text; `breaks` is how often an expression breaks the graph."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, breaks: float | None = None):
         super().__init__(seed)
         self.breaks = self.random.choice([0.0, 0.05, 0.1, 0.2, 0.3])
+        self.breaks = self.breaks if breaks is None else breaks
         self.random_ops = self.chance(0.1)
 
     def name(self, scope: Scope, kind: str, default: str) -> str:

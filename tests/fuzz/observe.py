@@ -134,7 +134,7 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int)
     """Calls `fn` and looks at the result, the arguments and the module's globals."""
     torch.manual_seed(seed)
     torch.set_grad_enabled(True)
-    world.Quiet.depth = 0
+    world.depth[0] = 0
     handler, output, stdout = _Records(), io.StringIO(), sys.stdout
     world.log.handlers[:] = [handler]
     result, error = None, None
@@ -151,8 +151,8 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int)
     modes = (
         torch.is_grad_enabled(),
         torch.is_autocast_enabled("cpu"),
-        world.Quiet.depth,
-        module.__dict__["lock"].locked(),
+        world.depth[0],
+        module.__dict__["lock"]._is_owned(),
     )
     torch.set_grad_enabled(True)
     rng = torch.get_rng_state().sum().item()

@@ -20,8 +20,8 @@ ARGUMENTS = "x, y, n, items, d, b"
 class Program(Statements):
     """`source` defines `f(x, y, n, items, d, b)`; equal seeds give equal sources."""
 
-    def __init__(self, seed: int):
-        super().__init__(seed)
+    def __init__(self, seed: int, breaks: float | None = None):
+        super().__init__(seed, breaks)
         for line in HEADER.splitlines():
             self.line(line.replace("{loud}", str(self.chance(self.breaks * 2))))
         total = self.random.choice([6, 10, 16, 24, 34])
@@ -246,10 +246,10 @@ class Program(Statements):
         scope.add("fn", name)
 
 
-def source(seed: int) -> str:
-    """The program of this seed: the first of its attempts that is valid Python."""
+def source(seed: int, breaks: float | None = None) -> str:
+    """The program of this seed: the first of its attempts that is valid Python. `breaks`: how often it breaks."""
     for attempt in range(100):
-        text = Program(seed + attempt * 1_000_003).source
+        text = Program(seed + attempt * 1_000_003, breaks).source
         try:
             compile(text, "<program>", "exec")
         except SyntaxError:

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -77,7 +78,9 @@ def _drop(items: Iterator[str], count: int) -> Iterator[str]:
 
 def _valid(source: str) -> bool:
     try:
-        compile(source, "<candidate>", "exec")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source, "<candidate>", "exec")
     except (SyntaxError, ValueError):
         return False
     return True

@@ -315,7 +315,7 @@ class Statements(Expressions):
             error = self.fresh("e")
             for kind in self.random.sample(HANDLERS, self.random.randrange(1, 3)):
                 with self.block(f"except {kind} as {error}:"):
-                    if self.chance(0.5):
+                    if self.chance(0.1 + self.breaks):
                         self.line(
                             self.pick(
                                 f"print(type({error}).__name__, {error})",

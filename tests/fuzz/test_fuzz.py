@@ -1,5 +1,7 @@
 """A part of the fuzzer for every day: some programs in each mode, and the shrunk programs of bugs found before."""
 
+import os
+import random
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,18 @@ def test_programs(mode):
         pytest.skip(f"no mode {mode} in this build")
     report = Run(Options(list(range(40)), [mode], shrink=2, shrink_seconds=20), say=lambda *_, **__: None).all()
     assert report.programs[mode] == 40
+    assert not report.failures, failures(report)
+
+
+@pytest.mark.skipif("FLAMBEAU_FUZZ_FRESH" not in os.environ, reason="FLAMBEAU_FUZZ_FRESH: how many new programs")
+def test_new_programs():
+    """Other programs every time; the seeds are in the message."""
+    from . import modes
+
+    first, count = random.SystemRandom().randrange(10**9), int(os.environ["FLAMBEAU_FUZZ_FRESH"])
+    available = [m for m in MODES if modes.available(m)]
+    report = Run(Options(list(range(first, first + count)), available), say=lambda *_, **__: None).all()
+    assert report.programs == dict.fromkeys(available, count)
     assert not report.failures, failures(report)
 
 

@@ -184,17 +184,18 @@ class Ctx:
         return self.swallow and kind is not None and issubclass(kind, Oops)
 
 
-class Quiet(Ctx):
-    """The same with no output: `self.depth` counts."""
+depth = [0]  # of `Quiet` contexts
 
-    depth = 0
+
+class Quiet(Ctx):
+    """The same with no output: `depth` counts."""
 
     def __enter__(self):
-        Quiet.depth += 1
+        depth[0] += 1
         return self
 
     def __exit__(self, kind, error, trace):
-        Quiet.depth -= 1
+        depth[0] -= 1
         return self.swallow and kind is not None and issubclass(kind, Oops)
 
 
@@ -347,7 +348,7 @@ def names() -> dict[str, Any]:
         **{m.__name__: m for m in (sys, time, types, warnings)},
         "log": log,
         "halve": Halve.apply,
-        "lock": threading.Lock(),
+        "lock": threading.RLock(),
         "shift": torch.ops.flambeau_fuzz.shift,
         "bump": torch.ops.flambeau_fuzz.bump,
         "fail": torch.ops.flambeau_fuzz.fail,
