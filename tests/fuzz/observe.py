@@ -161,10 +161,11 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int)
         k: v for k, v in module.__dict__.items() if not k.startswith("__") and (k == "lock" or v is not fixed.get(k))
     }
     freeze = Freezer().freeze
+    texts = [(w.category.__name__, _ADDRESS.sub("0x", str(w.message)), w.filename, w.lineno) for w in warned]
+    shown = [w for w in texts if not w[1].startswith("flambeau compiled ")]  # its own advice, as about recompiles
     return Outcome(
         freeze(result), _exception(error), _frames(error, module.__file__), _ADDRESS.sub("0x", output.getvalue()).split("\n"),
-        [(w.category.__name__, _ADDRESS.sub("0x", str(w.message)), w.filename, w.lineno) for w in warned],
-        handler.records, [freeze(args), freeze({k: v for k, v in changed.items() if k != "lock"})], modes, rng,
+        shown, handler.records, [freeze(args), freeze({k: v for k, v in changed.items() if k != "lock"})], modes, rng,
     )  # fmt: skip
 
 
