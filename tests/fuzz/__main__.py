@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -45,6 +46,7 @@ def main() -> int:
         return 0
     from . import modes
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the run's daemons are stopped
     wanted = args.mode.split(",")
     missing = [m for m in wanted if not modes.available(m)]
     options = Options(

@@ -74,7 +74,7 @@ class Run:
                 self.mode(mode)
             self.shrink()
         finally:
-            for cache in ("cache", "warm"):
+            for cache in ("cache", "warm", "shrink"):
                 stop = [sys.executable, "-m", "flambeau", "stop"]
                 subprocess.run(stop, env=self.environment(cache), capture_output=True, timeout=60, check=False)
             shutil.rmtree(self.folder, ignore_errors=True)
