@@ -1,0 +1,118 @@
+"""One program, eager and compiled: three calls each, and the first difference."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import signal
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+import flambeau
+
+from . import modes, observe, world
+
+CALLS = 3
+torch.set_warn_always(True)  # or the second of two runs would warn less
+
+
+@dataclass
+class Failure:
+    """A difference: of what kind, how, and with what program."""
+
+    kind: str
+    detail: str
+    seed: int
+    mode: str
+    backend: str
+    source: str
+    call: int = 0
+
+    def data(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class Slow(BaseException):
+    """The alarm of `deadline`."""
+
+
+@contextmanager
+def deadline(seconds: float, clock: int = signal.ITIMER_REAL) -> Iterator[None]:
+    """Raises `Slow` in the block after this time; `ITIMER_PROF`: time of this process."""
+
+    def stop(*_):
+        late.append(True)
+        raise Slow
+
+    late: list[bool] = []
+    number = signal.SIGALRM if clock == signal.ITIMER_REAL else signal.SIGPROF
+    old = signal.signal(number, stop)
+    signal.setitimer(clock, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(clock, 0)
+        signal.signal(number, old)
+    if late:  # a handler of the program swallowed it
+        raise Slow
+
+
+def load(source: str, file: str) -> types.ModuleType:
+    """A fresh module `program` of this source."""
+    module = types.ModuleType("program")
+    module.__dict__.update(world.names())
+    module.__file__ = file
+    sys.modules["program"] = module
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile(source, file, "exec"), module.__dict__)
+    return module
+
+
+def outcomes(source: str, seed: int, root: str, calls: int, backend: str | None, file: str) -> list[observe.Outcome]:
+    """Outcomes of the calls; stops after one that cannot go on. `backend`: None for eager."""
+    module = load(source, file)
+    fn = getattr(module, root)
+    fn = fn if backend is None else flambeau.compile(fn, backend=backend)
+    return [observe.observe(module, fn, world.inputs(seed, call), seed + call) for call in range(calls)]
+
+
+def check(source: str, seed: int, mode: str, backend: str, calls: int = CALLS) -> Failure | None:
+    """The first difference between eager and compiled, or `None`. Programs that are too slow eagerly are skipped."""
+    text, root = modes.transform(source, mode, seed)
+    file = f"<program {seed} {mode}>"
+
+    def failure(kind: str, detail: str, call: int = 0) -> Failure:
+        return Failure(kind, detail, seed, mode, backend, source, call)
+
+    try:
+        with deadline(0.4, signal.ITIMER_PROF), deadline(10):
+            eager = outcomes(text, seed, root, calls, None, file)
+    except Slow:
+        return None
+    except Exception:  # a program that cannot even be loaded
+        return None
+    if any("RecursionError" in str(o.exception) for o in eager):
+        return None
+    try:
+        with deadline(30), modes.settings(mode):
+            compiled = outcomes(text, seed, root, calls, backend, file)
+    except Slow:
+        return failure("hang", "more than 30 s")
+    except BaseException as error:
+        return failure("harness", f"{type(error).__name__}: {error}")
+    finally:
+        torch.set_grad_enabled(True)
+    for call, (a, b) in enumerate(zip(eager, compiled, strict=True)):
+        found = observe.difference(a, b)
+        if found:
+            return failure(found[0], f"call {call}: {found[1]}", call)
+    return None

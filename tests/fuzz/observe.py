@@ -1,0 +1,216 @@
+"""What one call leaves behind, as plain data: result, exception, output, warnings, logs, state; and how two differ."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import inspect
+import io
+import logging
+import re
+import sys
+import types
+import warnings
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+
+from . import world
+
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+_SCALARS = (type(None), bool, int, float, str, bytes, complex, range, type(...), torch.dtype, torch.device, torch.Size)
+_ITERATED = ([], (), range(0), "", {}, {}.items(), {}.values(), set())
+_ITERATORS = (*(type(iter(v)) for v in _ITERATED), enumerate, zip, map, reversed, filter)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A tensor as it was: everything but the values is compared exactly."""
+
+    facts: tuple[Any, ...]
+    values: torch.Tensor
+
+    def same(self, other: Leaf) -> bool:
+        """Equal facts, and values equal to 1e-5."""
+        if self.facts != other.facts:
+            return False
+        if torch.equal(self.values, other.values):
+            return True
+        if not self.values.is_floating_point():
+            return False
+        return torch.allclose(self.values, other.values, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+class Freezer:
+    """Turns values into nested tuples. Objects met twice become references, so that aliasing is part of the result."""
+
+    def __init__(self):
+        self.seen: dict[int, int] = {}
+        self.storages: dict[int, int] = {}
+        self.kept: list[Any] = []  # so that no id is used twice
+
+    def freeze(self, value: Any) -> Any:
+        """`value` as data."""
+        if isinstance(value, _SCALARS):
+            return type(value).__name__, _ADDRESS.sub("0x", value) if isinstance(value, str) else repr(value)
+        if type(value) is tuple:
+            return "tuple", *map(self.freeze, value)
+        if id(value) in self.seen:
+            return "seen", self.seen[id(value)]
+        number = self.seen[id(value)] = len(self.seen)
+        self.kept.append(value)
+        if isinstance(value, torch.Tensor):
+            return "tensor", self.tensor(value), self.freeze(value.__dict__)
+        return number, *self.inside(value)
+
+    def tensor(self, value: torch.Tensor) -> Leaf:
+        storage = value.untyped_storage().data_ptr() if value.numel() else id(value)
+        place = self.storages.setdefault(storage, len(self.storages))
+        facts = (type(value).__name__, value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), place)
+        gradient = (value.requires_grad, value.is_leaf, value.grad_fn is None, value._version if value.is_leaf else 0)
+        return Leaf(facts + gradient[:3], value.detach().clone())
+
+    def inside(self, value: Any) -> tuple[Any, ...]:
+        """The parts of an object."""
+        f = self.freeze
+        match value:
+            case list() | collections.deque():
+                parts: tuple[Any, ...] = tuple(map(f, value))
+            case dict():
+                parts = tuple((f(k), f(v)) for k, v in value.items())
+            case set() | frozenset():
+                parts = tuple(sorted((f(v) for v in value), key=repr))
+            case types.FunctionType():
+                cells = [c.cell_contents if c != types.CellType() else "empty" for c in value.__closure__ or ()]
+                parts = value.__qualname__, *map(f, cells), f(value.__defaults__), f(value.__kwdefaults__)
+            case types.MethodType():
+                parts = value.__func__.__qualname__, f(value.__self__)
+            case functools.partial():
+                parts = f(value.func), f(value.args), f(value.keywords)
+            case types.GeneratorType():
+                parts = value.__qualname__, inspect.getgeneratorstate(value)
+            case type():
+                own = {k: v for k, v in value.__dict__.items() if not k.startswith("__")}
+                parts = value.__qualname__, *((k, f(v)) for k, v in own.items() if value.__module__ == "program")
+            case BaseException():
+                parts = tuple(map(f, value.args))
+            case types.ModuleType():
+                parts = (value.__name__,)
+            case _ if isinstance(value, _ITERATORS):
+                parts = (f(value.__reduce__()[1:]),)
+            case _:
+                state = dict(getattr(value, "__dict__", {}))
+                state |= {k: getattr(value, k) for k in getattr(type(value), "__slots__", ()) if hasattr(value, k)}
+                parts = (f(state),)
+        return type(value).__qualname__, *parts
+
+
+@dataclass
+class Outcome:
+    """Everything of one call that a user could see."""
+
+    result: Any
+    exception: Any
+    traceback: Any
+    printed: list[str]
+    warned: list[Any]
+    logged: list[Any]
+    state: Any
+    modes: Any
+    rng: Any
+
+
+class _Records(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.records: list[Any] = []
+
+    def emit(self, record):
+        self.records.append((record.levelname, record.getMessage(), record.funcName, record.lineno))
+
+
+def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int) -> Outcome:
+    """Calls `fn` and looks at the result, the arguments and the module's globals."""
+    torch.manual_seed(seed)
+    torch.set_grad_enabled(True)
+    world.depth[0] = 0
+    handler, output, stdout = _Records(), io.StringIO(), sys.stdout
+    world.log.handlers[:] = [handler]
+    result, error = None, None
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        sys.stdout = output
+        try:
+            result = fn(*args)
+        except Exception as raised:
+            error = raised
+        finally:
+            sys.stdout = stdout
+            world.log.handlers.clear()
+    modes = (
+        torch.is_grad_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        world.depth[0],
+        module.__dict__["lock"]._is_owned(),
+    )
+    torch.set_grad_enabled(True)
+    rng = torch.get_rng_state().sum().item()
+    fixed = world.names()
+    changed = {
+        k: v for k, v in module.__dict__.items() if not k.startswith("__") and (k == "lock" or v is not fixed.get(k))
+    }
+    freeze = Freezer().freeze
+    texts = [(w.category.__name__, _ADDRESS.sub("0x", str(w.message)), w.filename, w.lineno) for w in warned]
+    shown = [w for w in texts if not w[1].startswith("flambeau compiled ")]  # its own advice, as about recompiles
+    return Outcome(
+        freeze(result), _exception(error), _frames(error, module.__file__), _ADDRESS.sub("0x", output.getvalue()).split("\n"),
+        shown, handler.records, [freeze(args), freeze({k: v for k, v in changed.items() if k != "lock"})], modes, rng,
+    )  # fmt: skip
+
+
+def _exception(error: BaseException | None, depth: int = 0) -> Any:
+    """Type, message and what it was raised from or during."""
+    if error is None or depth > 4:
+        return None
+    chain = _exception(error.__cause__, depth + 1), _exception(error.__context__, depth + 1)
+    return type(error).__name__, _ADDRESS.sub("0x", str(error)), *chain
+
+
+def _frames(error: BaseException | None, file: str | None) -> list[tuple[str, int]]:
+    """Functions and lines of the program and the world in the traceback."""
+    frames, trace = [], error.__traceback__ if error else None
+    while trace:
+        if trace.tb_frame.f_code.co_filename in (file, world.__file__):
+            frames.append((trace.tb_frame.f_code.co_name, trace.tb_lineno))
+        trace = trace.tb_next
+    return frames
+
+
+def difference(eager: Outcome, compiled: Outcome) -> tuple[str, str] | None:
+    """What differs first, and how: ("result", "[1]: ... instead of ...")."""
+    order = ("exception", "printed", "warned", "logged", "traceback", "result", "state", "modes", "rng")
+    assert set(order) == {f.name for f in fields(Outcome)}
+    for name in order:
+        found = _differ(getattr(eager, name), getattr(compiled, name))
+        if found:
+            return name, found
+    return None
+
+
+def _differ(a: Any, b: Any) -> str:
+    if isinstance(a, Leaf) and isinstance(b, Leaf):
+        if a.same(b):
+            return ""
+        if a.facts != b.facts:
+            return f": {b.facts} instead of {a.facts}"
+        return f": {b.values.tolist()} instead of {a.values.tolist()}"
+    if type(a) is type(b) and isinstance(a, (tuple, list)):
+        for k, (u, v) in enumerate(zip(a, b, strict=False)):
+            found = _differ(u, v)
+            if found:
+                return f"[{k}]{found}"
+        if len(a) != len(b):
+            return f": {len(b)} instead of {len(a)} items: {str(b)[:300]} instead of {str(a)[:300]}"
+        return ""
+    return "" if a == b else f": {str(b)[:300]} instead of {str(a)[:300]}"

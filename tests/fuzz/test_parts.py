@@ -1,0 +1,96 @@
+"""The fuzzer's own parts: equal seeds give equal programs, differences of every kind are seen, failures shrink."""
+
+import pytest
+
+from . import check, modes, observe, program, shrink
+
+PROGRAM = """\
+def g(a, k):
+    print(k)
+    warnings.warn("w", stacklevel=2)
+    log.info("l")
+    if k > 100:
+        raise Oops("never")
+    a.add_(1)
+    GL.append(k)
+    return a * 2
+GL = []
+def f(x, y, n, items, d, b):
+    kept = [x, items]
+    return g(x, n), kept, y[0]
+"""
+
+
+def outcome(source):
+    return check.outcomes(source, 1, "f", 1, None, "<one>")[0]
+
+
+def test_equal_seeds_give_equal_programs():
+    sources = [program.source(seed) for seed in range(50)]
+    assert sources == [program.source(seed) for seed in range(50)]
+    assert len(set(sources)) == 50
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("printed", "print(k)", "print(k + 1)"),
+        ("warned", "stacklevel=2", "stacklevel=1"),
+        ("warned", '"w"', '"v"'),
+        ("logged", 'log.info("l")', '1; log.warning("l")'),
+        ("exception", "k > 100", "k < 100"),
+        ("result", "a * 2", "a * 2.01"),
+        ("state", "y[0]", "y[0].clone()"),
+        ("state", "[x, items]", "[x, list(items)]"),
+        ("result", "y[0]", "y[:1]"),
+        ("state", "GL.append(k)", "GL.append(k + 1)"),
+        ("result", "a.add_(1)", "a = a + 1"),
+        ("state", "kept =", "d['z'] = 1; kept ="),
+        ("modes", "kept =", "torch.set_grad_enabled(False); kept ="),
+        ("rng", "kept =", "torch.rand(1); kept ="),
+    ],
+)
+def test_differences_are_seen(kind, old, new):
+    assert old in PROGRAM
+    eager, other = outcome(PROGRAM), outcome(PROGRAM.replace(old, new))
+    assert observe.difference(eager, outcome(PROGRAM)) is None
+    found = observe.difference(eager, other)
+    assert found is not None
+    assert found[0] == kind, found
+
+
+def test_tracebacks_are_compared():
+    raising = PROGRAM.replace("k > 100", "k < 100")
+    moved = raising.replace("    a.add_(1)\n", "").replace("def g(a, k):", "def g(a, k):\n    a.add_(1)")
+    found = observe.difference(outcome(raising), outcome(moved))
+    assert found is not None
+    assert found[0] in ("warned", "logged", "traceback", "state")
+    renamed = raising.replace("def g(", "def gg(").replace("g(x, n)", "gg(x, n)")
+    found = observe.difference(
+        outcome(raising.replace('log.info("l")', "")), outcome(renamed.replace('log.info("l")', ""))
+    )
+    assert found is not None
+    assert found[0] == "traceback", found
+
+
+def test_failures_shrink(monkeypatch):
+    """A failure that needs one statement of a program ends as little more than it."""
+
+    def isolated(source, failure, seconds=0):
+        return check.Failure("result", "", 0, "plain", "eager", source) if "a.add_(1)" in source else None
+
+    monkeypatch.setattr(shrink, "isolated", isolated)
+    shrunk = shrink.shrink(check.Failure("result", "", 0, "plain", "eager", PROGRAM), 20)
+    assert shrunk is not None
+    assert shrunk.source.split() == ["def", "g():", "a.add_(1)"]
+
+
+def test_modes_keep_what_programs_do():
+    for seed in range(30):
+        source = program.source(seed)
+        for mode in ("wrap", "leaf"):
+            text, root = modes.transform(source, mode, seed)
+            compile(text, "<mode>", "exec")
+            assert f"def {root}(" in text
+    leaf, _ = modes.transform(PROGRAM, "leaf", 0)
+    assert leaf.count("flambeau.graph_break()") == 1

@@ -1,0 +1,59 @@
+"""A child process: checks the programs of one job, or shrinks one failure; an event per line of JSON on standard output.
+
+{"start": place}   {"done": place, "failure": null or {...}}   {"end": {...counts}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from typing import Any
+
+import torch
+
+import flambeau
+
+from . import check, program, shrink, world
+
+
+def main(job: dict[str, Any]) -> None:
+    """Runs a job: {"programs": [[seed, source or null]], "mode", "backend", "until", "second"} or {"shrink": failure, "seconds"}."""
+    events = os.fdopen(os.dup(1), "w", buffering=1)
+    torch.set_num_threads(1)
+    with warnings.catch_warnings():  # the first use imports a lot, with warnings
+        warnings.simplefilter("ignore")
+        world.kept(world.off, torch.ones(1))
+
+    def say(event: dict[str, Any]) -> None:
+        events.write(json.dumps(event) + "\n")
+
+    if "shrink" in job:
+        failure = check.Failure(**job["shrink"])
+        smaller = shrink.shrink(failure, job["seconds"])
+        say({"shrunk": smaller.data() if smaller else None})
+        return
+    counts: dict[str, int] = {}
+    for at, (seed, given) in enumerate(job["programs"]):
+        if time.time() > job["until"]:
+            break
+        text = program.source(seed) if given is None else given
+        say({"start": at})
+        flambeau.reset()
+        failure = check.check(text, seed, job["mode"], job["backend"])
+        now = flambeau.counters()
+        traced = now["frames_traced"]
+        if job["second"] and traced and not failure:
+            detail = f"{traced} frames traced in the second process"
+            failure = check.Failure("warm", detail, seed, job["mode"], job["backend"], text)
+        fallbacks = {f"eager: {name}": count for name, count in now["eager_fallbacks"].items()}
+        for name, count in {"graphs": now["graphs"], "traced": traced, **now["graph_breaks"], **fallbacks}.items():
+            counts[name] = counts.get(name, 0) + count
+        say({"done": at, "failure": failure and failure.data()})
+    say({"end": counts})
+
+
+if __name__ == "__main__":
+    main(json.load(sys.stdin))
