@@ -55,7 +55,8 @@ def with_breaks(monkeypatch):
             if kind in ("print", "all"):
                 print("attention", tuple(hidden_states.shape))
             if kind in ("item", "all"):
-                scale = 0.5 if hidden_states.sum().item() > 0 else 2.0
+                # Far from the threshold: rounding must not decide.
+                scale = 0.5 if hidden_states.square().sum().item() > 1.0 else 2.0
                 hidden_states = hidden_states * scale
             if kind in ("logging", "all"):
                 log.info("layer of %s heads", kwargs.get("heads", 4))

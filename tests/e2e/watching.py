@@ -59,7 +59,8 @@ def watch(fn: Callable[..., Any], *args: Any) -> Seen:
                 trace = trace.tb_next
     grad = torch.is_grad_enabled()
     torch.set_grad_enabled(True)
-    texts = [(str(w.message), w.filename, w.lineno) for w in warned]
+    # Ours say why something runs eagerly; what the program warns of is compared.
+    texts = [(str(w.message), w.filename, w.lineno) for w in warned if not str(w.message).startswith("flambeau ")]
     # The first frame is `watch` itself.
     return Seen(result, error, frames[1:], output.getvalue(), texts, handler.records, grad)
 

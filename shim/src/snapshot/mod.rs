@@ -29,15 +29,16 @@ pub fn take(
     // SAFETY: a function's builtins dict is alive while the function is; `function` is a Python function.
     let builtins = unsafe { (*function.cast::<ffi::PyFunctionObject>()).func_builtins };
     let builtins_id = describer.namespace(builtins);
-    describer.drain();
     let marks = dynamic.iter().map(|d| {
         let of = match d.dim {
-            Some(dim) => DynamicOf::Size(describer.id(d.object), dim),
+            // Deep in the arguments it may lie beyond what is described of them.
+            Some(dim) => DynamicOf::Size(describer.root(d.object), dim),
             None => DynamicOf::Int(d.place.clone()),
         };
         DynamicDim { of, min: d.min, max: d.max }
     });
     options.dynamic_dims.extend(marks);
+    describer.drain();
     Ok(Snapshot {
         function: function_id,
         args: arg_ids,
