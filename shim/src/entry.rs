@@ -98,6 +98,7 @@ impl Entry {
     }
 
     /// What is known of resume functions with these codes.
+    #[expect(clippy::arc_with_non_send_sync, reason = "a table is only reached with the GIL held, as `Entry` is")]
     pub fn resumed(&self, py: Python<'_>, frames: CodeHash) -> Arc<GilCell<Table>> {
         let fresh = || Arc::new(GilCell::new(Table::resuming(frames)));
         self.resumed.borrow(py).entry(frames).or_insert_with(fresh).clone()

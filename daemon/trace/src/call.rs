@@ -306,13 +306,14 @@ impl Tracer<'_> {
         }
         match self.type_lookup(class, "__init__")? {
             None => {}
-            Some((owner, _)) if owner.is("builtins.object") => {
-                // `object_init` in CPython's `Objects/typeobject.c`.
-                if plain && !(args.pos.is_empty() && args.kw.is_empty()) {
-                    let name = class.name.qualname.rsplit('.').next().unwrap_or_default().to_owned();
-                    return self.raise_named("TypeError", &format!("{name}() takes no arguments"));
-                }
+            // `object_init` in CPython's `Objects/typeobject.c`.
+            Some((owner, _))
+                if owner.is("builtins.object") && plain && !(args.pos.is_empty() && args.kw.is_empty()) =>
+            {
+                let name = class.name.qualname.rsplit('.').next().unwrap_or_default().to_owned();
+                return self.raise_named("TypeError", &format!("{name}() takes no arguments"));
             }
+            Some((owner, _)) if owner.is("builtins.object") => {}
             Some((_, init)) => {
                 let mut init_args = args;
                 init_args.pos.insert(0, object.clone());

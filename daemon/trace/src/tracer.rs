@@ -19,6 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// The state of one trace.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Tracer<'a> {
     pub(crate) frame: &'a Frame,
     oracle: &'a mut dyn Oracle,

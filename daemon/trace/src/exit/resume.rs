@@ -323,6 +323,7 @@ enum Sides {
     Iterate(Resume, Resume),
 }
 
+#[expect(clippy::ref_option, reason = "maps over positions of a stack")]
 fn item(value: &Option<Value>) -> Item {
     if value.is_some() { Item::Value } else { Item::Null }
 }
