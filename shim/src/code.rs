@@ -115,22 +115,21 @@ fn read(code: &Bound<'_, PyCode>) -> PyResult<Code> {
 /// `localsplus` as CPython lays it out: locals (arguments first, those that are cells marked), then cells that are no
 /// arguments, then free variables.
 fn localsplus(code: &Bound<'_, PyCode>) -> PyResult<(Vec<String>, Vec<u8>)> {
-    const LOCAL: u8 = 0x20;
-    const CELL: u8 = 0x40;
-    const FREE: u8 = 0x80;
     let varnames: Vec<String> = code.getattr("co_varnames")?.extract()?;
     let cellvars: Vec<String> = code.getattr("co_cellvars")?.extract()?;
     let freevars: Vec<String> = code.getattr("co_freevars")?.extract()?;
-    let mut kinds: Vec<u8> =
-        varnames.iter().map(|name| if cellvars.contains(name) { LOCAL | CELL } else { LOCAL }).collect();
+    let mut kinds: Vec<u8> = varnames
+        .iter()
+        .map(|name| if cellvars.contains(name) { Code::LOCAL | Code::CELL } else { Code::LOCAL })
+        .collect();
     let mut all = varnames;
     for name in cellvars {
         if !all.contains(&name) {
             all.push(name);
-            kinds.push(CELL);
+            kinds.push(Code::CELL);
         }
     }
-    kinds.extend(freevars.iter().map(|_| FREE));
+    kinds.extend(freevars.iter().map(|_| Code::FREE));
     all.extend(freevars);
     Ok((all, kinds))
 }

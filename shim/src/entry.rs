@@ -166,9 +166,7 @@ impl Entry {
     fn take_up(&self, py: Python<'_>, next: &Next) -> Went {
         // SAFETY: a resume function is a live Python function.
         let code = unsafe { (*next.function().cast::<ffi::PyFunctionObject>()).func_code };
-        // SAFETY: its code is alive while it is.
-        let Some(hash) = (unsafe { crate::code::hash(py, code) }) else { return Went::Eager };
-        let table = self.resumed(py, if next.frames == CodeHash::default() { hash } else { next.frames });
+        let table = self.resumed(py, next.frames);
         // SAFETY: as above.
         match unsafe { Table::signature(&table, py, code) } {
             (Some(signature), _) if signature.is_direct(next.args().len()) => {

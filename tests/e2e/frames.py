@@ -138,7 +138,8 @@ class Frame:
 
     def resume(self, like, *state):
         """Adds a resume function and its state."""
-        return {"function": self.function(like), "state": self.tuple(*state)}
+        names = json.loads(_testing.code_json(like.__code__))["hash"]
+        return {"function": self.function(like), "state": self.tuple(*state), "frames": names}
 
     def breaks(self, action, args, then, catch=None, code="UserBreak"):
         """Ends in a graph break: the build `action` is called with these, `then` and `catch` say how to go on."""

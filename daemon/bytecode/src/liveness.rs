@@ -9,7 +9,6 @@ use flambeau_ir::code::Code;
 
 /// What reads its caller's locals by name.
 const READERS: [&str; 8] = ["locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "breakpoint"];
-const CELL_OR_FREE: u8 = 0x40 | 0x80;
 
 /// Per slot: whether a resume function that enters so, between `at` and `target`, has to restore it. A call or a raise
 /// in its prologue may go to the handler that covers `at`.
@@ -67,7 +66,7 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     let mut found: Vec<bool> =
         (0..slots).map(|s| live.get(first + s / 64).is_some_and(|w| w >> (s % 64) & 1 != 0)).collect();
     for (slot, kind) in code.localspluskinds.iter().enumerate().take(slots) {
-        if kind & CELL_OR_FREE != 0 {
+        if kind & (Code::CELL | Code::FREE) != 0 {
             found[slot] |= reached.iter().any(|at| cell(decoded.instrs[*at].op) == Some(slot as u32));
         }
     }

@@ -110,10 +110,6 @@ pub enum AssembleError {
     Alone(Target),
 }
 
-/// The kind of a local variable in `localspluskinds`.
-const LOCAL: u8 = 0x20;
-const CELL: u8 = 0x40;
-const FREE: u8 = 0x80;
 const OPTIMIZED: u32 = 1;
 const VARARGS: u32 = 4;
 const VARKEYWORDS: u32 = 8;
@@ -172,16 +168,16 @@ fn receiver(body: &Body<'_>, decoded: &Decoded, point: &ResumePoint) -> Result<O
         return Ok(None);
     }
     let slot = body.slot(own)?;
-    let cell = body.code.localspluskinds[own as usize] & CELL != 0;
+    let cell = body.code.localspluskinds[own as usize] & Code::CELL != 0;
     Ok(Some(if cell { Op::LoadDeref(slot) } else { Op::LoadFast(slot) }))
 }
 
 /// The slot (of the whole code) of the first parameter, if `super()` without arguments may be called.
 pub(crate) fn super_slot(body: &Body<'_>) -> Option<u32> {
     let (names, kinds) = body.slots();
-    let class = names.iter().zip(kinds).any(|(name, kind)| name == "__class__" && kind & FREE != 0);
+    let class = names.iter().zip(kinds).any(|(name, kind)| name == "__class__" && kind & Code::FREE != 0);
     let called = class && body.code.names.iter().any(|name| name == "super");
-    let local = kinds.first().is_some_and(|kind| kind & LOCAL != 0);
+    let local = kinds.first().is_some_and(|kind| kind & Code::LOCAL != 0);
     (called && local).then(|| (body.code.localsplusnames.len() - names.len()) as u32)
 }
 
@@ -223,11 +219,11 @@ impl Prologue {
     /// Free variables, cells, the generator, and `RESUME`, which like the user's stands at the function's first line.
     fn begin(&mut self, body: &Body<'_>, generator: bool) -> Result<(), AssembleError> {
         let (_, kinds) = body.slots();
-        let free = kinds.iter().filter(|k| **k & FREE != 0).count() as u32;
+        let free = kinds.iter().filter(|k| **k & Code::FREE != 0).count() as u32;
         if free > 0 {
             self.units.put(Op::CopyFreeVars(free))?;
         }
-        let cells = kinds.iter().zip(SHIFT..).filter(|(k, _)| **k & CELL != 0);
+        let cells = kinds.iter().zip(SHIFT..).filter(|(k, _)| **k & Code::CELL != 0);
         self.units.put_all(cells.map(|(_, slot)| Op::MakeCell(slot)))?;
         self.locate(None);
         if generator {
@@ -415,7 +411,7 @@ impl Prologue {
             bytecode: [self.units.finish(), bytecode].concat(),
             consts: body.consts.iter().cloned().chain(brought).collect(),
             localsplusnames: PARAMETERS.iter().map(ToString::to_string).chain(names.iter().cloned()).collect(),
-            localspluskinds: [&[LOCAL; SHIFT as usize], kinds].concat(),
+            localspluskinds: [&[Code::LOCAL; SHIFT as usize], kinds].concat(),
             linetable: [&self.locations.finish(), body.linetable].concat(),
             exceptiontable: exception_table(&handlers),
             ..code.clone()

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// blake3 of a code object's canonical encoding: bytecode without caches, constants, names, flags, file and first line.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CodeHash(pub [u8; 32]);
 
 impl CodeHash {
@@ -49,7 +49,7 @@ pub struct Code {
     pub consts: Vec<Const>,
     pub names: Vec<String>,
     pub localsplusnames: Vec<String>,
-    /// One `CO_FAST_*` byte per entry of `localsplusnames` (0x20 local, 0x40 cell, 0x80 free).
+    /// One byte per entry of `localsplusnames`: [`Code::LOCAL`], [`Code::CELL`], [`Code::FREE`].
     pub localspluskinds: Vec<u8>,
     pub linetable: Vec<u8>,
     pub exceptiontable: Vec<u8>,
@@ -134,6 +134,13 @@ impl Const {
 }
 
 impl Code {
+    /// `CO_FAST_LOCAL` of `localspluskinds`: a local variable or parameter.
+    pub const LOCAL: u8 = 0x20;
+    /// `CO_FAST_CELL`: a variable that inner functions use.
+    pub const CELL: u8 = 0x40;
+    /// `CO_FAST_FREE`: a variable of an enclosing function.
+    pub const FREE: u8 = 0x80;
+
     /// The hash that names this code: blake3 over every field but `hash` itself.
     pub fn content_hash(&self) -> CodeHash {
         let blank = Code { hash: CodeHash([0; 32]), ..self.clone() };

@@ -181,7 +181,6 @@ pub struct Resume {
     /// Its first argument, a tuple.
     pub state: BuildId,
     /// Names its code and those of the resume functions it calls: what is compiled for one says nothing of another.
-    #[serde(default)]
     pub frames: CodeHash,
 }
 

@@ -10,9 +10,7 @@ use crate::tracer::Tracer;
 use crate::value::{Function, Value};
 use flambeau_bytecode::{Decoded, Op};
 use flambeau_ir::code::Code;
-use flambeau_ir::graph::NodeOp;
 use flambeau_ir::reason::Reason;
-use flambeau_ir::source::SourceId;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -84,7 +82,8 @@ impl Tracer<'_> {
             reason.stack = self.locations();
             let untouched = before.frames == self.frames_run && before.changes == self.arenas.changes();
             self.broken = Some(if untouched {
-                self.drop_calls(before.nodes);
+                // The instruction that made them runs in plain Python.
+                self.graph.drop_calls(before.nodes, |_, _| true);
                 let below = before.depth - before.operands.len();
                 let mut stack = frame.stack.clone();
                 stack.truncate(below);
@@ -103,16 +102,6 @@ impl Tracer<'_> {
         let is_direct = self.stack.last().is_some_and(|info| info.direct);
         if let Some(Broken::Frames(_, direct)) = &mut self.broken {
             *direct = is_direct;
-        }
-    }
-
-    /// Forgets the torch calls from node `first` on: the instruction that made them runs in plain Python.
-    fn drop_calls(&mut self, first: usize) {
-        for node in &mut self.graph.nodes[first..] {
-            if matches!(node.op, NodeOp::Call { .. }) {
-                // Emptied nodes are left out when the graph is put in order.
-                node.op = NodeOp::Placeholder(SourceId(0));
-            }
         }
     }
 }

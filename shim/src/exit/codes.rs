@@ -37,9 +37,6 @@ impl Codes {
     }
 
     fn new_code(&self, py: Python<'_>, code: &Code) -> PyResult<Py<PyAny>> {
-        const LOCAL: u8 = 0x20;
-        const CELL: u8 = 0x40;
-        const FREE: u8 = 0x80;
         let version = py.version_info();
         if (version.major, version.minor) != code.python {
             return Err(PyRuntimeError::new_err("a code object is of another Python version"));
@@ -57,7 +54,7 @@ impl Codes {
             PyTuple::new(py, names.filter(|(_, k)| **k & kind != 0).map(|(n, _)| n).collect::<Vec<_>>())
         };
         let bytes = |b: &[u8]| PyBytes::new(py, b);
-        let varnames = named(LOCAL)?;
+        let varnames = named(Code::LOCAL)?;
         macro_rules! objects {
             ($($value:expr),* $(,)?) => { [$($value.into_pyobject(py)?.into_any()),*] };
         }
@@ -78,8 +75,8 @@ impl Codes {
             code.firstlineno,
             bytes(&code.linetable),
             bytes(&code.exceptiontable),
-            named(FREE)?,
-            named(CELL)?,
+            named(Code::FREE)?,
+            named(Code::CELL)?,
         ];
         Ok(py.get_type::<pyo3::types::PyCode>().call1(PyTuple::new(py, args)?)?.unbind())
     }

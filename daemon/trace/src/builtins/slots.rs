@@ -6,7 +6,7 @@ use crate::call::Args;
 use crate::flow::Flow;
 use crate::tracer::Tracer;
 use crate::value::{Payload, Tuple, Value};
-use flambeau_ir::code::Const;
+use flambeau_ir::code::{Code, Const};
 use std::rc::Rc;
 
 pub const TABLE: Table = &[
@@ -56,9 +56,10 @@ pub fn attribute(tracer: &mut Tracer<'_>, value: &Value, name: &str) -> Flow<Opt
 }
 
 /// What a code object's hash covers.
-fn code_attribute(code: &flambeau_ir::code::Code, name: &str) -> Option<Value> {
+fn code_attribute(code: &Code, name: &str) -> Option<Value> {
     // `CO_FAST_LOCAL` marks what `co_varnames` lists.
-    let varnames = || code.localsplusnames.iter().zip(&code.localspluskinds).filter(|(_, kind)| *kind & 0x20 != 0);
+    let varnames =
+        || code.localsplusnames.iter().zip(&code.localspluskinds).filter(|(_, kind)| *kind & Code::LOCAL != 0);
     Some(match name {
         "co_name" => Value::str(&code.name),
         "co_qualname" => Value::str(&code.qualname),

@@ -46,12 +46,7 @@ impl Tracer<'_> {
 
     fn reason(&mut self, stopped: Stop) -> Reason {
         match stopped {
-            Stop::Break(mut reason) => {
-                if reason.stack.is_empty() {
-                    reason.stack = self.locations();
-                }
-                *reason
-            }
+            Stop::Break(reason) => *reason,
             Stop::Raise(exception) => {
                 let mut detail = self.type_name(&exception);
                 if let Value::Instance(id) = &exception
@@ -138,7 +133,8 @@ impl Tracer<'_> {
         let needs_autograd = (needs_input || self.requires_grad_calls()) && (initial || touches);
         let mut graph = std::mem::take(&mut self.graph);
         if !needs_autograd {
-            drop_grad_modes(&mut graph.nodes);
+            // Without autograd, switching grad mode changes nothing.
+            graph.drop_calls(0, switches_grad_mode);
         }
         let (graph, _) = graph.finish(&builder.outputs);
         Ok(Trace {
@@ -229,17 +225,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Without autograd, switching grad mode changes nothing.
-fn drop_grad_modes(nodes: &mut [flambeau_ir::graph::Node]) {
-    let is_switch = |op: &NodeOp| {
-        matches!(op, NodeOp::Call { target: Target::Function(f), args, .. }
-            if &**f == "torch._C._set_grad_enabled" && matches!(args.as_slice(), [Arg::Const(_)]))
-    };
-    if !nodes.iter().any(|n| is_switch(&n.op)) {
-        return;
-    }
-    for node in nodes.iter_mut().filter(|n| is_switch(&n.op)) {
-        // Emptied nodes are left out when the graph is put in order.
-        node.op = NodeOp::Placeholder(SourceId(0));
-    }
+/// Whether it is `torch._C._set_grad_enabled(constant)`.
+fn switches_grad_mode(target: &Target, args: &[Arg]) -> bool {
+    matches!(target, Target::Function(f) if &**f == "torch._C._set_grad_enabled") && matches!(args, [Arg::Const(_)])
 }

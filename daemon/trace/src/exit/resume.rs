@@ -16,11 +16,6 @@ use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::trace::Trace;
 use std::sync::Arc;
 
-/// `CO_FAST_CELL`: the slot of a variable that inner functions use.
-const CELL: u8 = 0x40;
-/// `CO_FAST_FREE`: the slot of a variable of an enclosing function.
-const FREE: u8 = 0x80;
-
 /// How the innermost frame breaks.
 enum Kind {
     /// At an instruction that takes operands and leaves this.
@@ -52,9 +47,6 @@ const FRAME_READERS: &[&str] = &[
 impl Tracer<'_> {
     /// What becomes of a trace that met something it cannot trace.
     pub(super) fn break_off(&mut self, mut reason: Reason) -> Outcome {
-        if reason.stack.is_empty() {
-            reason.stack = self.locations();
-        }
         reason.raises = self.error_on_break;
         if self.frame.options.fullgraph || reason.raises || !resumable(reason.code) {
             return Outcome::Failed(reason);
@@ -138,7 +130,7 @@ impl Tracer<'_> {
         let (inputs, output) = match kind {
             Kind::Step => {
                 let step = self.take_up(b, leaf, leaf.at as u32, &leaf.stack, Entry::Nothing, None)?;
-                let none = b.add(Build::Const(Const::None));
+                let none = b.constant(&Const::None);
                 let args = b.add(Build::Tuple(vec![step.state, none], None));
                 return Ok((step.function, args));
             }
@@ -275,7 +267,7 @@ impl Tracer<'_> {
         let live = live_for(&frame.code, &frame.decoded, frame.at as u32, target, entry);
         let (mut locals, mut state, mut closure) = (Vec::new(), Vec::new(), Vec::new());
         for (i, slot) in frame.locals.iter().enumerate() {
-            let free = frame.code.localspluskinds[i] & FREE != 0;
+            let free = frame.code.localspluskinds[i] & Code::FREE != 0;
             if !(free || live[i]) {
                 continue;
             }
@@ -359,7 +351,8 @@ fn past_unused(frame: &Frozen, next: u32, entry: Entry) -> (u32, Entry) {
         Some(Op::StoreFast(slot)) => {
             let slot = slot as usize;
             // A slot that is bound keeps its old value otherwise, which nothing reads either.
-            frame.code.localspluskinds[slot] & CELL == 0 && !live_slots(&frame.code, &frame.decoded, next + 1)[slot]
+            frame.code.localspluskinds[slot] & Code::CELL == 0
+                && !live_slots(&frame.code, &frame.decoded, next + 1)[slot]
         }
         _ => false,
     };

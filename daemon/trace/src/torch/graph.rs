@@ -46,6 +46,15 @@ impl GraphBuilder {
         !self.nodes.iter().any(|n| matches!(n.op, NodeOp::Call { .. }))
     }
 
+    /// Forgets calls from node `first` on. Emptied nodes are left out when the graph is put in order.
+    pub(crate) fn drop_calls(&mut self, first: usize, unwanted: impl Fn(&Target, &[Arg]) -> bool) {
+        for node in &mut self.nodes[first..] {
+            if matches!(&node.op, NodeOp::Call { target, args, .. } if unwanted(target, args)) {
+                node.op = NodeOp::Placeholder(SourceId(0));
+            }
+        }
+    }
+
     /// An input.
     pub(crate) fn placeholder(&mut self, source: SourceId, name: &str, meta: ValueMeta) -> NodeId {
         let name = self.unique(name);
