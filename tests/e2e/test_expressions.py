@@ -4,28 +4,13 @@ wrong value is not. The torch expressions run on special values, and on both way
 # ruff: noqa
 
 import abc
-import enum
 
 import pytest
 import torch
+from samples import Color, Flags, Level
 from support import check
 
 import flambeau
-
-
-class Color(enum.Enum):
-    RED = 1
-    BLUE = 2
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 5
-
-
-class Flags(enum.Flag):
-    A = 1
-    B = 2
 
 
 class Plain:

@@ -3,7 +3,6 @@
 # ruff: noqa
 
 import abc
-import enum
 import functools
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
+from samples import Color, Flags, Level
 from support import check, inputs
 
 import flambeau
@@ -372,21 +372,6 @@ def namedtuples(a, b):
     p = Point(a)
     x, y = p._replace(x=b)
     return p, p.y, x, y, p._asdict()["y"], Point._fields, p[0], Point(1, 2) == (1, 2), len(p), isinstance(p, tuple)
-
-
-class Color(enum.Enum):
-    RED = 1
-    BLUE = 2
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 5
-
-
-class Flags(enum.Flag):
-    A = 1
-    B = 2
 
 
 def enums(a, b):
