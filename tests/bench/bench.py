@@ -1,8 +1,8 @@
 """flambeau beside torch.compile: first calls (cold, second process, after a restart), steady state, memory, and what
 one call of a tiny function costs.
 
-First calls run turn by turn, in fresh processes, with each compiler's own caches on; steady calls of both alternate in
-one process. Times are in ms.
+Everything runs turn by turn, in fresh processes, with each compiler's own caches on; steady figures are medians over
+three processes of each. Times are in ms. From first calls one call is taken off.
 Ratios are peer / flambeau, so more is better; the peer's first-call figures are without its import time, which is
 printed beside them. Prints text, or JSON with everything.
 """
@@ -28,9 +28,19 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--models", nargs="*", default=NAMES, choices=NAMES)
     parser.add_argument("--batches", nargs="*", type=int, default=[1, 8])
     parser.add_argument("--runs", type=int, default=1, help="fresh caches and processes this often; medians are shown")
-    parser.add_argument("--steady", type=float, default=5.0, help="seconds of later calls, both compilers in turn")
+    parser.add_argument("--steady", type=float, default=2.0, help="seconds of later calls, per process")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     return parser.parse_args()
+
+
+def steady_calls(ours: Caches, peers: Caches, *call: str) -> dict[str, float]:
+    """Seconds of a later call: medians over processes that take turns."""
+    times: dict[str, list[float]] = {"eager": [], "flambeau": [], "torch": []}
+    for _ in range(3):
+        for compiler, found in times.items():
+            caches = peers if compiler == "torch" else ours
+            found.append(caches.run("steady.py", *call, compiler)["median"])
+    return {compiler: statistics.median(found) for compiler, found in times.items()}
 
 
 def measure(model: str, batch: int, steady: float) -> dict[str, float]:
@@ -42,7 +52,7 @@ def measure(model: str, batch: int, steady: float) -> dict[str, float]:
         peer_cold = peers.call(model, "torch", "inductor", *options)
         warm = ours.call(model, "flambeau", "cpu", *options)
         peer_warm = peers.call(model, "torch", "inductor", *options)
-        later = peers.run("steady.py", model, str(batch), str(steady))
+        later = steady_calls(ours, peers, model, str(batch), str(steady))
         ours.stop_daemon()
         restart = ours.call(model, "flambeau", "cpu", *options)
         eager = ours.call(model, "flambeau", "eager", *options)
@@ -100,9 +110,7 @@ SECTIONS = {
 
 
 def geomean(values: list[float]) -> float:
-    """Geometric mean; NaN where a value is not positive, because then the ratio means nothing."""
-    if any(v <= 0 for v in values):
-        return math.nan
+    """Geometric mean."""
     return math.exp(statistics.fmean(map(math.log, values)))
 
 
