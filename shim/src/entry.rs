@@ -3,8 +3,10 @@
 
 use crate::compile::{self, Outcome};
 use crate::counters;
+use crate::discover::Discovery;
 use crate::exit::{Broken, Codes, Left, Next, Onward};
 use crate::gil::GilCell;
+use crate::leaves;
 use crate::installed::{Checked, Installed, RunError};
 use crate::raw::Raw;
 use crate::say;
@@ -54,6 +56,9 @@ pub struct Entry {
     root: GilCell<Table>,
     /// What is known of resume functions, by their code: whichever frame breaks, the same code finds the same compiles.
     resumed: GilCell<IndexMap<CodeHash, Arc<GilCell<Table>>>>,
+    /// What is known of functions that plain Python called below a break, by the addresses of their code objects, which
+    /// the tables keep alive.
+    discovered: GilCell<IndexMap<usize, Arc<GilCell<Table>>>>,
 }
 
 /// What became of a call.
@@ -81,13 +86,25 @@ impl Entry {
             log: crate::settings::get().logs("trace"),
             ..TraceOptions::default()
         };
-        Entry { options, backend, fx, codes: Codes::default(), root: GilCell::default(), resumed: GilCell::default() }
+        Entry {
+            options,
+            backend,
+            fx,
+            codes: Codes::default(),
+            root: GilCell::default(),
+            resumed: GilCell::default(),
+            discovered: GilCell::default(),
+        }
     }
 
-    /// Calls `visit` with each table: the function's first, then those of resume functions in the order they were reached.
+    /// Calls `visit` with each table: the function's first, then those of resume functions in the order they were reached,
+    /// then those of functions that were discovered.
     pub fn each_table(&self, py: Python<'_>, visit: &mut dyn FnMut(&Table)) {
         visit(&self.root.borrow(py));
         for table in self.resumed.borrow(py).values() {
+            visit(&table.borrow(py));
+        }
+        for table in self.discovered.borrow(py).values() {
             visit(&table.borrow(py));
         }
     }
@@ -122,7 +139,13 @@ impl Entry {
         if fresh {
             self.forget_resumed(py);
         }
-        let Some(signature) = signature else { return eager() };
+        let plain = || {
+            // SAFETY: as above. The function's own frame is let through: it is known not to compile.
+            let _discovery = self.discovery(py, &self.root, unsafe { (*object).func_code });
+            eager()
+        };
+        let Some(signature) = signature else { return plain() };
+        let quiet = Discovery::pause();
         let went = if kwnames.is_null() && signature.is_direct(positional) {
             // SAFETY: the protocol gives `positional` arguments.
             let slots = unsafe { std::slice::from_raw_parts(args, positional) };
@@ -135,15 +158,40 @@ impl Entry {
         let result = match went {
             Went::Done(result) => result,
             Went::Broken(broken) => self.go_on(py, broken),
-            Went::Eager => return eager(),
+            Went::Eager => {
+                drop(quiet);
+                return plain();
+            }
         };
-        result.map_or_else(
-            |error| {
-                error.restore(py);
-                std::ptr::null_mut()
-            },
-            Py::into_ptr,
-        )
+        given(py, result)
+    }
+
+    /// Takes a call that plain Python made; `slots` are the function's arguments as its frame has them. `None` if its frame
+    /// has to run as it is; null with an error set if the call raised.
+    pub fn discovered(&self, py: Python<'_>, function: Raw, slots: &[Raw]) -> Option<Raw> {
+        if CAPTURING.get() != 0 {
+            return None;
+        }
+        let _quiet = Discovery::pause();
+        // SAFETY: a live function.
+        let code = unsafe { (*function.cast::<ffi::PyFunctionObject>()).func_code };
+        let known = self.discovered.borrow(py).get(&(code as usize)).cloned();
+        let table = match known {
+            Some(table) => table,
+            // SAFETY: live arguments.
+            None if !unsafe { leaves::has_tensors(py, slots) } => return None,
+            None => self.discovered.borrow(py).entry(code as usize).or_default().clone(),
+        };
+        // SAFETY: a live code object.
+        unsafe { Table::signature(&table, py, code) }.0?;
+        if table.borrow(py).is_barren() {
+            return None;
+        }
+        match self.dispatch(py, &table, function, slots) {
+            Went::Done(result) => Some(given(py, result)),
+            Went::Broken(broken) => Some(given(py, self.go_on(py, broken))),
+            Went::Eager => None,
+        }
     }
 
     /// Runs what a frame broke at and the resume functions that follow, until one gives the call's value. They call each
@@ -151,14 +199,22 @@ impl Entry {
     /// a resume function that has no compiled frame runs as plain Python.
     fn go_on(&self, py: Python<'_>, mut broken: Broken) -> PyResult<Py<PyAny>> {
         loop {
-            let next = match broken.act(py)? {
+            let acted = {
+                let _discovery = Discovery::start(py, self, std::ptr::null_mut());
+                broken.act(py)?
+            };
+            let next = match acted {
                 Onward::Value(value) => return Ok(value),
                 Onward::Next(next) => next,
             };
             broken = match self.take_up(py, &next) {
                 Went::Done(result) => return result,
                 Went::Broken(broken) => broken,
-                Went::Eager => return next.call(py),
+                Went::Eager => {
+                    let table = self.resumed(py, next.frames);
+                    let _discovery = self.discovery(py, &table, std::ptr::null_mut());
+                    return next.call(py);
+                }
             };
         }
     }
@@ -176,12 +232,18 @@ impl Entry {
         }
     }
 
-    /// Forgets resume functions: the function has other code, or `reset()` was called.
+    /// For a frame that runs eagerly: looks for others below it, if it was given up for a reason of its own.
+    fn discovery(&self, py: Python<'_>, table: &GilCell<Table>, known: Raw) -> Option<Discovery> {
+        table.borrow(py).is_given_up().then(|| Discovery::start(py, self, known))
+    }
+
+    /// Forgets resume functions and discovered ones: the function has other code, or `reset()` was called.
     fn forget_resumed(&self, py: Python<'_>) {
         self.codes.clear(py);
         let old = std::mem::take(&mut *self.resumed.borrow(py));
-        // May run finalizers, so not under the borrow.
-        drop(old);
+        let found = std::mem::take(&mut *self.discovered.borrow(py));
+        // May run finalizers, so not under the borrows.
+        drop((old, found));
     }
 
     /// Runs the first frame whose guards hold; compiles if there is none.
@@ -197,6 +259,17 @@ impl Entry {
             Outcome::Raise(error) => Went::Done(Err(error)),
         }
     }
+}
+
+/// As the C interface wants it: a new reference, or null with the error set.
+fn given(py: Python<'_>, result: PyResult<Py<PyAny>>) -> Raw {
+    result.map_or_else(
+        |error| {
+            error.restore(py);
+            std::ptr::null_mut()
+        },
+        Py::into_ptr,
+    )
 }
 
 fn run(

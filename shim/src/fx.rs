@@ -3,6 +3,7 @@
 
 use crate::run::args::Template;
 use crate::run::{Failure, commit, eager, failure};
+use flambeau_ir::dim::SymId;
 use flambeau_ir::graph::{Graph, Node, NodeOp, Target};
 use flambeau_ir::source::SourceId;
 use pyo3::exceptions::PyTypeError;
@@ -18,6 +19,8 @@ pub struct FxBody {
     inputs: Vec<usize>,
     backend: Py<PyAny>,
     commits: bool,
+    /// The symbols that the graph depends on.
+    symbols: Vec<SymId>,
     compiled: RefCell<HashMap<Vec<i64>, Py<PyAny>>>,
 }
 
@@ -32,7 +35,13 @@ impl FxBody {
             NodeOp::Call { target, args, kwargs } => commit::commits(target, args, kwargs),
             NodeOp::Placeholder(_) => false,
         });
-        FxBody { graph: graph.clone(), inputs: inputs.collect(), backend, commits, compiled: RefCell::default() }
+        let symbols = graph.symbols().into_iter().collect();
+        FxBody { graph: graph.clone(), inputs: inputs.collect(), backend, commits, symbols, compiled: RefCell::default() }
+    }
+
+    /// What a callable of the back end was made for.
+    fn key(&self, symbols: &[i64]) -> Vec<i64> {
+        self.symbols.iter().map(|id| symbols[id.0 as usize]).collect()
     }
 
     /// Whether a run, once done, cannot be taken back.
@@ -42,7 +51,7 @@ impl FxBody {
 
     /// Whether the next run with these symbols calls the back end first.
     pub fn needs_compile(&self, symbols: &[i64]) -> bool {
-        !self.compiled.borrow().contains_key(symbols)
+        !self.compiled.borrow().contains_key(&self.key(symbols))
     }
 
     /// Lets the back end compile the graph for these inputs.
@@ -51,7 +60,7 @@ impl FxBody {
             Failure::Before(why) => Failure::Before(format!("the back end refused the graph: {why}")),
             other => other,
         })?;
-        self.compiled.borrow_mut().insert(symbols.to_vec(), compiled);
+        self.compiled.borrow_mut().insert(self.key(symbols), compiled);
         Ok(())
     }
 
@@ -76,7 +85,7 @@ impl FxBody {
         values: &[Option<Py<PyAny>>],
         symbols: &[i64],
     ) -> Result<Vec<Py<PyAny>>, Failure> {
-        let compiled = self.compiled.borrow().get(symbols).map(|c| c.clone_ref(py));
+        let compiled = self.compiled.borrow().get(&self.key(symbols)).map(|c| c.clone_ref(py));
         let compiled = compiled.ok_or_else(|| Failure::Before("the back end was not asked for these sizes".into()))?;
         let call = || -> PyResult<Vec<Py<PyAny>>> {
             let outputs = compiled.bind(py).call1(PyTuple::new(py, self.examples(values))?)?;

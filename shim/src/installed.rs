@@ -201,6 +201,11 @@ impl Installed {
         Ok(left)
     }
 
+    /// Whether the frame ends in a graph break.
+    pub fn breaks(&self) -> bool {
+        self.frame.exit.broken().is_some()
+    }
+
     /// The graph break that the frame ends in, and how often it was reached.
     pub fn broken(&self) -> Option<Noted> {
         let reason = self.frame.exit.broken()?.reason.clone();

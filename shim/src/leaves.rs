@@ -8,6 +8,7 @@ use crate::torch_abi::Torch;
 use flambeau_ir::source::Step;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::ptr::null_mut;
@@ -59,6 +60,23 @@ pub unsafe fn of(py: Python<'_>, args: &[Raw]) -> Vec<(Place, Raw)> {
         unsafe { walk.within(Step::Arg(slot as u32), *arg) };
     }
     walk.leaves
+}
+
+/// Whether there is a tensor or a module among the objects of a call.
+///
+/// # Safety
+/// As [`of`].
+pub unsafe fn has_tensors(py: Python<'_>, args: &[Raw]) -> bool {
+    static MODULE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let Ok(torch) = Torch::get(py) else { return false };
+    let module = MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("torch.nn")?.getattr("Module")?.unbind()));
+    // SAFETY: the caller's promise; subtype tests read the method resolution order only.
+    unsafe {
+        let is_module = |object: Raw| {
+            module.as_ref().is_ok_and(|class| ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) != 0)
+        };
+        of(py, args).into_iter().any(|(_, object)| torch.is_plain_tensor(object) || is_module(object))
+    }
 }
 
 struct Walk<'py> {

@@ -181,6 +181,16 @@ impl Table {
         Some((installed, checked))
     }
 
+    /// Whether calls run eagerly because of what its code does, or how often it compiled.
+    pub fn is_given_up(&self) -> bool {
+        self.signature.is_none() || self.limit_explained || !self.failures.is_empty()
+    }
+
+    /// Whether its code was compiled to no tensor operation and no break: plain Python does it as well.
+    pub fn is_barren(&self) -> bool {
+        self.frames.iter().any(|frame| frame.record.ops == 0 && !frame.installed.breaks())
+    }
+
     /// Takes out a frame that turned out to be wrong, and leaves calls like this one alone: the daemon would give it again.
     pub fn give_up(&mut self, wrong: &Arc<Installed>, fingerprint: u64) -> Option<Frame> {
         self.failed.insert(fingerprint, Retry { skip: u32::MAX, next: u32::MAX });

@@ -28,6 +28,37 @@ impl fmt::Display for CodeHash {
     }
 }
 
+/// Whose functions a file holds, as far as breaking and resuming them goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The user's, and packages other than torch.
+    User,
+    /// The standard library's.
+    Standard,
+    /// Torch's.
+    Torch,
+    /// Torch's that run what they are given more than once, or under rules of their own.
+    Whole,
+}
+
+impl Origin {
+    /// By a code object's file name.
+    pub fn of(filename: &str) -> Origin {
+        const WHOLE: [&str; 3] = ["/torch/utils/checkpoint.py", "/torch/autograd/function.py", "/torch/autograd/graph.py"];
+        let packages = ["/site-packages/", "/dist-packages/"];
+        let package = packages.iter().find_map(|folder| filename.split_once(folder)).map(|(_, inside)| inside);
+        if WHOLE.iter().any(|file| filename.ends_with(file)) {
+            Origin::Whole
+        } else if filename.starts_with("<frozen ") || package.is_none() && filename.contains("/lib/python3.") {
+            Origin::Standard
+        } else if package.is_some_and(|inside| inside.starts_with("torch/")) {
+            Origin::Torch
+        } else {
+            Origin::User
+        }
+    }
+}
+
 /// A CPython code object. Field meanings are those of CPython's `PyCodeObject`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are CPython's co_* attributes")]

@@ -1,10 +1,11 @@
 //! The torch-level graph: what an FX graph holds. In-place ops and views are ordinary calls, in program order.
 
 use crate::code::Const;
-use crate::dim::Dim;
+use crate::dim::{Dim, SymId};
 use crate::source::SourceId;
 use crate::tensor::TensorMeta;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Index of a node in its graph.
@@ -79,6 +80,18 @@ pub enum Arg {
     Dict(Vec<(Const, Arg)>),
 }
 
+impl Arg {
+    fn dims(&self, visit: &mut impl FnMut(&Dim)) {
+        match self {
+            Arg::Dim(dim) => visit(dim),
+            Arg::Node(_) | Arg::Const(_) => {}
+            Arg::List(parts) | Arg::Tuple(parts) => parts.iter().for_each(|part| part.dims(visit)),
+            Arg::Slice(parts) => parts.iter().for_each(|part| part.dims(visit)),
+            Arg::Dict(items) => items.iter().for_each(|(_, part)| part.dims(visit)),
+        }
+    }
+}
+
 /// What a node yields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ValueMeta {
@@ -93,6 +106,15 @@ pub enum ValueMeta {
 }
 
 impl ValueMeta {
+    fn dims(&self, visit: &mut impl FnMut(&Dim)) {
+        match self {
+            ValueMeta::Tensor(meta) => meta.sizes.iter().chain(&meta.strides).for_each(visit),
+            ValueMeta::Tuple(parts) => parts.iter().for_each(|part| part.dims(visit)),
+            ValueMeta::Int(dim) => visit(dim),
+            ValueMeta::Const(_) => {}
+        }
+    }
+
     /// The tensor, if it is one.
     pub fn as_tensor(&self) -> Option<&TensorMeta> {
         match self {
@@ -117,6 +139,19 @@ impl Graph {
     /// The node with this id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
+    }
+
+    /// The symbols that calls are given or sizes depend on.
+    pub fn symbols(&self) -> BTreeSet<SymId> {
+        let mut found = BTreeSet::new();
+        let mut note = |dim: &Dim| dim.symbols(&mut |symbol| found.extend([symbol]));
+        for node in &self.nodes {
+            node.meta.dims(&mut note);
+            if let NodeOp::Call { args, kwargs, .. } = &node.op {
+                args.iter().chain(kwargs.iter().map(|(_, arg)| arg)).for_each(|arg| arg.dims(&mut note));
+            }
+        }
+        found
     }
 
     /// Number of calls.

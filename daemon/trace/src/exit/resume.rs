@@ -10,7 +10,7 @@ use crate::tracer::Tracer;
 use crate::value::Value;
 use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble};
 use flambeau_bytecode::{Condition, Op, Output, live_for, live_slots, thin_call, thin_instr};
-use flambeau_ir::code::{Code, Const};
+use flambeau_ir::code::{Code, Const, Origin};
 use flambeau_ir::exit::{Break, Build, BuildId, Catch, End, Resume, Then};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::trace::Trace;
@@ -27,10 +27,6 @@ enum Kind {
     /// Before an instruction that only its own frame can run.
     Step,
 }
-
-/// Files whose functions run what they are given more than once, or under rules of their own.
-const RUN_AS_A_WHOLE: &[&str] =
-    &["/torch/utils/checkpoint.py", "/torch/autograd/function.py", "/torch/autograd/graph.py"];
 
 /// Built-ins that look at the frame that calls them.
 const FRAME_READERS: &[&str] = &[
@@ -300,11 +296,9 @@ impl Tracer<'_> {
 /// The outermost frame that is not to be resumed, with all below it: the call that entered it breaks instead.
 fn beneath(frames: &[Frozen]) -> Option<usize> {
     // What the standard library does inside is not worth it: the user's call of it is what breaks.
-    let standard = frames.iter().take_while(|f| is_standard(&f.code)).count().checked_sub(1);
-    let whole = frames.iter().rposition(|f| {
-        let runs_whole = RUN_AS_A_WHOLE.iter().any(|file| f.code.filename.ends_with(file));
-        runs_whole || f.handling
-    });
+    let is_of = |f: &Frozen, origin| Origin::of(&f.code.filename) == origin;
+    let standard = frames.iter().take_while(|f| is_of(f, Origin::Standard)).count().checked_sub(1);
+    let whole = frames.iter().rposition(|f| is_of(f, Origin::Whole) || f.handling);
     whole.max(standard)
 }
 
@@ -328,13 +322,6 @@ fn refused(error: AssembleError) -> Stop {
 fn returns_next(frame: &Frozen, below: &[Option<Value>]) -> bool {
     let next = frame.decoded.instrs.get(frame.at + 1).map(|i| i.op);
     below.is_empty() && next == Some(Op::ReturnValue) && frame.decoded.handler(frame.at).is_none()
-}
-
-/// Whether this is code of the standard library.
-fn is_standard(code: &Code) -> bool {
-    let path = &code.filename;
-    let packages = ["/site-packages/", "/dist-packages/"];
-    path.starts_with("<frozen ") || path.contains("/lib/python3.") && !packages.iter().any(|p| path.contains(p))
 }
 
 /// Whether the code loops over a set among its constants.

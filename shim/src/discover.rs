@@ -1,0 +1,212 @@
+//! Frames that compiled code reaches through plain Python - below a graph break, or below a function that runs eagerly -
+//! are compiled as frames of their own: a PEP 523 hook finds them. It is set only while such Python runs, and forwards to
+//! the hook that was there before.
+
+use crate::entry::Entry;
+use crate::layout_311::{self, InterpreterFrame};
+use crate::raw::Raw;
+use flambeau_ir::code::Origin;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyCode;
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, null, null_mut};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Generators, coroutines and async generators.
+const CO_SUSPENDS: i32 = 0x20 | 0x80 | 0x200;
+/// `CO_OPTIMIZED | CO_NEWLOCALS`: a function's code, not a module's or a class body's.
+const CO_FUNCTION: i32 = 0x1 | 0x2;
+/// `CO_VARARGS` and `CO_VARKEYWORDS`.
+const CO_GATHERS: [i32; 2] = [0x4, 0x8];
+
+type Eval = extern "C" fn(*mut ffi::PyThreadState, *mut InterpreterFrame, c_int) -> Raw;
+
+unsafe extern "C" {
+    fn _PyEval_EvalFrameDefault(thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame, throws: c_int) -> Raw;
+    fn _PyInterpreterState_GetEvalFrameFunc(interpreter: *mut ffi::PyInterpreterState) -> Eval;
+    fn _PyInterpreterState_SetEvalFrameFunc(interpreter: *mut ffi::PyInterpreterState, eval: Eval);
+}
+
+/// What this thread is looking for.
+#[derive(Clone, Copy)]
+struct Search {
+    /// Whose options and tables frames are compiled with; null while nothing is looked for.
+    entry: *const Entry,
+    /// The next frame of this code is let through: it is known not to compile.
+    known: Raw,
+}
+
+const NO_SEARCH: Search = Search { entry: null(), known: null_mut() };
+
+thread_local! {
+    static SEARCH: Cell<Search> = const { Cell::new(NO_SEARCH) };
+}
+
+/// Live [`Discovery`] objects of all threads. Changed with the GIL held.
+static USERS: AtomicUsize = AtomicUsize::new(0);
+/// The evaluator that was set before ours.
+static BEFORE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// While it lives, this thread's frames are looked at for ones to compile, or (from [`Discovery::pause`]) not.
+pub struct Discovery {
+    outer: Search,
+    hooked: bool,
+}
+
+impl Discovery {
+    /// Looks for frames to compile with `entry`, which has to outlive this. The next frame of code `known` is none.
+    pub fn start(py: Python<'_>, entry: &Entry, known: Raw) -> Discovery {
+        let hooked = supported(py);
+        if hooked && USERS.fetch_add(1, Ordering::Relaxed) == 0 {
+            // SAFETY: the GIL is held; both functions take the current interpreter.
+            unsafe {
+                let interpreter = ffi::PyInterpreterState_Get();
+                let before = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+                // Below a hook that somebody else set later, ours is in place already.
+                let below = !BEFORE.load(Ordering::Relaxed).is_null() && before as *const c_void != _PyEval_EvalFrameDefault as *const c_void;
+                if before as *const c_void != eval as *const c_void && !below {
+                    BEFORE.store(before as *mut c_void, Ordering::Relaxed);
+                    _PyInterpreterState_SetEvalFrameFunc(interpreter, eval);
+                }
+            }
+        }
+        Discovery { outer: SEARCH.replace(Search { entry, known }), hooked }
+    }
+
+    /// Looks for nothing: compiled code runs.
+    pub fn pause() -> Discovery {
+        Discovery { outer: SEARCH.replace(NO_SEARCH), hooked: false }
+    }
+}
+
+impl Drop for Discovery {
+    fn drop(&mut self) {
+        SEARCH.set(self.outer);
+        if self.hooked && USERS.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // SAFETY: as in `start`. A hook that somebody set after ours stays, and ours below it.
+            unsafe {
+                let interpreter = ffi::PyInterpreterState_Get();
+                if _PyInterpreterState_GetEvalFrameFunc(interpreter) as *const c_void == eval as *const c_void {
+                    _PyInterpreterState_SetEvalFrameFunc(interpreter, before());
+                    BEFORE.store(null_mut(), Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+fn supported(py: Python<'_>) -> bool {
+    let version = py.version_info();
+    (version.major, version.minor) == layout_311::VERSION
+}
+
+fn before() -> Eval {
+    let before = BEFORE.load(Ordering::Relaxed);
+    // SAFETY: set in `start`, before the hook first runs, to a function of this type.
+    unsafe { std::mem::transmute::<*mut c_void, Eval>(before) }
+}
+
+/// The evaluator while frames are looked for.
+extern "C" fn eval(thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame, throws: c_int) -> Raw {
+    let search = SEARCH.get();
+    if search.entry.is_null() || throws != 0 {
+        return before()(thread, frame, throws);
+    }
+    // SAFETY: CPython gives a live frame with the GIL held. The entry outlives the search.
+    let found = unsafe {
+        let code = (*frame).code;
+        if code == search.known {
+            SEARCH.set(Search { known: null_mut(), ..search });
+            return before()(thread, frame, throws);
+        }
+        match Kind::of(code) {
+            // The arguments are in the first slots when a frame begins.
+            Kind::Candidate(count) if (*frame).locals.is_null() => {
+                let slots = std::slice::from_raw_parts((*frame).slots.as_ptr(), count);
+                Python::attach(|py| (*search.entry).discovered(py, (*frame).function, slots))
+            }
+            Kind::Candidate(_) | Kind::Through => None,
+            Kind::Whole => {
+                let _pause = Discovery::pause();
+                return before()(thread, frame, throws);
+            }
+        }
+    };
+    // What a compiled frame gave is the frame's value: its caller clears it.
+    found.unwrap_or_else(|| before()(thread, frame, throws))
+}
+
+/// What is done with a frame, by its code.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// It and all it calls run as they are.
+    Whole,
+    /// It runs as it is; those it calls are looked at.
+    Through,
+    /// It may be compiled; it has so many arguments, those that gather others included.
+    Candidate(usize),
+}
+
+impl Kind {
+    /// Kept with the code object once known.
+    unsafe fn of(code: Raw) -> Kind {
+        let index = extra_index();
+        let mut kept: *mut c_void = null_mut();
+        // SAFETY: a live code object; the index is ours, what it holds is a number.
+        unsafe {
+            if index < 0 || ffi::_PyCode_GetExtra(code, index, &raw mut kept) != 0 {
+                return Kind::Through;
+            }
+            match kept.addr() {
+                0 => {}
+                1 => return Kind::Whole,
+                2 => return Kind::Through,
+                more => return Kind::Candidate(more - 3),
+            }
+            let kind = Python::attach(|py| Kind::read(py, code)).unwrap_or(Kind::Through);
+            let number = match kind {
+                Kind::Whole => 1,
+                Kind::Through => 2,
+                Kind::Candidate(count) => 3 + count,
+            };
+            if ffi::_PyCode_SetExtra(code, index, ptr::without_provenance_mut(number)) != 0 {
+                ffi::PyErr_Clear();
+            }
+            kind
+        }
+    }
+
+    unsafe fn read(py: Python<'_>, code: Raw) -> PyResult<Kind> {
+        // SAFETY: a live code object.
+        let code = unsafe { Bound::from_borrowed_ptr(py, code) }.cast_into::<PyCode>()?;
+        let file: String = code.getattr("co_filename")?.extract()?;
+        let qualified: String = code.getattr("co_qualname")?.extract()?;
+        let flags: i32 = code.getattr("co_flags")?.extract()?;
+        let own = std::path::Path::new(&file).starts_with(crate::settings::package());
+        if Origin::of(&file) == Origin::Whole || own && qualified == "disable.<locals>.plain" {
+            return Ok(Kind::Whole);
+        }
+        let names: Vec<String> = code.getattr("co_varnames")?.extract()?;
+        // Comprehensions, resume functions and the thin functions of breaks have such names.
+        let made = names.first().is_some_and(|name| name.starts_with('.'));
+        let is_function = flags & CO_FUNCTION == CO_FUNCTION && flags & CO_SUSPENDS == 0;
+        if !is_function || made || own || Origin::of(&file) != Origin::User {
+            return Ok(Kind::Through);
+        }
+        let count = |name: &str| code.getattr(name)?.extract::<usize>();
+        let gathers = CO_GATHERS.iter().filter(|flag| flags & **flag != 0).count();
+        Ok(Kind::Candidate(count("co_argcount")? + count("co_kwonlyargcount")? + gathers))
+    }
+}
+
+fn extra_index() -> ffi::Py_ssize_t {
+    static INDEX: OnceLock<ffi::Py_ssize_t> = OnceLock::new();
+    // SAFETY: called with the GIL held; -1 means that no index was left.
+    *INDEX.get_or_init(|| unsafe { ffi::_PyEval_RequestCodeExtraIndex(keep) } as ffi::Py_ssize_t)
+}
+
+/// Nothing to free.
+unsafe extern "C" fn keep(_: *mut c_void) {}
