@@ -44,7 +44,13 @@ pub enum Origin {
 impl Origin {
     /// By a code object's file name.
     pub fn of(filename: &str) -> Origin {
-        const WHOLE: [&str; 3] = ["/torch/utils/checkpoint.py", "/torch/autograd/function.py", "/torch/autograd/graph.py"];
+        const WHOLE: [&str; 4] = [
+            "/torch/utils/checkpoint.py",
+            "/torch/autograd/function.py",
+            "/torch/autograd/graph.py",
+            // Calls of ops: what implements them runs below torch's dispatcher.
+            "/torch/_ops.py",
+        ];
         let packages = ["/site-packages/", "/dist-packages/"];
         let package = packages.iter().find_map(|folder| filename.split_once(folder)).map(|(_, inside)| inside);
         if WHOLE.iter().any(|file| filename.ends_with(file)) {

@@ -95,6 +95,7 @@ pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control>
         Op::PopExcept => except::pop_except(t, f),
         Op::CheckExcMatch => except::check_match(t, f),
         Op::LoadAssertionError => except::load_assertion_error(t, f),
+        Op::LoadBuildClass => names::load_build_class(t, f),
         Op::BeforeWith => except::before_with(t, f),
         Op::WithExceptStart => except::with_except_start(t, f),
 
@@ -115,7 +116,6 @@ pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control>
         | Op::MatchSequence
         | Op::MatchKeys
         | Op::MatchClass(_)
-        | Op::LoadBuildClass
         | Op::SetupAnnotations
         | Op::PrintExpr => stop(ReasonCode::UnsupportedOpcode, format!("{op:?}")),
     }

@@ -27,6 +27,15 @@ pub(super) fn load_global(t: &mut Tracer<'_>, f: &mut PyFrame, name: u32, push_n
     Ok(Control::Next)
 }
 
+pub(super) fn load_build_class(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
+    let builtins = t.builtins_dict()?;
+    let Some(found) = t.dict_get_str(builtins, "__build_class__")? else {
+        return t.raise_named("NameError", "__build_class__ not found");
+    };
+    f.push(found);
+    Ok(Control::Next)
+}
+
 pub(super) fn store_global(t: &mut Tracer<'_>, f: &mut PyFrame, name: u32) -> Flow<Control> {
     let value = f.pop()?;
     let key = Value::str(f.name(name)?);
