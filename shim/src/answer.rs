@@ -1,5 +1,6 @@
 //! Answers to the daemon's questions about objects. Reads raw state only; what would need user code is refused by name.
 
+use crate::guard;
 use crate::raw::{self, Raw};
 use crate::snapshot::describe::Describer;
 use crate::{consts, paths};
@@ -76,6 +77,13 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             // SAFETY: a live object; a new reference, given up after the describer took its own.
             let value = unsafe { Bound::from_owned_ptr_or_opt(py, raw::slot(object, name.as_ptr())) };
             Ok(AnswerValue::Object(value.map(|v| describer.reach(v.as_ptr(), DEPTH))))
+        }
+        Question::Registered(class) => {
+            let class = live(describer, *class)?;
+            // SAFETY: a live object.
+            let class = unsafe { Bound::from_borrowed_ptr(py, class) };
+            let any = guard::any_registered(&class).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+            Ok(AnswerValue::Const(Const::Bool(any)))
         }
         Question::SysModule(name) => {
             let modules = py.import("sys").and_then(|sys| sys.getattr("modules"));

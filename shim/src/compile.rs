@@ -156,10 +156,16 @@ impl Miss<'_, '_> {
             return Ok(Outcome::Run(installed, checked));
         }
         let mut dynamic = marked;
+        let reached = self.tensors_beyond(found);
         let again = {
             let mut table = self.table.borrow(py);
-            // SAFETY: as above.
-            let varies = unsafe { table.history.note(py, found) };
+            let mut found = found.to_vec();
+            for (place, tensor, sizes) in &reached {
+                sizes.iter().for_each(|sizes| table.history.saw(place, sizes.clone()));
+                found.push((place.clone(), tensor.as_ptr()));
+            }
+            // SAFETY: as above; `reached` keeps its tensors.
+            let varies = unsafe { table.history.note(py, &found) };
             if self.options.dynamic != Some(false) {
                 dynamic.extend(
                     varies
@@ -176,6 +182,18 @@ impl Miss<'_, '_> {
             say::log("recompiles", || format!("{}: {guard}", name_of(self.function)));
         }
         self.compile(key, &dynamic)
+    }
+
+    /// Tensors that compiled frames read from objects of the call, beyond those in containers of its arguments.
+    fn tensors_beyond(&self, found: &[(Place, Raw)]) -> Vec<(Place, Py<PyAny>, Option<Vec<i64>>)> {
+        let known: Vec<_> = self.table.borrow(self.py).frames.iter().map(|f| f.installed.clone()).collect();
+        let mut reached: Vec<(Place, Py<PyAny>, Option<Vec<i64>>)> = Vec::new();
+        for (place, tensor, sizes) in known.iter().flat_map(|f| f.tensors(self.py, self.function, self.args)) {
+            if !found.iter().any(|(p, _)| *p == place) && !reached.iter().any(|(p, ..)| *p == place) {
+                reached.push((place, tensor, sizes));
+            }
+        }
+        reached
     }
 
     fn key(&self, marked: &[Dynamic]) -> FrameKey {
@@ -354,6 +372,9 @@ impl Miss<'_, '_> {
             say::log_once(py, "breaks", &breaks::place(&end.reason), || {
                 format!("{name} breaks off and goes on: {}", describe(&end.reason))
             });
+        }
+        for (frames, varying) in frame.exit.broken().into_iter().flat_map(|end| &end.varying) {
+            self.entry.resumed(py, *frames, varying);
         }
         // SAFETY: as above.
         let code = unsafe { (*self.function.cast::<ffi::PyFunctionObject>()).func_code };

@@ -12,6 +12,7 @@ use crate::raw::Raw;
 use crate::say;
 use crate::table::Table;
 use flambeau_ir::code::CodeHash;
+use flambeau_ir::exit::Varying;
 use flambeau_ir::frame::{BackendKind, TraceOptions};
 use indexmap::IndexMap;
 use pyo3::ffi;
@@ -114,10 +115,10 @@ impl Entry {
         &self.root
     }
 
-    /// What is known of resume functions with these codes.
+    /// What is known of resume functions with these codes; new ones find what varies in their arguments so.
     #[expect(clippy::arc_with_non_send_sync, reason = "a table is only reached with the GIL held, as `Entry` is")]
-    pub fn resumed(&self, py: Python<'_>, frames: CodeHash) -> Arc<GilCell<Table>> {
-        let fresh = || Arc::new(GilCell::new(Table::resuming(frames)));
+    pub fn resumed(&self, py: Python<'_>, frames: CodeHash, varying: &[Varying]) -> Arc<GilCell<Table>> {
+        let fresh = || Arc::new(GilCell::new(Table::resuming(frames, varying)));
         self.resumed.borrow(py).entry(frames).or_insert_with(fresh).clone()
     }
 
@@ -211,7 +212,7 @@ impl Entry {
                 Went::Done(result) => return result,
                 Went::Broken(broken) => broken,
                 Went::Eager => {
-                    let table = self.resumed(py, next.frames);
+                    let table = self.resumed(py, next.frames, &[]);
                     let _discovery = self.discovery(py, &table, std::ptr::null_mut());
                     return next.call(py);
                 }
@@ -222,7 +223,7 @@ impl Entry {
     fn take_up(&self, py: Python<'_>, next: &Next) -> Went {
         // SAFETY: a resume function is a live Python function.
         let code = unsafe { (*next.function().cast::<ffi::PyFunctionObject>()).func_code };
-        let table = self.resumed(py, next.frames);
+        let table = self.resumed(py, next.frames, &[]);
         // SAFETY: as above.
         match unsafe { Table::signature(&table, py, code) } {
             (Some(signature), _) if signature.is_direct(next.args().len()) => {

@@ -3,9 +3,12 @@
 use crate::breaks::Noted;
 use crate::exit::{self, Codes, Ending, Given, Left};
 use crate::fx::FxBody;
+use crate::leaves::Place;
 use crate::guard::{Passed, Program, Roots};
 use crate::run::{Failure, eager::EagerBody, native::NativeBody};
+use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Graph, NodeOp};
+use flambeau_ir::guard::GuardKind;
 use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::source::SourceId;
 use flambeau_wire::from_daemon::Delivery;
@@ -158,6 +161,25 @@ impl Installed {
     ) -> Result<Checked, usize> {
         let passed = self.program.check(py, Roots { function, args })?;
         Ok(Checked { passed })
+    }
+
+    /// The tensors that the guards are about, as this call has them: places, objects, and the sizes of the frame, where
+    /// all are fixed.
+    pub fn tensors(
+        &self,
+        py: Python<'_>,
+        function: *mut pyo3::ffi::PyObject,
+        args: &[*mut pyo3::ffi::PyObject],
+    ) -> Vec<(Place, Py<PyAny>, Option<Vec<i64>>)> {
+        let guards = &self.frame.guards;
+        let sizes = |source: SourceId| {
+            guards.guards.iter().find_map(|guard| match &guard.kind {
+                GuardKind::Tensor(of) if guard.source == source => of.sizes.iter().map(Dim::as_const).collect(),
+                _ => None,
+            })
+        };
+        let found = self.program.tensors(py, Roots { function, args }).into_iter();
+        found.map(|(source, tensor)| (guards.sources.path(source), tensor, sizes(source))).collect()
     }
 
     /// Runs the body and the exit, up to the action of a graph break.

@@ -186,6 +186,16 @@ pub struct History {
 }
 
 impl History {
+    /// Takes note of a tensor's sizes in a compile, unless some were seen at its place.
+    pub fn saw(&mut self, place: &Place, sizes: Vec<i64>) {
+        self.seen.entry(place.clone()).or_insert(Size::Tensor(sizes));
+    }
+
+    /// Takes the ints at these places for symbolic from the first compile on.
+    pub fn expect(&mut self, places: impl IntoIterator<Item = Place>) {
+        self.vary.extend(places.into_iter().map(|place| (place, None)));
+    }
+
     /// Notes a call that is about to be compiled; gives what varies among the compiles so far, this one included.
     ///
     /// # Safety

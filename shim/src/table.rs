@@ -5,10 +5,12 @@ use crate::breaks::Noted;
 use crate::counters;
 use crate::gil::GilCell;
 use crate::installed::{Checked, Installed};
-use crate::leaves::History;
+use crate::leaves::{History, Place};
 use crate::raw::Raw;
 use crate::region::Region;
 use flambeau_ir::code::CodeHash;
+use flambeau_ir::exit::Varying;
+use flambeau_ir::source::Step;
 use pyo3::prelude::*;
 use pyo3::types::PyCode;
 use std::cell::Cell;
@@ -49,6 +51,8 @@ pub struct Table {
     pub failures: Vec<Noted>,
     /// Of a resume function: what names its code and those of the resume functions it calls.
     pub resumes: Option<CodeHash>,
+    /// Of a resume function: where its arguments hold what a loop changes.
+    varying: Arc<[Place]>,
 }
 
 /// Tells how long a kind of call that failed to compile is left alone.
@@ -101,9 +105,13 @@ impl Frame {
 }
 
 impl Table {
-    /// For a resume function.
-    pub fn resuming(frames: CodeHash) -> Table {
-        Table { resumes: Some(frames), ..Table::default() }
+    /// For a resume function; ints at the places that vary are symbolic from the first compile on.
+    pub fn resuming(frames: CodeHash, varying: &[Varying]) -> Table {
+        let place = |varying: &Varying| match varying {
+            Varying::Value => vec![Step::Arg(1)],
+            Varying::State(path) => [Step::Arg(0)].into_iter().chain(path.iter().map(|i| Step::Index(*i))).collect(),
+        };
+        Table { resumes: Some(frames), varying: varying.iter().map(place).collect(), ..Table::default() }
     }
 
     unsafe fn of(py: Python<'_>, code: Raw, generation: u64) -> Table {
@@ -149,10 +157,12 @@ impl Table {
         if known.is_for(code) && known.generation == generation {
             return (known.signature, false);
         }
-        let resumes = known.resumes;
+        let (resumes, varying) = (known.resumes, known.varying.clone());
         drop(known);
         // SAFETY: the caller's promise.
-        let fresh = Table { resumes, ..unsafe { Table::of(py, code, generation) } };
+        let mut fresh = Table { resumes, ..unsafe { Table::of(py, code, generation) } };
+        fresh.history.expect(varying.iter().cloned());
+        fresh.varying = varying;
         let signature = fresh.signature;
         known = table.borrow(py);
         let old = std::mem::replace(&mut *known, fresh);

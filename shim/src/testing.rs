@@ -166,7 +166,7 @@ fn put(
     // SAFETY: as above.
     let encoded = unsafe { crate::code::encode(py, code.as_ptr()) };
     let encoded = encoded.ok_or_else(|| PyRuntimeError::new_err("the code has no encoding"))?;
-    let table = entry.resumed(py, encoded.hash);
+    let table = entry.resumed(py, encoded.hash, &[]);
     let shared = entry.codes.object(py, &encoded, function)?;
     // SAFETY: as above.
     unsafe { Table::signature(&table, py, shared.as_ptr()) };

@@ -44,27 +44,28 @@ def attention(make):
     return BertSelfAttention if make is bert else GPT2Attention
 
 
+def add_breaks(make, kind, replace):
+    """Adds statements of these kinds to the start of every attention block, by `setattr` or what undoes it."""
+    original = attention(make).forward
+
+    def forward(self, hidden_states, *args, **kwargs):
+        if kind in ("print", "all"):
+            print("attention", tuple(hidden_states.shape))
+        if kind in ("item", "all"):
+            # Far from the threshold: rounding must not decide.
+            scale = 0.5 if hidden_states.square().sum().item() > 1.0 else 2.0
+            hidden_states = hidden_states * scale
+        if kind in ("logging", "all"):
+            log.info("layer of %s heads", kwargs.get("heads", 4))
+        return original(self, hidden_states, *args, **kwargs)
+
+    replace(attention(make), "forward", forward)
+
+
 @pytest.fixture
 def with_breaks(monkeypatch):
-    """Adds statements of these kinds to the start of every attention block."""
-
-    def add(make, kind):
-        original = attention(make).forward
-
-        def forward(self, hidden_states, *args, **kwargs):
-            if kind in ("print", "all"):
-                print("attention", tuple(hidden_states.shape))
-            if kind in ("item", "all"):
-                # Far from the threshold: rounding must not decide.
-                scale = 0.5 if hidden_states.square().sum().item() > 1.0 else 2.0
-                hidden_states = hidden_states * scale
-            if kind in ("logging", "all"):
-                log.info("layer of %s heads", kwargs.get("heads", 4))
-            return original(self, hidden_states, *args, **kwargs)
-
-        monkeypatch.setattr(attention(make), "forward", forward)
-
-    return add
+    """[`add_breaks`] for one test."""
+    return lambda make, kind: add_breaks(make, kind, monkeypatch.setattr)
 
 
 def watched(fn, *args, **kwargs):
@@ -109,6 +110,73 @@ def test_generate(kind, cache, with_breaks, backend):
     assert shown == expected_shown
 
 
+GENERATE = """
+import sys
+import torch
+import flambeau
+sys.path.insert(0, {folder!r})
+from test_breaks_hf import gpt2
+model = gpt2()
+ids = torch.randint(2, 90, (2, 5), generator=torch.Generator().manual_seed(1))
+options = dict(max_new_tokens=20, do_sample=False, eos_token_id=None)
+expected = model.generate(ids, **options)
+model.forward = flambeau.compile(model.forward, backend={backend!r})
+assert model.generate(ids, **options).tolist() == expected.tolist()
+counts = flambeau.counters()
+assert not counts["graph_breaks"] and not counts["eager_fallbacks"], counts
+print("tokens", expected.shape[1], counts["frames_traced"])
+"""
+
+
+@pytest.fixture
+def in_a_process(tmp_path):
+    """Runs scripts in processes that find this folder's modules and share a cache of their own; gives the last line."""
+    folder = os.path.dirname(__file__)
+    own = {"FLAMBEAU_CACHE_DIR": str(tmp_path / "cache"), "XDG_RUNTIME_DIR": str(tmp_path)}
+    path = os.pathsep.join([os.environ["PYTHONPATH"], folder])
+    environment = {**os.environ, **own, "PYTHONPATH": path}
+
+    def run(*command):
+        done = subprocess.run(
+            [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout.splitlines()[-1]
+
+    yield lambda script, **values: run("-c", script.format(folder=folder, **values))
+    run("-m", "flambeau", "stop")
+
+
+def test_compiles_of_generate(backend, in_a_process):
+    """The prompt, the first token and tokens after a past of any length; nothing at all in a second process."""
+    assert in_a_process(GENERATE, backend=backend) == "tokens 25 3"
+    assert in_a_process(GENERATE, backend=backend) == "tokens 25 0"
+
+
+WARM = """
+import sys
+import torch
+import flambeau
+sys.path.insert(0, {folder!r})
+import test_breaks_hf as t
+t.add_breaks(t.bert, "all", setattr)
+model = t.bert()
+compiled = flambeau.compile(model, backend={backend!r})
+ids = torch.randint(0, 100, (2, 7), generator=torch.Generator().manual_seed(7))
+(result, *shown), (expected, *expected_shown) = t.watched(compiled, ids), t.watched(model, ids)
+assert shown == expected_shown
+t.assert_same(result.last_hidden_state, expected.last_hidden_state, slack=10)
+counts = flambeau.counters()
+print("breaks", sum(counts["graph_breaks"].values()) > 0, "traced", counts["frames_traced"] > 0)
+"""
+
+
+def test_warm_start_with_breaks(backend, in_a_process):
+    """Resume functions are found on disk too: the second process traces nothing."""
+    assert in_a_process(WARM, backend=backend) == "breaks True traced True"
+    assert in_a_process(WARM, backend=backend) == "breaks True traced False"
+
+
 LOOP = """
 import sys
 import torch
@@ -136,17 +204,7 @@ print("tokens", expected.shape[1], flambeau.counters()["frames_traced"])
 """
 
 
-def test_loop_written_by_hand():
+def test_loop_written_by_hand(in_a_process):
     """The whole loop compiled, in a first and a second process."""
-    folder = os.path.dirname(__file__)
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", LOOP.format(folder=folder)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], folder])},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        assert done.stdout.startswith("tokens 25")
+        assert in_a_process(LOOP).startswith("tokens 25")

@@ -12,7 +12,7 @@ mod thin;
 pub mod v311;
 
 pub use effect::Output;
-pub use liveness::{live_for, live_slots};
+pub use liveness::{live_for, live_slots, loop_slots};
 pub use op::{Binary, Compare, Condition, Op, Target, Unary};
 pub use thin::{thin_call, thin_instr};
 

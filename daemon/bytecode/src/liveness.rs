@@ -77,6 +77,26 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     found
 }
 
+/// Per slot: whether a loop that goes round `target` binds it, so that it may hold something else each time.
+pub fn loop_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
+    let mut found = vec![false; code.localsplusnames.len()];
+    let edges = Edges::new(decoded);
+    let target = target as usize;
+    let (after, before) = (edges.reachable(target), edges.reaching(target));
+    // Nothing else in both sets: no way leads back to it.
+    if target >= before.len() || !edges.before[target].iter().any(|at| after.contains(at)) {
+        return found;
+    }
+    for at in after.into_iter().filter(|at| before[*at]) {
+        if let Op::StoreFast(slot) = decoded.instrs[at].op
+            && let Some(place) = found.get_mut(slot as usize)
+        {
+            *place = true;
+        }
+    }
+    found
+}
+
 /// Whether the code mentions what reads its locals by name.
 pub(crate) fn reads_by_name(code: &Code) -> bool {
     code.names.iter().any(|name| READERS.contains(&name.as_str()))
@@ -143,6 +163,18 @@ impl<'a> Edges<'a> {
 
     fn handler(&self, at: usize) -> Option<usize> {
         self.handlers[at].filter(|h| *h < self.handlers.len())
+    }
+
+    /// Per instruction: whether `to` can be reached from it.
+    fn reaching(&self, to: usize) -> Vec<bool> {
+        let mut found = vec![false; self.before.len()];
+        let mut waiting = vec![to];
+        while let Some(at) = waiting.pop() {
+            if at < found.len() && !std::mem::replace(&mut found[at], true) {
+                waiting.extend(&self.before[at]);
+            }
+        }
+        found
     }
 
     fn reachable(&self, from: usize) -> Vec<usize> {

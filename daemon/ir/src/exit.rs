@@ -148,6 +148,18 @@ pub struct Break {
     pub then: Then,
     /// Where to go on if the action raises; `None` where no frame of the trace has a handler.
     pub catch: Option<Catch>,
+    /// Per chain of resume functions that this names (see [`Resume::frames`]): what loops of the program may have changed
+    /// when they are called again. Ints there are symbolic from the first compile on.
+    pub varying: Vec<(CodeHash, Vec<Varying>)>,
+}
+
+/// Where a resume function's arguments hold something that a loop changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Varying {
+    /// The value that it is resumed with.
+    Value,
+    /// In the state, at these indices of nested tuples.
+    State(Vec<u32>),
 }
 
 /// How a broken frame goes on.

@@ -47,6 +47,8 @@ pub enum GuardKind {
     NoItem(Const),
     /// A type finds no such attribute in its MRO.
     NoTypeAttr(Arc<str>),
+    /// An abstract class that no class is registered with, nor with one of its subclasses.
+    NoRegistered,
     /// The value has no instance `__dict__`.
     NoDict,
     /// A raw slot is empty; the source is the object.

@@ -35,6 +35,8 @@ pub enum Question {
         /// The slot's name.
         name: String,
     },
+    /// Whether a class is registered with this abstract class or with one of its subclasses.
+    Registered(ObjId),
     /// `sys.modules.get(name)`.
     SysModule(String),
     /// Calls an allow-listed pure built-in, by path, on constants.

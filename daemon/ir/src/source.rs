@@ -114,6 +114,14 @@ impl SourceTable {
         &self.nodes[id.0 as usize]
     }
 
+    /// The steps to a source, from its root.
+    pub fn path(&self, id: SourceId) -> Vec<Step> {
+        let node = self.get(id);
+        let mut path = node.base.map_or_else(Vec::new, |base| self.path(base));
+        path.push(node.step.clone());
+        path
+    }
+
     /// Whether the source is at the end of these steps from a root.
     pub fn is_at(&self, id: SourceId, steps: &[Step]) -> bool {
         let Some((last, before)) = steps.split_last() else { return false };

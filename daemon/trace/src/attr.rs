@@ -519,6 +519,8 @@ impl Tracer<'_> {
     fn getset(&mut self, receiver: &Value, class: &Rc<Class>, name: &str) -> Flow<Value> {
         let attrs = match receiver {
             Value::Instance(id) => self.arenas.instances[*id].attrs,
+            Value::Dict(id) => self.arenas.dicts[*id].attrs,
+            Value::List(id) => self.arenas.lists[*id].attrs,
             Value::Function(f) => return self.get_attr(&Value::Function(f.clone()), name),
             _ => None,
         };

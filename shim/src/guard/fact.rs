@@ -4,6 +4,7 @@ use super::ambient::AmbientFact;
 use super::class::ClassFact;
 use super::constant::{self, Constant};
 use super::order;
+use super::registry::NoRegistered;
 use super::source::{Key, Values, is_cell, is_function};
 use super::symbols::Expr;
 use super::tensor::TensorFact;
@@ -41,6 +42,8 @@ pub enum Fact {
     NoItem(Key),
     /// Missing type attribute.
     NoTypeAttr(Py<PyAny>),
+    /// No virtual subclass.
+    NoRegistered(NoRegistered),
     /// No instance dict.
     NoDict,
     /// Empty slot.
@@ -80,6 +83,7 @@ impl Fact {
             GuardKind::Elements(elements) => Fact::Elements(elements.clone()),
             GuardKind::NoItem(key) => Fact::NoItem(Key::new(py, key)?),
             GuardKind::NoTypeAttr(s) => Fact::NoTypeAttr(name(s)),
+            GuardKind::NoRegistered => Fact::NoRegistered(NoRegistered::default()),
             GuardKind::NoDict => Fact::NoDict,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
@@ -134,6 +138,7 @@ impl Fact {
                 Fact::NoTypeAttr(name) => {
                     ffi::PyType_Check(value) != 0 && raw::type_lookup(value, name.as_ptr()).is_null()
                 }
+                Fact::NoRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
                 Fact::NoDict => raw::instance_dict(value).is_null(),
                 Fact::NoSlot(name) => {
                     let held = Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr()));

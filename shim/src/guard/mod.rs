@@ -8,10 +8,12 @@ mod fact;
 mod group;
 mod order;
 mod pin;
+mod registry;
 mod source;
 mod symbols;
 mod tensor;
 
+pub use registry::any_registered;
 pub use source::Roots;
 pub use symbols::Expr;
 
@@ -115,6 +117,16 @@ impl Program {
         }
         let values = slots[..self.wanted].iter().map(|value| own(py, *value)).collect();
         Ok(Passed { values, symbols })
+    }
+}
+
+impl Program {
+    /// The tensors that its guards are about, as a call has them, with their sources.
+    pub fn tensors(&self, py: Python<'_>, roots: Roots<'_>) -> Vec<(SourceId, Py<PyAny>)> {
+        let mut values = Values::new(&self.steps, roots);
+        let facts = self.facts.iter().filter(|(_, fact)| matches!(fact, Fact::Tensor(_)));
+        let found = facts.filter_map(|(source, _)| Some((SourceId(*source), own(py, values.get(py, *source))?)));
+        found.collect()
     }
 }
 

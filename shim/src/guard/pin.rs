@@ -222,7 +222,12 @@ impl<'a> Pinner<'a> {
                     self.class(value);
                     self.field(value, std::mem::size_of::<ffi::PyObject>());
                 }
-                Fact::Len(_) | Fact::Elements(_) | Fact::NoDict | Fact::NoSlot(_) | Fact::NoSysModule(_) => {
+                Fact::Len(_)
+                | Fact::Elements(_)
+                | Fact::NoRegistered(_)
+                | Fact::NoDict
+                | Fact::NoSlot(_)
+                | Fact::NoSysModule(_) => {
                     self.class(value);
                     self.pin.others.push((value, index));
                 }

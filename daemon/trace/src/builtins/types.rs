@@ -6,6 +6,10 @@ use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Class, Value};
+use flambeau_ir::code::Const;
+use flambeau_ir::guard::GuardKind;
+use flambeau_ir::object::ObjId;
+use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
 
@@ -179,11 +183,19 @@ fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Fl
     let meta = tracer.describe(origin.object)?.class;
     if tracer.describe(meta)?.path.as_deref() == Some("abc.ABCMeta") {
         let hidden = tracer.type_lookup(of, "__subclasshook__")?.is_some_and(|(owner, _)| !owner.is("builtins.object"));
-        if hidden || class.is_python {
+        if hidden || has_registered(tracer, origin.object)? {
             return stop(ReasonCode::UnguardableObject, format!("classes registered with {}", of.name.qualname));
         }
+        tracer.guard(origin.source, GuardKind::NoRegistered);
     }
     Ok(false)
+}
+
+fn has_registered(tracer: &mut Tracer<'_>, class: ObjId) -> Flow<bool> {
+    match tracer.ask_one(Question::Registered(class))? {
+        AnswerValue::Const(Const::Bool(any)) => Ok(any),
+        other => stop(ReasonCode::Internal, format!("unexpected answer {other:?}")),
+    }
 }
 
 fn derives_any(class: &Class, paths: &[&str]) -> bool {

@@ -3,14 +3,15 @@
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Builtin, CellId, DictId, Function, InstanceId, Origin, Payload, Value, ViewKind};
-use flambeau_ir::code::Const;
-use flambeau_ir::exit::{Build, BuildId, Effect, Exit};
+use flambeau_ir::code::{CodeHash, Const};
+use flambeau_ir::exit::{Build, BuildId, Effect, Exit, Varying};
 use flambeau_ir::graph::NodeId;
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::SourceId;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Identifies a value that must be built once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,6 +38,8 @@ pub(super) struct Builder {
     consts: HashMap<Const, BuildId>,
     pub outputs: Vec<NodeId>,
     output_ids: HashMap<NodeId, u32>,
+    /// What loops change in the arguments of resume functions, by [`Resume::frames`](flambeau_ir::exit::Resume).
+    pub varying: BTreeMap<CodeHash, Vec<Varying>>,
 }
 
 impl Builder {
@@ -116,7 +119,27 @@ impl Tracer<'_> {
         }
         let id = self.build_new(builder, value)?;
         builder.known.insert(identity, Some(id));
+        let attrs = match value {
+            Value::Tensor(id) => self.arenas.tensors[*id].attrs,
+            Value::Dict(id) => self.arenas.dicts[*id].attrs,
+            _ => None,
+        };
+        if let Some(attrs) = attrs {
+            for (name, value) in self.named_items(attrs)? {
+                let value = self.build(builder, &value)?;
+                builder.exit.effects.push(Effect::SetAttr(id, name, value));
+            }
+        }
         Ok(id)
+    }
+
+    /// Items of an instance dict.
+    fn named_items(&mut self, attrs: DictId) -> Flow<Vec<(Arc<str>, Value)>> {
+        let named = |(name, value): (Value, Value)| match name.as_str().cloned() {
+            Some(name) => Ok((name, value)),
+            None => stop(ReasonCode::SideEffect, "an instance dict with keys that are no str"),
+        };
+        self.dict_items(attrs)?.into_iter().map(named).collect()
     }
 
     fn build_cell(&mut self, builder: &mut Builder, cell: CellId) -> Flow<BuildId> {
@@ -136,9 +159,6 @@ impl Tracer<'_> {
             Value::Code(code) => Build::Const(Const::Code(code.clone())),
             Value::Tensor(id) => {
                 let node = self.arenas.tensors[*id].node;
-                if self.arenas.tensors[*id].attrs.is_some() {
-                    return stop(ReasonCode::SideEffect, "a new tensor with attributes leaves the frame");
-                }
                 let next = builder.outputs.len() as u32;
                 let index = *builder.output_ids.entry(node).or_insert(next);
                 if index == next {
@@ -240,14 +260,9 @@ impl Tracer<'_> {
 
     fn build_dict(&mut self, builder: &mut Builder, id: DictId) -> Flow<Build> {
         let entry = &self.arenas.dicts[id];
-        let (class, attrs) = (entry.class.clone(), entry.attrs);
+        let class = entry.class.clone();
         if entry.factory.is_some() {
             return stop(ReasonCode::SideEffect, "a new defaultdict leaves the frame");
-        }
-        if let Some(attrs) = attrs
-            && !self.arenas.dicts[attrs].items.is_empty()
-        {
-            return stop(ReasonCode::SideEffect, "a new dict with attributes leaves the frame");
         }
         let mut items = Vec::new();
         for (k, v) in self.dict_items(id)? {
@@ -268,10 +283,7 @@ impl Tracer<'_> {
         let class = self.build(builder, &Value::Class(instance.class.clone()))?;
         let mut dict = Vec::new();
         if let Some(attrs) = instance.attrs {
-            for (name, value) in self.dict_items(attrs)? {
-                let Some(name) = name.as_str().cloned() else {
-                    return stop(ReasonCode::SideEffect, "an instance dict with keys that are no str");
-                };
+            for (name, value) in self.named_items(attrs)? {
                 dict.push((name, self.build(builder, &value)?));
             }
         }

@@ -9,9 +9,9 @@ use crate::frame::Slot;
 use crate::tracer::Tracer;
 use crate::value::Value;
 use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble};
-use flambeau_bytecode::{Condition, Op, Output, live_for, live_slots, thin_call, thin_instr};
+use flambeau_bytecode::{Condition, Op, Output, live_for, live_slots, loop_slots, thin_call, thin_instr};
 use flambeau_ir::code::{Code, Const, Origin};
-use flambeau_ir::exit::{Break, Build, BuildId, Catch, End, Resume, Then};
+use flambeau_ir::exit::{Break, Build, BuildId, Catch, End, Resume, Then, Varying};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::trace::Trace;
 use std::sync::Arc;
@@ -102,7 +102,8 @@ impl Tracer<'_> {
         if b.exit.builds.iter().any(|build| matches!(build, Build::Const(Const::Float(x)) if x.is_nan())) {
             return Err(None);
         }
-        b.exit.end = End::Break(Box::new(Break { reason: reason.clone(), action, then, catch }));
+        let varying = std::mem::take(&mut b.varying).into_iter().collect();
+        b.exit.end = End::Break(Box::new(Break { reason: reason.clone(), action, then, catch, varying }));
         self.seal(b).map_err(|_| None)
     }
 
@@ -283,14 +284,38 @@ impl Tracer<'_> {
             state.push(self.build(b, value)?);
         }
         state.extend(child.into_iter().flat_map(|c| [c.function, c.state]));
+        let mut varying = varying_locals(frame, target, &locals);
+        if let Some(child) = child {
+            varying.extend(below(b.varying.get(&child.frames), state.len() as u32 - 1));
+        } else if entry == Entry::Value && matches!(frame.decoded.instrs[frame.at].op, Op::ForIter(_)) {
+            varying.push(Varying::Value);
+        }
         let stack = stack.iter().map(item).collect();
         let point = ResumePoint { at: frame.at as u32, target, locals, stack, entry };
         let code = assemble(&frame.code, &frame.decoded, &point).map_err(refused)?;
         let frames = child.map_or(code.hash, |child| code.hash.above(child.frames));
         let function = self.function(b, frame, code, closure)?;
         let state = b.add(Build::Tuple(state, None));
+        if !varying.is_empty() {
+            b.varying.insert(frames, varying);
+        }
         Ok(Resume { function, state, frames })
     }
+}
+
+/// Where a frame's state, which begins with these locals, holds what a loop around `target` binds.
+fn varying_locals(frame: &Frozen, target: u32, locals: &[u32]) -> Vec<Varying> {
+    let bound = loop_slots(&frame.code, &frame.decoded, target);
+    let places = locals.iter().enumerate().filter(|(_, slot)| bound[**slot as usize]);
+    places.map(|(place, _)| Varying::State(vec![place as u32])).collect()
+}
+
+/// What varies below a frame whose state holds the callee's at this index.
+fn below(callee: Option<&Vec<Varying>>, index: u32) -> impl Iterator<Item = Varying> {
+    callee.into_iter().flatten().map(move |varying| match varying {
+        Varying::Value => Varying::Value,
+        Varying::State(path) => Varying::State([&[index], &path[..]].concat()),
+    })
 }
 
 /// The outermost frame that is not to be resumed, with all below it: the call that entered it breaks instead.
