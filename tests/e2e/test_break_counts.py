@@ -105,7 +105,7 @@ def test_tail_call_has_no_resume_function():
 
 
 def test_step_break_below_callers():
-    """Only its own frame can say what its locals are: the rest of the leaf runs as Python, the callers go on compiled."""
+    """Only its own frame knows its locals: the rest of the leaf runs as Python, the callers go on compiled."""
 
     def make():
         def leaf(a):

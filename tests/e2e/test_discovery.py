@@ -1,4 +1,4 @@
-"""Frames that plain Python calls below a graph break, or below a function that runs eagerly, are compiled as their own."""
+"""Frames that plain Python calls below a graph break, or below an eager function, are compiled as their own."""
 
 import contextvars
 import functools
