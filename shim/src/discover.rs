@@ -66,7 +66,8 @@ impl Discovery {
                 let interpreter = ffi::PyInterpreterState_Get();
                 let before = _PyInterpreterState_GetEvalFrameFunc(interpreter);
                 // Below a hook that somebody else set later, ours is in place already.
-                let below = !BEFORE.load(Ordering::Relaxed).is_null() && before as *const c_void != _PyEval_EvalFrameDefault as *const c_void;
+                let below = !BEFORE.load(Ordering::Relaxed).is_null()
+                    && before as *const c_void != _PyEval_EvalFrameDefault as *const c_void;
                 if before as *const c_void != eval as *const c_void && !below {
                     BEFORE.store(before as *mut c_void, Ordering::Relaxed);
                     _PyInterpreterState_SetEvalFrameFunc(interpreter, eval);

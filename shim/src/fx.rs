@@ -36,7 +36,14 @@ impl FxBody {
             NodeOp::Placeholder(_) => false,
         });
         let symbols = graph.symbols().into_iter().collect();
-        FxBody { graph: graph.clone(), inputs: inputs.collect(), backend, commits, symbols, compiled: RefCell::default() }
+        FxBody {
+            graph: graph.clone(),
+            inputs: inputs.collect(),
+            backend,
+            commits,
+            symbols,
+            compiled: RefCell::default(),
+        }
     }
 
     /// What a callable of the back end was made for.

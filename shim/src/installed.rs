@@ -3,8 +3,8 @@
 use crate::breaks::Noted;
 use crate::exit::{self, Codes, Ending, Given, Left};
 use crate::fx::FxBody;
-use crate::leaves::Place;
 use crate::guard::{Passed, Program, Roots};
+use crate::leaves::Place;
 use crate::run::{Failure, eager::EagerBody, native::NativeBody};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Graph, NodeOp};

@@ -35,6 +35,26 @@ pub unsafe fn instance_dict(object: Raw) -> Raw {
     }
 }
 
+/// As [`instance_dict`]. Objects of dict and list subclasses get theirs if they have none yet, as the first attribute
+/// store would make it.
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn attributes(object: Raw) -> Raw {
+    // SAFETY: the caller's promise; the new dict is kept by the object.
+    unsafe {
+        let slot = _PyObject_GetDictPtr(object);
+        if slot.is_null() {
+            return ptr::null_mut();
+        }
+        if (*slot).is_null() && (ffi::PyDict_Check(object) != 0 || ffi::PyList_Check(object) != 0) {
+            *slot = ffi::PyDict_New();
+            ffi::PyErr_Clear();
+        }
+        *slot
+    }
+}
+
 /// Where the instance `__dict__` is kept, or null if instances have none. An inline one is made a dict first.
 ///
 /// # Safety

@@ -34,7 +34,8 @@ impl NoRegistered {
 /// `abc.get_cache_token()`
 fn count(py: Python<'_>) -> PyResult<u64> {
     static TOKEN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let token = TOKEN.get_or_try_init(py, || Ok::<_, PyErr>(py.import("_abc")?.getattr("get_cache_token")?.unbind()))?;
+    let token =
+        TOKEN.get_or_try_init(py, || Ok::<_, PyErr>(py.import("_abc")?.getattr("get_cache_token")?.unbind()))?;
     token.bind(py).call0()?.extract()
 }
 

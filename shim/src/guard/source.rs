@@ -369,7 +369,7 @@ pub unsafe fn borrowed_step(base: Raw, read: &Read) -> Raw {
     // SAFETY: each arm checks the kind of object that it reads from.
     unsafe {
         match read {
-            Read::Dict => raw::instance_dict(base),
+            Read::Dict => raw::attributes(base),
             Read::Item(key) if ffi::PyDict_Check(base) != 0 => key.get(base),
             Read::KeyAt(i) if ffi::PyDict_Check(base) != 0 => super::order::key_at(base, *i),
             Read::Index(i) => item(base, *i),

@@ -183,7 +183,7 @@ impl<'py> Describer<'py> {
         let class = unsafe { raw::class_of(object) };
         let class_id = self.reach(class, 0);
         // SAFETY: as above.
-        let mut dict = unsafe { attributes(object) };
+        let mut dict = unsafe { raw::attributes(object) };
         // SAFETY: as above.
         let data = unsafe { self.data(id, object, class, depth) };
         let path = match &data {
@@ -442,23 +442,5 @@ unsafe fn is_leaf(object: Raw) -> bool {
             || ffi::PyCFunction_Check(object) != 0
             || raw::is_descriptor(object)
             || ffi::PyModule_Check(object) != 0
-    }
-}
-
-/// The instance dict. Objects of dict and list subclasses get theirs if they have none yet, as the first attribute store
-/// would make it.
-///
-/// # Safety
-/// A live object, under the GIL.
-unsafe fn attributes(object: Raw) -> Raw {
-    // SAFETY: the caller's promise; the new dict is kept by the object.
-    unsafe {
-        let slot = raw::instance_dict_slot(object);
-        let contains = ffi::PyDict_Check(object) != 0 || ffi::PyList_Check(object) != 0;
-        if contains && !slot.is_null() && (*slot).is_null() {
-            *slot = ffi::PyDict_New();
-            ffi::PyErr_Clear();
-        }
-        raw::instance_dict(object)
     }
 }
