@@ -40,8 +40,9 @@ def lines(tmp_path, logs):
 
 def test_a_line_per_instruction(tmp_path):
     found = lines(tmp_path, "trace")
-    assert any("inner:6 Binary { kind: Multiply" in line and "[F32[2, 3], Float(2.5)]" in line for line in found)
-    assert any("whole:9 Binary { kind: Add" in line and "[F32[2, 3], Int(1)]" in line for line in found)
+    assert any("inner:6 LoadFast scale [f32[2, 3]]" in line for line in found)
+    assert any("inner:6 Binary * [f32[2, 3], 2.5]" in line for line in found)
+    assert any("whole:9 Binary + [f32[2, 3], 1]" in line for line in found)
     assert any("broken:13 PopJumpIf" in line for line in found), "the instruction that broke the trace"
     assert "broken:13 ReturnValue" in found[-1], "and the last one of its resume function"
 

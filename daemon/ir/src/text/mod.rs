@@ -21,6 +21,6 @@ mod reasons;
 
 pub use lex::ParseError;
 pub use parse::parse_graph;
-pub use print_guard::guard;
-pub use python::python;
+pub use print_guard::{guard, symbol};
+pub use python::{constant, python};
 pub use reasons::reasons_page;

@@ -3,6 +3,7 @@
 use super::python::{constant, device_name, dtype_name};
 use crate::dim::Dim;
 use crate::guard::{Ambient, Guard, GuardKind, GuardProgram, Relation, TensorGuard};
+use crate::plan::{Symbol, SymbolOf};
 use crate::source::SourceId;
 
 /// What holds of a guard's source, as a Python expression where there is one.
@@ -36,6 +37,19 @@ pub fn guard(program: &GuardProgram, guard: &Guard) -> String {
         GuardKind::Ambient(ambient) => format!("torch's state: {}", of_thread(ambient)),
         GuardKind::Relation(relation, a, b) => format!("{a} {} {b}", sign(*relation)),
     }
+}
+
+/// What a symbol is read from, and its bounds.
+pub fn symbol(program: &GuardProgram, symbol: &Symbol) -> String {
+    let Symbol { id, source, of, hint, min, max } = symbol;
+    let source = program.sources.display(*source);
+    let what = match of {
+        SymbolOf::Int => source,
+        SymbolOf::Size(dim) => format!("{source}.size({dim})"),
+        SymbolOf::Stride(dim) => format!("{source}.stride({dim})"),
+    };
+    let above = if *max == i64::MAX { String::new() } else { format!(" <= {max}") };
+    format!("{min} <= s{} = {what}{above}, first {hint}", id.0)
 }
 
 fn dims(dims: &[Dim]) -> String {
