@@ -22,7 +22,7 @@ pub fn listing(py: Python<'_>, frame: &CompiledFrame, codes: &Codes, function: &
     text += &ending(exit);
     for (index, build) in exit.builds.iter().enumerate() {
         let Build::Function { code: Const::Code(code), qualname, .. } = build else { continue };
-        let role = role(exit, index);
+        let role = role(exit, index, code);
         // Writing to a string does not fail.
         let _ = writeln!(text, "{role} {qualname} ({}:{})", code.filename, code.firstlineno);
         match disassemble(py, code, codes, function) {
@@ -84,24 +84,14 @@ fn name(exit: &Exit, id: BuildId) -> String {
     }
 }
 
-/// What a function is for.
-fn role(exit: &Exit, index: usize) -> String {
-    let is = |id: BuildId| id.0 as usize == index;
-    let Some(end) = exit.broken() else { return format!("%{index} function") };
-    let resumes = match end.then {
-        Then::Return => vec![],
-        Then::Resume(one) => vec![one],
-        Then::Branch { yes, no } => vec![yes, no],
-        Then::Iterate { body, done } => vec![body, done],
-    };
-    let what = if resumes.iter().any(|r| is(r.function)) {
-        "resume function"
-    } else if end.catch.is_some_and(|c| is(c.resume.function)) {
-        "resume function for an exception"
-    } else if is(end.action.0) {
-        "stand-in"
-    } else {
-        "function"
+/// What a function is for, by its place in the exit and the names that `daemon/bytecode` gives parameters.
+fn role(exit: &Exit, index: usize, code: &Code) -> String {
+    let is_catch = exit.broken().and_then(|end| end.catch).is_some_and(|c| c.resume.function.0 as usize == index);
+    let what = match code.localsplusnames.first().map(String::as_str) {
+        Some(".state") if is_catch => "resume function for an exception",
+        Some(".state") => "resume function",
+        Some(".0") if exit.broken().is_some() => "stand-in",
+        _ => "function",
     };
     format!("%{index} {what}")
 }

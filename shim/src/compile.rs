@@ -386,7 +386,8 @@ impl Miss<'_, '_> {
     /// Counts and logs a frame that is ready. Runs no Python.
     fn announce(&self, frame: &CompiledFrame, ops: usize, listing: Option<String>) {
         let py = self.py;
-        let name = name_of(self.function);
+        let resumed = if self.table.borrow(py).resumes.is_some() { ", resumed" } else { "" };
+        let name = name_of(self.function) + resumed;
         let lines = &mut Lines::default();
         say::log("graph", || format!("{name} ({ops} ops)\n{}", report::python(py, frame, lines)));
         say::log("code", || format!("{name}\n{}", listing.unwrap_or_default()));

@@ -12,7 +12,7 @@ use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::text;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -57,24 +57,24 @@ pub fn guards(frame: &CompiledFrame) -> Vec<String> {
 
 /// What was compiled for a callable, as JSON.
 pub fn explanation(py: Python<'_>, entry: &Entry) -> Value {
-    let mut report = Report::default();
+    let mut ways = Ways::default();
+    entry.each_table(py, &mut |table| ways.add(table));
+    let mut report = Report { taken: ways.taken(), ..Report::default() };
     entry.each_table(py, &mut |table| report.add(py, table));
     let Report { codes, frames, breaks, mut lines, .. } = report;
     let breaks: Vec<_> = breaks.iter().map(|b| b.json(py, &mut lines)).collect();
     json!({ "backend": entry.backend, "codes": codes, "frames": frames, "breaks": breaks })
 }
 
+/// Which code object goes on in which, by index of its table.
 #[derive(Default)]
-struct Report {
-    codes: Vec<Value>,
-    frames: Vec<Value>,
-    breaks: Vec<Noted>,
-    /// Ids of code by what names resume functions; some are only announced yet.
-    ids: HashMap<CodeHash, Taken>,
-    lines: Lines,
+struct Ways {
+    tables: Vec<Option<CodeHash>>,
+    /// From, to, when, and where the break is.
+    found: Vec<(usize, CodeHash, &'static str, Option<Location>)>,
 }
 
-/// The first break that a resume function takes up.
+/// The break that a resume function takes up first, on the shortest way from a function of the user's.
 #[derive(Clone)]
 struct Taken {
     parent: usize,
@@ -82,11 +82,58 @@ struct Taken {
     at: Option<Location>,
 }
 
+impl Ways {
+    fn add(&mut self, table: &Table) {
+        let from = self.tables.len();
+        self.tables.push(table.resumes);
+        for end in table.frames.iter().filter_map(|frame| frame.installed.frame().exit.broken()) {
+            let at = end.reason.stack.last();
+            self.found.extend(sides(end).into_iter().map(|(when, to)| (from, to, when, at.cloned())));
+        }
+    }
+
+    fn taken(&self) -> HashMap<usize, Taken> {
+        let by_hash: HashMap<CodeHash, usize> =
+            self.tables.iter().enumerate().filter_map(|(i, hash)| hash.map(|hash| (hash, i))).collect();
+        let mut taken: HashMap<usize, Taken> = HashMap::new();
+        let mut waiting: VecDeque<usize> = (0..self.tables.len()).filter(|i| self.tables[*i].is_none()).collect();
+        while let Some(parent) = waiting.pop_front() {
+            for (_, to, when, at) in self.found.iter().filter(|(from, ..)| *from == parent) {
+                let Some(to) = by_hash.get(to) else { continue };
+                if !taken.contains_key(to) {
+                    taken.insert(*to, Taken { parent, when, at: at.clone() });
+                    waiting.push_back(*to);
+                }
+            }
+        }
+        taken
+    }
+}
+
+/// The resume functions that may take up a break, and when.
+fn sides(end: &Break) -> Vec<(&'static str, CodeHash)> {
+    let mut sides = match end.then {
+        Then::Return => vec![],
+        Then::Resume(resume) => vec![("behind it", resume)],
+        Then::Branch { yes, no } => vec![("where it is true", yes), ("where it is false", no)],
+        Then::Iterate { body, done } => vec![("in the loop", body), ("behind the loop", done)],
+    };
+    sides.extend(end.catch.map(|c| ("where it raises", c.resume)));
+    sides.into_iter().map(|(when, resume)| (when, resume.frames)).collect()
+}
+
+#[derive(Default)]
+struct Report {
+    codes: Vec<Value>,
+    frames: Vec<Value>,
+    breaks: Vec<Noted>,
+    taken: HashMap<usize, Taken>,
+    lines: Lines,
+}
+
 impl Report {
     fn add(&mut self, py: Python<'_>, table: &Table) {
-        let Some(code) = table.described(py) else { return };
         let id = self.codes.len();
-        let taken = table.resumes.and_then(|hash| self.ids.get(&hash).cloned());
         for frame in &table.frames {
             let value = self.frame(py, id, frame);
             self.frames.push(value);
@@ -98,12 +145,14 @@ impl Report {
             (None, 0) => "function",
             (None, _) => "function called by plain Python",
         };
+        let code = table.described(py);
+        let taken = self.taken.get(&id).cloned();
         self.codes.push(json!({
             "id": id,
             "kind": kind,
-            "name": code.qualname,
-            "file": code.filename,
-            "line": code.firstlineno,
+            "name": code.as_ref().map(|c| &c.qualname),
+            "file": code.as_ref().map(|c| &c.filename),
+            "line": code.as_ref().map(|c| c.firstlineno),
             "parent": taken.as_ref().map(|t| t.parent),
             "when": taken.as_ref().map(|t| t.when),
             "after": taken.and_then(|t| t.at).map(|at| breaks::location(py, &at, &mut self.lines)),
@@ -113,10 +162,6 @@ impl Report {
 
     fn frame(&mut self, py: Python<'_>, code: usize, frame: &Frame) -> Value {
         let compiled = frame.installed.frame();
-        let end = compiled.exit.broken();
-        if let Some(end) = end {
-            self.announce(code, end);
-        }
         let broken = frame.installed.broken().map(|noted| breaks::note(&mut self.breaks, noted));
         let (body, kernels) = match &compiled.body {
             Body::Eager(_) => ("op by op", 0),
@@ -146,21 +191,6 @@ impl Report {
             "fallback": compiled.fallback.as_ref().map(|r| breaks::describe(py, r, &mut self.lines)),
             "break": broken,
         })
-    }
-
-    /// Says which resume functions go on from a break; their tables come later.
-    fn announce(&mut self, parent: usize, end: &Break) {
-        let sides = match end.then {
-            Then::Return => vec![],
-            Then::Resume(resume) => vec![("behind it", resume)],
-            Then::Branch { yes, no } => vec![("where it is true", yes), ("where it is false", no)],
-            Then::Iterate { body, done } => vec![("in the loop", body), ("behind the loop", done)],
-        };
-        let catch = end.catch.map(|c| ("where it raises", c.resume));
-        for (when, resume) in sides.into_iter().chain(catch) {
-            let at = end.reason.stack.last().cloned();
-            self.ids.entry(resume.frames).or_insert(Taken { parent, when, at });
-        }
     }
 }
 

@@ -87,19 +87,23 @@ def _breaks(breaks: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _break(found: dict[str, Any]) -> Iterator[str]:
-    where = found["stack"][-1] if found["stack"] else {"file": "?", "line": 0, "text": None}
-    reason, kind = escape(found["reason"]), found["kind"]
-    yield f'<details class="break" data-reason="{reason}" data-count="{found["count"]}">'
+    nowhere = {"file": "?", "line": 0, "text": None}
+    where: dict[str, Any] = found["stack"][-1] if found["stack"] else nowhere
+    yield f'<details class="break" data-reason="{escape(found["reason"])}" data-count="{found["count"]}">'
     yield f'<summary><span class="count">{_times(found["count"])}</span>'
-    yield f'<span class="reason">{reason}</span> {escape(found["detail"])}'
+    yield _reason(found)
     yield f'<br><span class="mono soft">{escape(_short(place(where)))}</span>'
     yield f' <code class="line">{escape(where["text"] or "")}</code></summary>'
     yield f"<p>{escape(found['explanation'])} <b>What to do:</b> {escape(found['hint'])}</p>"
-    yield f'<p class="soft">{KINDS[kind]}</p><ol class="stack">'
+    yield f'<p class="soft">{KINDS[found["kind"]]}</p><ol class="stack">'
     for at in found["stack"]:
         yield f'<li><span class="mono soft">{escape(place(at))}</span> in {escape(at["function"])}'
         yield f"<code>{escape(at['text'] or '')}</code></li>"
     yield "</ol></details>"
+
+
+def _reason(found: dict[str, Any]) -> str:
+    return f'<span class="reason">{escape(found["reason"])}</span> {escape(found["detail"])}'
 
 
 def _timeline(data: dict[str, Any]) -> Iterator[str]:
@@ -107,13 +111,13 @@ def _timeline(data: dict[str, Any]) -> Iterator[str]:
     if not compiles:
         return
     spent = {name: sum(s for _, all in compiles for n, s in all if n == name) for name in STAGES}
-    yield "<h3>Compiles, in order of time</h3>"
+    yield "<h3>Compile time, by stage</h3>"
     yield '<div class="legend">'
     for index, name in enumerate(STAGES):
         if spent[name] > 0:
             yield f'<span><i style="background:var(--s{index})"></i>{name} {_time(spent[name])}</span>'
     yield "</div>"
-    names = {code["id"]: title(code) for code in data["codes"]}
+    names = {code["id"]: escape(title(code)) for code in data["codes"]}
     longest = max(sum(s for _, s in all) for _, all in compiles) or 1.0
     kept = sorted(compiles, key=lambda c: -sum(s for _, s in c[1]))[:MOST_COMPILES]
     yield '<details><summary>Each compile</summary><table><tr><th class="number">begun</th><th>frame</th>'
@@ -125,8 +129,9 @@ def _timeline(data: dict[str, Any]) -> Iterator[str]:
             f'background:var(--s{STAGES.index(name)})"></i>'
             for name, s in all
         )
-        name = escape(names[frame["code"]])
-        yield f'<tr><td class="number soft">{frame["begun"]:.3f} s</td><td class="name" title="{name}">{name}</td>'
+        frame_name = names[frame["code"]]
+        yield f'<tr><td class="number soft">{frame["begun"]:.3f} s</td>'
+        yield f'<td class="name" title="{frame_name}">{frame_name}</td>'
         yield f'<td class="soft">{frame["origin"]}</td><td class="number">{_time(total)}</td>'
         yield f'<td class="track"><div class="bars" style="width:{100 * total / longest:.2f}%">{bars}</div></td></tr>'
     yield "</table>"
@@ -146,7 +151,7 @@ def _codes(data: dict[str, Any]) -> Iterator[str]:
         yield f'<p class="soft">{code["kind"]}, {escape(code["file"])}:{code["line"]}</p>'
         for index in code["not_compiled"]:
             found = data["breaks"][index]
-            yield f'<p>not compiled: <span class="reason">{escape(found["reason"])}</span> {escape(found["detail"])}</p>'
+            yield f"<p>not compiled: {_reason(found)}</p>"
         for frame in frames:
             yield from _frame(frame, data["breaks"])
         yield "</details>"
@@ -164,7 +169,7 @@ def _frame(frame: dict[str, Any], breaks: list[dict[str, Any]]) -> Iterator[str]
     if frame["break"] is not None:
         found = breaks[frame["break"]]
         where = f" at {escape(_short(place(found['stack'][-1])))}" if found["stack"] else ""
-        yield f'<p>Breaks off{where}: <span class="reason">{escape(found["reason"])}</span> {escape(found["detail"])}</p>'
+        yield f"<p>Breaks off{where}: {_reason(found)}</p>"
     guards = "\n".join([*frame["symbols"], *frame["guards"]])
     yield f"<details><summary>{len(frame['guards'])} guards</summary><pre>{escape(guards)}</pre></details>"
     if frame["plan"]:
@@ -174,16 +179,21 @@ def _frame(frame: dict[str, Any], breaks: list[dict[str, Any]]) -> Iterator[str]
 def _counts(counts: dict[str, Any]) -> Iterator[str]:
     yield "<h3>Counters of the process</h3><table>"
     for name, value in counts.items():
-        text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
-        yield f'<tr><td>{escape(name)}</td><td class="mono">{escape(text or "none")}</td></tr>'
+        yield f'<tr><td>{escape(name)}</td><td class="mono">{escape(_count(value) or "none")}</td></tr>'
     yield "</table>"
+
+
+def _count(value: Any) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{name} ({_count(v)})" if isinstance(v, dict) else f"{name} {v}" for name, v in value.items())
 
 
 def _title(code: dict[str, Any]) -> str:
     at = code["after"]
     if at is None:
         return f"{code['name']}  {_short(place(code))}"
-    return f"{code['name']}  {code['when']}: {_short(place(at))}  {at['text'] or ''}"
+    return f"{title(code, _short(place(at)))}  {at['text'] or ''}"
 
 
 def _short(path: str) -> str:

@@ -94,12 +94,13 @@ def frames_of(data: dict[str, Any], code: dict[str, Any]) -> list[dict[str, Any]
     return [frame for frame in reversed(data["frames"]) if frame["code"] == code["id"]]
 
 
-def title(code: dict[str, Any]) -> str:
-    """A code object in one line."""
+def title(code: dict[str, Any], after: str | None = None) -> str:
+    """A code object in one line; `after` is the place of its break in other words."""
     at = code["after"]
     if at is None:
-        return f"{code['name']} ({code['file']}:{code['line']})"
-    return f"{code['name']}, taken up {code['when']}: {place(at)} in {at['function']}"
+        return f"{code['name']} ({place(code)})"
+    side = "" if code["when"] == "behind it" else f", {code['when']}"
+    return f"{code['name']}, resumed after {after or place(at)} in {at['function']}{side}"
 
 
 def place(at: dict[str, Any]) -> str:
@@ -128,7 +129,8 @@ def stages(frame: dict[str, Any]) -> list[tuple[str, float]]:
 
 def compile_seconds(data: dict[str, Any]) -> float:
     """Seconds that calls waited for their compiles, those that came to nothing included."""
-    return sum(s for frame in data["frames"] for _, s in stages(frame)) + sum(b["seconds"] for b in data["breaks"])
+    compiled = sum(seconds for frame in data["frames"] for _, seconds in stages(frame))
+    return float(compiled + sum(found["seconds"] for found in data["breaks"]))
 
 
 def _frame_lines(frame: dict[str, Any], breaks: list[dict[str, Any]]) -> Iterator[str]:
