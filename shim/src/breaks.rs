@@ -1,6 +1,7 @@
 //! Graph breaks and calls that were not compiled, as people are told of them: once per line of the user's code.
 
 use crate::lines::Lines;
+use flambeau_ir::code::Origin;
 use flambeau_ir::exit::{Break, Then};
 use flambeau_ir::graph::Location;
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -59,7 +60,7 @@ impl Kind {
     }
 }
 
-/// Adds a note and gives its index; one for the same reason and line counts with it.
+/// Adds a note and gives its index; one for the same reason and line of the user's counts with it.
 pub fn note(notes: &mut Vec<Noted>, new: Noted) -> usize {
     let same = |known: &Noted| {
         (known.kind == Kind::Eager) == (new.kind == Kind::Eager) && key(&known.reason) == key(&new.reason)
@@ -73,14 +74,20 @@ pub fn note(notes: &mut Vec<Noted>, new: Noted) -> usize {
     notes.len() - 1
 }
 
-/// What tells places apart: the reason's name, and the innermost line.
-pub fn key(reason: &Reason) -> (ReasonCode, Option<(&str, u32)>) {
-    (reason.code, reason.stack.last().map(|place| (&*place.file, place.line)))
+/// The innermost line of the user's code: not of the standard library or torch, unless there is no other.
+pub fn user_line(reason: &Reason) -> Option<&Location> {
+    let is_users = |place: &&Location| Origin::of(&place.file) == Origin::User;
+    reason.stack.iter().rev().find(is_users).or(reason.stack.last())
 }
 
-/// The innermost line, for keys of messages.
+/// What tells places apart: the reason's name, and the user's line.
+fn key(reason: &Reason) -> (ReasonCode, Option<(&str, u32)>) {
+    (reason.code, user_line(reason).map(|place| (&*place.file, place.line)))
+}
+
+/// The user's line, for keys of messages.
 pub fn place(reason: &Reason) -> String {
-    reason.stack.last().map_or_else(String::new, |l| format!("{}:{}", l.file, l.line))
+    user_line(reason).map_or_else(String::new, |l| format!("{}:{}", l.file, l.line))
 }
 
 /// Reason, explanation, user stack with its lines, and hint, for people.
@@ -115,6 +122,7 @@ impl Noted {
             "detail": self.reason.detail,
             "explanation": self.reason.code.explanation(),
             "hint": self.reason.code.hint(),
+            "at": user_line(&self.reason).map(|place| location(py, place, lines)),
             "stack": stack,
             "kind": self.kind.name(),
             "resumed": self.kind != Kind::Eager,

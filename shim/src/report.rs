@@ -87,7 +87,7 @@ impl Ways {
         let from = self.tables.len();
         self.tables.push(table.resumes);
         for end in table.frames.iter().filter_map(|frame| frame.installed.frame().exit.broken()) {
-            let at = end.reason.stack.last();
+            let at = breaks::user_line(&end.reason);
             self.found.extend(sides(end).into_iter().map(|(when, to)| (from, to, when, at.cloned())));
         }
     }

@@ -4,6 +4,7 @@ import ast
 import contextlib
 import io
 import json
+import logging
 import os
 import re
 import subprocess
@@ -144,15 +145,18 @@ def test_explain_is_json_and_text():
 
 
 def bert(monkeypatch):
-    """BERT whose attention prints and branches on a number, with the lines of both."""
+    """BERT whose attention prints, branches on a number and logs, and the function that does."""
     hf = pytest.importorskip("transformers")
     from transformers.models.bert.modeling_bert import BertSelfAttention
 
     original = BertSelfAttention.forward
+    log = logging.getLogger("flambeau.tests.report")
+    log.setLevel(logging.INFO)
 
     def forward(self, hidden_states, *args, **kwargs):
         print("attention", tuple(hidden_states.shape))
         scale = 0.5 if hidden_states.square().sum().item() > 1.0 else 2.0
+        log.info("scaled by %s", scale)
         return original(self, hidden_states * scale, *args, **kwargs)
 
     monkeypatch.setattr(BertSelfAttention, "forward", forward)
@@ -160,36 +164,43 @@ def bert(monkeypatch):
     config = hf.BertConfig(
         vocab_size=100, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64
     )
-    return hf.BertModel(config).eval(), line_of(forward, "print("), line_of(forward, ".item()")
+    return hf.BertModel(config).eval(), forward
 
 
 def test_page_of_bert_with_breaks_in_a_browser(monkeypatch, tmp_path):
-    model, printing, branching = bert(monkeypatch)
-    with torch.no_grad():
-        found = explained(model, *[(torch.ones(2, 7, dtype=torch.long),)] * 3)
+    model, forward = bert(monkeypatch)
+    compiled, output = flambeau.compile(model), io.StringIO()
+    with torch.no_grad(), contextlib.redirect_stdout(output):
+        for _ in range(3):
+            compiled(torch.ones(2, 7, dtype=torch.long))
+    found = explanation(compiled)
     document = shown(found.html(), tmp_path)
-    told = [
-        (
-            node.attributes["data-reason"],
-            node.all("summary")[0].all("span", class_="mono soft")[0].text(),
-            node.all("summary")[0].all("span", class_="count")[0].text(),
-        )
-        for node in document.all("details", class_="break")
-    ]
-    places = [place for _, place, _ in told]
-    assert places.count(f"e2e/{HERE}:{printing}") == places.count(f"e2e/{HERE}:{branching}") == 1
-    assert len(set(told)) == len(told) == len(found.data["breaks"])
-    for found_break in found.data["breaks"]:
-        at, count = found_break["stack"][-1], found_break["count"]
-        place = "/".join(f"{at['file']}:{at['line']}".split("/")[-2:])
-        assert (found_break["reason"], place, "once" if count == 1 else f"{count} times") in told
-    reasons = {place: reason for reason, place, _ in told}
-    assert reasons[f"e2e/{HERE}:{printing}"] == "unsupported_call"
-    assert reasons[f"e2e/{HERE}:{branching}"] == "data_dependent_value"
-    lines = [node.text() for node in document.all("code", class_="line")]
-    assert 'print("attention", tuple(hidden_states.shape))' in lines
-    stack = document.all("details", class_="break")[places.index(f"e2e/{HERE}:{printing}")].all("li")
-    assert "BertModel.forward" in [li.text() for li in stack][-1] or any("BertLayer" in li.text() for li in stack)
+    told = {}
+    for node in document.all("details", class_="break"):
+        (summary,) = node.all("summary")
+        reason, place = node.attributes["data-reason"], summary.all("span", class_="mono soft")[0].text()
+        assert (reason, place) not in told, "a break is told once"
+        told[reason, place] = (summary.all("span", class_="count")[0].text(), summary.all("code")[0].text(), node)
+
+    # Each break of the report, and nothing else, with its count and the user's line.
+    assert len(told) == len(found.data["breaks"])
+    for b in found.data["breaks"]:
+        place = "/".join(f"{b['at']['file']}:{b['at']['line']}".split("/")[-2:])
+        count = "once" if b["count"] == 1 else f"{b['count']} times"
+        assert told[b["reason"], place][:2] == (count, b["at"]["text"] or "")
+
+    # The statements above are among them, with the line they stand on, and were reached as often as they ran.
+    ran = output.getvalue().count("attention")
+    for reason, text in (
+        ("unsupported_call", 'print("attention", tuple(hidden_states.shape))'),
+        ("data_dependent_value", "scale = 0.5 if hidden_states.square().sum().item() > 1.0 else 2.0"),
+        ("unsupported_call", 'log.info("scaled by %s", scale)'),
+    ):
+        count, line, node = told[reason, f"e2e/{HERE}:{line_of(forward, text)}"]
+        assert line == text
+        assert "log" in text or (ran, count) == (12, "12 times")
+        assert [li.all("code")[0].text() for li in node.all("li")].count(text) == 1
+
     facts = {div.all("dt")[0].text(): div.all("dd")[0].text() for div in document.all("dl")[0].all("div")}
     assert facts["graphs"] == str(found.graphs) != "0"
     assert facts["places that break"] == str(len(told))
@@ -215,7 +226,7 @@ def test_page_with_a_thousand_breaks(looping, tmp_path):
     breaks = looping.data["breaks"]
     for line in range(1000 - len(breaks)):
         more = json.loads(json.dumps(breaks[line % 3]))
-        more["stack"][-1]["line"] = 10_000 + line
+        more["at"]["line"] = more["stack"][-1]["line"] = 10_000 + line
         breaks.append(more)
     assert len(shown(looping.html(), tmp_path).all("details", class_="break")) == 1000
 

@@ -88,7 +88,7 @@ def _breaks(breaks: list[dict[str, Any]]) -> Iterator[str]:
 
 def _break(found: dict[str, Any]) -> Iterator[str]:
     nowhere = {"file": "?", "line": 0, "text": None}
-    where: dict[str, Any] = found["stack"][-1] if found["stack"] else nowhere
+    where: dict[str, Any] = found["at"] or nowhere
     yield f'<details class="break" data-reason="{escape(found["reason"])}" data-count="{found["count"]}">'
     yield f'<summary><span class="count">{_times(found["count"])}</span>'
     yield _reason(found)
@@ -117,7 +117,7 @@ def _timeline(data: dict[str, Any]) -> Iterator[str]:
         if spent[name] > 0:
             yield f'<span><i style="background:var(--s{index})"></i>{name} {_time(spent[name])}</span>'
     yield "</div>"
-    names = {code["id"]: escape(title(code)) for code in data["codes"]}
+    names = {code["id"]: escape(_title(code)) for code in data["codes"]}
     longest = max(sum(s for _, s in all) for _, all in compiles) or 1.0
     kept = sorted(compiles, key=lambda c: -sum(s for _, s in c[1]))[:MOST_COMPILES]
     yield '<details><summary>Each compile</summary><table><tr><th class="number">begun</th><th>frame</th>'
@@ -147,7 +147,8 @@ def _codes(data: dict[str, Any]) -> Iterator[str]:
         calls = sum(frame["calls"] for frame in frames)
         yield f'<details class="code" style="margin-left:{min(depth, 12) * 1.1:.1f}rem">'
         yield f'<summary><span class="count">{len(frames)} compiled, {calls} calls</span>'
-        yield f'<span class="mono">{escape(_title(code))}</span></summary>'
+        line = code["after"]["text"] or "" if code["after"] else ""
+        yield f'<span class="mono">{escape(_title(code))} <span class="soft">{escape(line)}</span></span></summary>'
         yield f'<p class="soft">{code["kind"]}, {escape(code["file"])}:{code["line"]}</p>'
         for index in code["not_compiled"]:
             found = data["breaks"][index]
@@ -168,7 +169,7 @@ def _frame(frame: dict[str, Any], breaks: list[dict[str, Any]]) -> Iterator[str]
         yield f'<pre class="graph">{escape(frame["python"].rstrip())}</pre>'
     if frame["break"] is not None:
         found = breaks[frame["break"]]
-        where = f" at {escape(_short(place(found['stack'][-1])))}" if found["stack"] else ""
+        where = f" at {escape(_short(place(found['at'])))}" if found["at"] else ""
         yield f"<p>Breaks off{where}: {_reason(found)}</p>"
     guards = "\n".join([*frame["symbols"], *frame["guards"]])
     yield f"<details><summary>{len(frame['guards'])} guards</summary><pre>{escape(guards)}</pre></details>"
@@ -190,10 +191,8 @@ def _count(value: Any) -> str:
 
 
 def _title(code: dict[str, Any]) -> str:
-    at = code["after"]
-    if at is None:
-        return f"{code['name']}  {_short(place(code))}"
-    return f"{title(code, _short(place(at)))}  {at['text'] or ''}"
+    at = code["after"] or code
+    return title(code, _short(place(at)))
 
 
 def _short(path: str) -> str:

@@ -94,13 +94,13 @@ def frames_of(data: dict[str, Any], code: dict[str, Any]) -> list[dict[str, Any]
     return [frame for frame in reversed(data["frames"]) if frame["code"] == code["id"]]
 
 
-def title(code: dict[str, Any], after: str | None = None) -> str:
-    """A code object in one line; `after` is the place of its break in other words."""
+def title(code: dict[str, Any], where: str | None = None) -> str:
+    """A code object in one line; `where` is its place, or that of its break, in other words."""
     at = code["after"]
     if at is None:
-        return f"{code['name']} ({place(code)})"
+        return f"{code['name']} ({where or place(code)})"
     side = "" if code["when"] == "behind it" else f", {code['when']}"
-    return f"{code['name']}, resumed after {after or place(at)} in {at['function']}{side}"
+    return f"{code['name']}, resumed after {where or place(at)} in {at['function']}{side}"
 
 
 def place(at: dict[str, Any]) -> str:
@@ -144,7 +144,7 @@ def _frame_lines(frame: dict[str, Any], breaks: list[dict[str, Any]]) -> Iterato
         yield f"  runs op by op: {frame['fallback'].splitlines()[0]}"
     if frame["break"] is not None:
         found = breaks[frame["break"]]
-        where = f" at {place(found['stack'][-1])}" if found["stack"] else ""
+        where = f" at {place(found['at'])}" if found["at"] else ""
         yield f"  breaks off{where}: {found['reason']}: {found['detail']}"
 
 
