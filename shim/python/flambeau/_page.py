@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
@@ -33,6 +34,8 @@ KINDS = {
     "loop": "goes on in the loop",
     "eager": "the whole call runs as plain Python",
 }
+#: The folders of a location's file but for the last, in a comment of a graph.
+_LOCATION = re.compile(r"(?<=^    # )\S*/(?=[^/\s]+/[^/\s]+:\d+ in )", re.M)
 #: Compiles shown in the timeline; the longest are kept.
 MOST_COMPILES = 200
 
@@ -166,7 +169,8 @@ def _frame(frame: dict[str, Any], breaks: list[dict[str, Any]]) -> Iterator[str]
     if frame["fallback"]:
         yield f"<p>Runs op by op: {escape(frame['fallback'].splitlines()[0])}</p>"
     if frame["calls"]:
-        yield f'<pre class="graph">{escape(frame["python"].rstrip())}</pre>'
+        graph = _LOCATION.sub("", frame["python"].rstrip())
+        yield f'<pre class="graph">{escape(graph)}</pre>'
     if frame["break"] is not None:
         found = breaks[frame["break"]]
         where = f" at {escape(_short(place(found['at'])))}" if found["at"] else ""
