@@ -4,6 +4,7 @@ import ast
 import contextlib
 import io
 import json
+import linecache
 import logging
 import os
 import re
@@ -142,6 +143,19 @@ def test_explain_is_json_and_text():
     assert data["breaks"] == [] and data["frames"][0]["calls"] == 1
     assert "return add" in str(found) and "graph of 1 calls" in str(found)
     assert found.html().startswith("<!doctype html>")
+
+
+def test_lines_of_a_notebook_are_found(monkeypatch):
+    """A cell's source is in no file; IPython puts it into `linecache`."""
+    source = "def cell(x):\n    print('in a cell')\n    return x + 1\n"
+    monkeypatch.setitem(linecache.cache, "<cell 1>", (len(source), None, source.splitlines(True), "<cell 1>"))
+    space = {}
+    exec(compile(source, "<cell 1>", "exec"), space)
+    found = explained(space["cell"], (torch.ones(3),))
+    assert found.data["breaks"][0]["at"]["text"] == "print('in a cell')"
+    assert "# <cell 1>:3 in cell: return x + 1" in str(found)
+    with pytest.raises(RuntimeError, match=re.escape("line 2, in cell\n    print('in a cell')\n")):
+        explained(space["cell"], (torch.ones(3),), fullgraph=True)
 
 
 def bert(monkeypatch):
