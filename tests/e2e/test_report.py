@@ -137,6 +137,29 @@ def test_stages_are_timed(grown):
     assert compile_seconds(found.data) > 0
 
 
+def test_a_call_that_is_not_compiled_says_why(tmp_path):
+    def endless(x):
+        for _ in range(1_000_000):
+            x = x + 1
+            if x.dim() == 1:
+                raise ValueError("one dimension")
+        return x
+
+    compiled = flambeau.compile(endless)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="one dimension"):
+            compiled(torch.ones(3))
+    found = explanation(compiled)
+    (told,) = (b for b in found.data["breaks"] if b["kind"] == "eager")
+    assert told["reason"] == "exception" and not told["resumed"] and told["seconds"] > 0
+    assert found.data["breaks"][found.data["codes"][0]["not_compiled"][0]] == told
+    assert "not compiled: exception: " in str(found)
+    document = shown(found.html(), tmp_path)
+    (node,) = document.all("details", class_="break")
+    assert "the whole call runs as plain Python" in node.text() and 'raise ValueError("one dimension")' in node.text()
+    assert document.all("dl")[0].text().startswith("0 graphs")
+
+
 def test_explain_is_json_and_text():
     found = flambeau.explain(lambda x: x + 1)(torch.ones(3))
     data = json.loads(found.json())

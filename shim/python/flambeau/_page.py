@@ -112,13 +112,16 @@ def _reason(found: dict[str, Any]) -> str:
 def _timeline(data: dict[str, Any]) -> Iterator[str]:
     compiles = [(frame, stages(frame)) for frame in data["frames"]]
     if not compiles:
-        return
+        return  # What came to nothing is in the summary.
     spent = {name: sum(s for _, all in compiles for n, s in all if n == name) for name in STAGES}
     yield "<h3>Compile time, by stage</h3>"
     yield '<div class="legend">'
     for index, name in enumerate(STAGES):
         if spent[name] > 0:
             yield f'<span><i style="background:var(--s{index})"></i>{name} {_time(spent[name])}</span>'
+    failed = sum(found["seconds"] for found in data["breaks"])
+    if failed > 0:
+        yield f'<span><i style="background:var(--bar)"></i>compiles that came to nothing {_time(failed)}</span>'
     yield "</div>"
     names = {code["id"]: escape(_title(code)) for code in data["codes"]}
     longest = max(sum(s for _, s in all) for _, all in compiles) or 1.0

@@ -40,7 +40,12 @@ def list_backends() -> list[str]:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What was compiled for one callable. `str()` and `html()` are for people, `json()` for programs."""
+    """What was compiled for one callable. `str()` and `html()` are for people, `json()` for programs.
+
+    `data` has `codes` (the function, resume functions, functions found below; `parent` is the code whose break it takes
+    up), `frames` (graph as text and `python`, guards, seconds per stage, `recompiled`: guards that failed before;
+    `code` and `break` are indices) and `breaks` (reason, the line `at` of the user, `stack`, `kind`, `count`).
+    """
 
     data: dict[str, Any]
 
