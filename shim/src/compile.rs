@@ -1,20 +1,22 @@
 //! What happens when no compiled frame of a callable fits a call: ask the daemon for stored frames, then for a new one.
 //! Whatever fails here ends in the original code running, with a counted reason.
 
-use crate::breaks::{self, Noted, describe};
+use crate::breaks::{self, Kind, Noted, describe};
 use crate::entry::{CaptureScope, Entry};
 use crate::gil::GilCell;
 use crate::installed::{Checked, InstallContext, Installed};
 use crate::leaves::{self, Dynamic, Place};
+use crate::lines::Lines;
 use crate::link::{self, LinkError, Pending};
 use crate::raw::Raw;
 use crate::region::Region;
+use crate::report::{self, Record};
 use crate::snapshot::describe::Describer;
-use crate::table::{Frame, Record, Retry, Table};
-use crate::{ambient, answer, code, counters, say, settings, snapshot, structure};
+use crate::table::{Frame, Retry, Table};
+use crate::{ambient, answer, assembled, code, counters, say, settings, snapshot, structure};
 use flambeau_ir::code::Code;
 use flambeau_ir::frame::{FrameId, TraceOptions};
-use flambeau_ir::plan::Body;
+use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_wire::from_client::{FrameKey, FromClient};
 use flambeau_wire::from_daemon::{Delivery, FromDaemon};
@@ -22,8 +24,10 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// How a call without a compiled frame goes on.
 pub enum Outcome {
@@ -45,6 +49,11 @@ struct Miss<'a, 'py> {
     code: Arc<Code>,
     options: TraceOptions,
     fingerprint: u64,
+    begun: Instant,
+    /// Seconds per stage so far.
+    timings: RefCell<Vec<(String, f64)>>,
+    /// Guards of known frames that failed, where this call is compiled in spite of them.
+    recompiled: RefCell<Vec<String>>,
 }
 
 /// Gets a frame for the call, or says how to go on without.
@@ -64,7 +73,19 @@ pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw
     };
     let region = Region::now();
     let options = TraceOptions { nested_breaks: region.nested, error_on_break: region.error, ..entry.options.clone() };
-    let miss = Miss { py, entry, table, function, args, code, options, fingerprint };
+    let miss = Miss {
+        py,
+        entry,
+        table,
+        function,
+        args,
+        code,
+        options,
+        fingerprint,
+        begun: Instant::now(),
+        timings: RefCell::default(),
+        recompiled: RefCell::default(),
+    };
     let _scope = CaptureScope::enter();
     match miss.resolve(&found) {
         Ok(outcome) => outcome,
@@ -174,13 +195,14 @@ impl Miss<'_, '_> {
                         .collect::<Vec<_>>(),
                 );
             }
-            let table = &mut *table;
-            table.frames.first().map(Frame::last_failure)
+            table.frames.iter().map(Frame::last_failure).collect::<Vec<_>>()
         };
-        if let Some((_, guard)) = again {
+        if let Some((_, guard)) = again.first() {
             counters::bump(py, "recompiles");
             say::log("recompiles", || format!("{}: {guard}", name_of(self.function)));
         }
+        // Frames for another region were not tried.
+        *self.recompiled.borrow_mut() = again.into_iter().filter(|(n, _)| *n > 0).map(|(_, guard)| guard).collect();
         self.compile(key, &dynamic)
     }
 
@@ -220,13 +242,16 @@ impl Miss<'_, '_> {
     fn lookup(&self, key: &FrameKey) -> Result<Option<(Arc<Installed>, Checked)>, LinkError> {
         let py = self.py;
         let request = link::next_request();
+        let begun = Instant::now();
         let mut pending = link::send(py, request, &FromClient::Lookup { request, key: key.clone() })?;
-        match pending.wait(py)? {
+        let answer = pending.wait(py)?;
+        self.took("cache look-up", begun);
+        match answer {
             FromDaemon::Candidates { frames, miss, .. } => {
                 let count = frames.len();
                 let whole = self.options.fullgraph;
                 for delivery in frames.into_iter().filter(|d| !whole || d.frame.exit.broken().is_none()) {
-                    match self.install(delivery, Vec::new(), "cache") {
+                    match self.install(delivery, "cache") {
                         Ok(Some(ready)) => {
                             counters::cache_hit(py, "daemon");
                             say::log("cache", || format!("{}: a stored frame fits", name_of(self.function)));
@@ -249,6 +274,7 @@ impl Miss<'_, '_> {
 
     fn compile(&self, key: FrameKey, dynamic: &[Dynamic]) -> Result<Outcome, LinkError> {
         let py = self.py;
+        let begun = Instant::now();
         let mut describer = Describer::new(py);
         let snapshot = snapshot::take(&mut describer, self.function, self.args, self.options.clone(), dynamic);
         let snapshot = match snapshot {
@@ -269,11 +295,15 @@ impl Miss<'_, '_> {
                 described.lookups.len()
             )
         });
+        self.took("snapshot", begun);
         counters::bump(py, "frames_traced");
         let request = link::next_request();
         let mut pending = link::send(py, request, &FromClient::Compile { request, key, snapshot })?;
         match self.converse(&mut pending, &mut describer)? {
-            FromDaemon::Compiled { delivery, timings, .. } => Ok(self.compiled(*delivery, timings)),
+            FromDaemon::Compiled { delivery, timings, .. } => {
+                self.timings.borrow_mut().extend(timings);
+                Ok(self.compiled(*delivery))
+            }
             FromDaemon::Failed { reason, .. } => Ok(self.failed(&reason)),
             FromDaemon::Later { .. } => {
                 counters::eager_fallback(py, "daemon_busy");
@@ -283,7 +313,7 @@ impl Miss<'_, '_> {
         }
     }
 
-    fn compiled(&self, delivery: Delivery, timings: Vec<(String, f64)>) -> Outcome {
+    fn compiled(&self, delivery: Delivery) -> Outcome {
         let py = self.py;
         let frame = delivery.frame.clone();
         if self.options.fullgraph
@@ -291,7 +321,7 @@ impl Miss<'_, '_> {
         {
             return self.failed(&end.reason);
         }
-        match self.install(delivery, timings, "compiled") {
+        match self.install(delivery, "compiled") {
             Ok(Some((installed, checked))) => Outcome::Run(installed, checked),
             Ok(None) => {
                 // Another thread changed something meanwhile.
@@ -321,14 +351,15 @@ impl Miss<'_, '_> {
         }
     }
 
+    /// Notes how long a stage of this call took.
+    fn took(&self, stage: &str, begun: Instant) {
+        self.timings.borrow_mut().push((stage.to_owned(), begun.elapsed().as_secs_f64()));
+    }
+
     /// Makes a delivery ready and keeps it if its guards hold now.
-    fn install(
-        &self,
-        delivery: Delivery,
-        timings: Vec<(String, f64)>,
-        origin: &'static str,
-    ) -> Result<Option<(Arc<Installed>, Checked)>, String> {
+    fn install(&self, delivery: Delivery, origin: &'static str) -> Result<Option<(Arc<Installed>, Checked)>, String> {
         let py = self.py;
+        let begun = Instant::now();
         let frame = delivery.frame.clone();
         let context = InstallContext {
             codes: &self.entry.codes,
@@ -338,6 +369,9 @@ impl Miss<'_, '_> {
         // SAFETY: a live function.
         let function = unsafe { Bound::from_borrowed_ptr(py, self.function) };
         let installed = Arc::new(Installed::install(py, delivery, &function, self.args, &context)?);
+        // It runs Python, so it comes before the guards are checked.
+        let logged = settings::get().logs("code");
+        let listing = logged.then(|| assembled::listing(py, &frame, &self.entry.codes, &function));
         let checked = match installed.check(py, self.function, self.args) {
             Ok(checked) => checked,
             Err(guard) => {
@@ -349,30 +383,15 @@ impl Miss<'_, '_> {
             Body::Eager(graph) | Body::Fx(graph) => graph.calls(),
             Body::Native(plan) => plan.steps.len(),
         };
-        let sources = &frame.guards.sources;
-        let guards =
-            frame.guards.guards.iter().map(|g| format!("{}: {:?}", sources.display(g.source), g.kind)).collect();
-        let record = Record { graph: frame.graph_text.clone(), ops, guards, timings, origin };
-        let name = name_of(self.function);
-        say::log("graph", || format!("{name} ({ops} ops)\n{}", record.graph));
-        if let Body::Native(plan) = &frame.body {
-            say::log("code", || format!("{name}\n{plan}"));
-        }
-        say::log("guards", || format!("{name}\n{}", record.guards.join("\n")));
-        if ops > 0 {
-            counters::bump(py, "graphs");
-            counters::add(py, "ops", ops as u64);
-        }
-        if let Some(reason) = &frame.fallback {
-            counters::eager_graph(py, reason.code.name());
-            say::log("breaks", || format!("{name} runs op by op: {}", describe(reason)));
-        }
-        if let Some(end) = frame.exit.broken() {
-            counters::graph_break(py, end.reason.code.name());
-            say::log_once(py, "breaks", &breaks::place(&end.reason), || {
-                format!("{name} breaks off and goes on: {}", describe(&end.reason))
-            });
-        }
+        self.took("install", begun);
+        let record = Record {
+            ops,
+            timings: self.timings.borrow().clone(),
+            origin,
+            begun: report::clock(self.begun),
+            recompiled: self.recompiled.borrow().clone(),
+        };
+        self.announce(&frame, ops, listing);
         for (frames, varying) in frame.exit.broken().into_iter().flat_map(|end| &end.varying) {
             self.entry.resumed(py, *frames, varying);
         }
@@ -385,11 +404,38 @@ impl Miss<'_, '_> {
         Ok(Some((installed, checked)))
     }
 
+    /// Counts and logs a frame that is ready. Runs no Python.
+    fn announce(&self, frame: &CompiledFrame, ops: usize, listing: Option<String>) {
+        let py = self.py;
+        let resumed = if self.table.borrow(py).resumes.is_some() { ", resumed" } else { "" };
+        let name = name_of(self.function) + resumed;
+        let lines = &mut Lines::default();
+        say::log("graph", || format!("{name} ({ops} ops)\n{}", report::python(py, frame, lines)));
+        say::log("code", || format!("{name}\n{}", listing.unwrap_or_default()));
+        say::log("guards", || format!("{name}\n{}", report::guards(frame).join("\n")));
+        if ops > 0 {
+            counters::bump(py, "graphs");
+            counters::add(py, "ops", ops as u64);
+        }
+        if let Some(reason) = &frame.fallback {
+            counters::eager_graph(py, reason.code.name());
+            say::log("breaks", || format!("{name} runs op by op: {}", describe(py, reason, lines)));
+        }
+        if let Some(end) = frame.exit.broken() {
+            counters::graph_break(py, end.reason.code.name());
+            say::log_once(py, "breaks", &breaks::place(&end.reason), || {
+                format!("{name} breaks off and goes on: {}", describe(py, &end.reason, lines))
+            });
+        }
+    }
+
     fn failed(&self, reason: &Reason) -> Outcome {
         let py = self.py;
-        let text = describe(reason);
+        let text = describe(py, reason, &mut Lines::default());
         counters::graph_break(py, reason.code.name());
-        breaks::note(&mut self.table.borrow(py).failures, Noted { reason: reason.clone(), resumed: false, count: 1 });
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let noted = Noted { reason: reason.clone(), kind: Kind::Eager, count: 1, seconds };
+        breaks::note(&mut self.table.borrow(py).failures, noted);
         let place = breaks::place(reason);
         say::log_once(py, "breaks", &place, || format!("{} is not compiled: {text}", name_of(self.function)));
         let eager_raises = matches!(reason.code, ReasonCode::Exception | ReasonCode::Shape);

@@ -1,6 +1,6 @@
 //! A compiled frame made ready in this process. `callable` keeps a list of them per code object.
 
-use crate::breaks::Noted;
+use crate::breaks::{Kind, Noted};
 use crate::exit::{self, Codes, Ending, Given, Left};
 use crate::fx::FxBody;
 use crate::guard::{Passed, Program, Roots};
@@ -11,6 +11,7 @@ use flambeau_ir::graph::{Graph, NodeOp};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::source::SourceId;
+use flambeau_ir::text;
 use flambeau_wire::from_daemon::Delivery;
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -230,15 +231,20 @@ impl Installed {
 
     /// The graph break that the frame ends in, and how often it was reached.
     pub fn broken(&self) -> Option<Noted> {
-        let reason = self.frame.exit.broken()?.reason.clone();
-        Some(Noted { reason, resumed: true, count: self.broken.get() })
+        let end = self.frame.exit.broken()?;
+        Some(Noted { reason: end.reason.clone(), kind: Kind::of(end), count: self.broken.get(), seconds: 0.0 })
+    }
+
+    /// As the daemon sent it.
+    pub fn frame(&self) -> &CompiledFrame {
+        &self.frame
     }
 
     /// The guard with this index in words.
     pub fn explain_failure(&self, index: usize) -> String {
         let program = &self.frame.guards;
         match program.guards.get(index) {
-            Some(guard) => format!("{} is no longer {:?}", program.sources.display(guard.source), guard.kind),
+            Some(guard) => format!("no longer so: {}", text::guard(program, guard)),
             None => match self.frame.symbols.get(index - program.guards.len()) {
                 Some(symbol) => format!(
                     "{} of {} is outside {}..={}",

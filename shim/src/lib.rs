@@ -7,6 +7,7 @@
 
 mod ambient;
 mod answer;
+mod assembled;
 mod bind;
 mod breaks;
 mod callable;
@@ -26,11 +27,13 @@ mod installed;
 mod launch;
 mod layout_311;
 mod leaves;
+mod lines;
 mod link;
 mod module;
 mod paths;
 mod raw;
 mod region;
+mod report;
 mod run;
 mod say;
 mod settings;

@@ -3,7 +3,7 @@
 use crate::leaves::MARK;
 use crate::settings::Settings;
 use crate::table::reset_all;
-use crate::{breaks, callable, counters, entry, link, region, say, settings};
+use crate::{callable, counters, link, region, report, say, settings};
 use flambeau_wire::from_client::{Admin, FromClient, Settings as WireSettings};
 use flambeau_wire::from_daemon::FromDaemon;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -21,7 +21,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Compiled", callable::class(module.py())?)?;
     module.add_function(wrap_pyfunction!(admin, module)?)?;
     module.add_function(wrap_pyfunction!(configure, module)?)?;
-    module.add_function(wrap_pyfunction!(report, module)?)?;
+    module.add_function(wrap_pyfunction!(count_report, module)?)?;
     module.add_function(wrap_pyfunction!(explain_data, module)?)?;
     module.add_function(wrap_pyfunction!(mark_dynamic, module)?)?;
     module.add_function(wrap_pyfunction!(reset, module)?)?;
@@ -76,7 +76,7 @@ fn warm_up() {
 
 /// What this process did.
 #[pyfunction(name = "counters")]
-fn report(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+fn count_report(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     counters::report(py)
 }
 
@@ -121,27 +121,7 @@ fn admin(py: Python<'_>, command: &str) -> PyResult<Option<String>> {
 fn explain_data(compiled: &Bound<'_, PyAny>) -> PyResult<String> {
     let py = compiled.py();
     let entry = callable::entry_of(py, compiled).ok_or_else(|| PyTypeError::new_err("expected a Compiled object"))?;
-    Ok(explanation(py, entry).to_string())
-}
-
-fn explanation(py: Python<'_>, entry: &entry::Entry) -> serde_json::Value {
-    let (mut frames, mut breaks) = (Vec::new(), Vec::new());
-    entry.each_table(py, &mut |table| {
-        frames.extend(table.frames.iter().map(|frame| {
-            let record = &frame.record;
-            serde_json::json!({
-                "graph": record.graph,
-                "ops": record.ops,
-                "guards": record.guards,
-                "timings": record.timings,
-                "origin": record.origin,
-            })
-        }));
-        let broken = table.frames.iter().filter_map(|frame| frame.installed.broken());
-        table.failures.iter().cloned().chain(broken).for_each(|noted| breaks::note(&mut breaks, noted));
-    });
-    let breaks: Vec<_> = breaks.iter().map(breaks::Noted::json).collect();
-    serde_json::json!({ "backend": entry.backend, "frames": frames, "breaks": breaks })
+    Ok(report::explanation(py, entry).to_string())
 }
 
 /// Notes on a tensor that one of its sizes is to be symbolic.

@@ -8,7 +8,8 @@ use crate::installed::{Checked, Installed};
 use crate::leaves::{History, Place};
 use crate::raw::Raw;
 use crate::region::Region;
-use flambeau_ir::code::CodeHash;
+use crate::report::Record;
+use flambeau_ir::code::{Code, CodeHash};
 use flambeau_ir::exit::Varying;
 use flambeau_ir::source::Step;
 use pyo3::prelude::*;
@@ -76,21 +77,6 @@ pub struct Frame {
     failures: Cell<(u32, u32)>,
 }
 
-/// What `explain` and logs say of a compiled frame.
-#[derive(Debug, Default)]
-pub struct Record {
-    /// The graph as text.
-    pub graph: String,
-    /// Calls in the graph.
-    pub ops: usize,
-    /// Guards in words.
-    pub guards: Vec<String>,
-    /// Seconds per stage.
-    pub timings: Vec<(String, f64)>,
-    /// Where it came from: `compiled` or `cache`.
-    pub origin: &'static str,
-}
-
 impl Frame {
     /// A frame for the calling thread's region that was never checked.
     pub fn new(installed: Arc<Installed>, record: Record) -> Self {
@@ -139,6 +125,12 @@ impl Table {
             counters::graph_break(py, "generator");
         }
         Table { code: Some(code.unbind()), generation, signature, _names: names, ..Table::default() }
+    }
+
+    /// The code object, in a form that can be read.
+    pub fn described(&self, py: Python<'_>) -> Option<Arc<Code>> {
+        // SAFETY: a live code object.
+        self.code.as_ref().and_then(|code| unsafe { crate::code::encode(py, code.as_ptr()) })
     }
 
     /// Whether this table is for that code object.

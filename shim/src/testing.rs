@@ -3,7 +3,8 @@
 use crate::callable;
 use crate::exit::{Codes, Left, Onward};
 use crate::installed::{InstallContext, Installed, RunError};
-use crate::table::{Frame, Record, Table};
+use crate::report::Record;
+use crate::table::{Frame, Table};
 use flambeau_ir::plan::CompiledFrame;
 use flambeau_wire::from_daemon::{Artifact, Delivery};
 use pyo3::exceptions::PyRuntimeError;

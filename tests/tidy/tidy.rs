@@ -1,4 +1,4 @@
-//! Checks on the project itself: crate edges against ARCHITECTURE.md, file headers, file sizes.
+//! Checks on the project itself: crate edges against ARCHITECTURE.md, file headers, file sizes, generated pages.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,4 +111,15 @@ fn no_file_outgrows_its_room() {
         }
     }
     assert!(long.is_empty(), "{long:?}");
+}
+
+#[test]
+fn generated_pages_are_what_the_code_says() {
+    let (path, now) = (root().join("docs/breaks.md"), flambeau_ir::text::reasons_page());
+    if std::env::var_os("BLESS").is_some() {
+        fs::create_dir_all(root().join("docs")).expect("docs can be made");
+        return fs::write(path, now).expect("the page can be written");
+    }
+    let page = fs::read_to_string(path).unwrap_or_default();
+    assert!(page == now, "docs/breaks.md is stale: run `cargo xtask docs`");
 }

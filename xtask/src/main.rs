@@ -38,6 +38,8 @@ enum Command {
     },
     /// Check formatting, clippy, dependencies (cargo-deny), ruff and mypy.
     Lint,
+    /// Write the pages of docs/ that are generated.
+    Docs,
     /// Set up and build, so that `PYTHONPATH=shim/python .venv/bin/python` can `import flambeau`.
     Develop,
 }
@@ -63,6 +65,11 @@ fn main() -> Result<()> {
         Command::Lint => {
             setup::all()?;
             lint()
+        }
+        Command::Docs => {
+            // The test that finds a stale page writes it where it is asked to.
+            let test = ["test", "--release", "--quiet", "--package", "flambeau-tidy", "--", "pages"];
+            Step::new("docs/breaks.md").run(run::cargo().args(test).env("BLESS", "1"))
         }
         Command::Develop => {
             setup::all()?;

@@ -15,6 +15,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("libffi-dev", "/usr/include/x86_64-linux-gnu/ffi.h"),
     ("libxml2-dev", "/usr/include/libxml2/libxml/parser.h"),
     ("g++", "/usr/bin/g++"),
+    // A test reads the page of `flambeau explain --html` in it.
+    ("chromium", "/usr/bin/chromium"),
 ];
 
 /// The version of cargo-deny that `deny.toml` was written for.

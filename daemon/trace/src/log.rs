@@ -4,7 +4,7 @@ use crate::frame::PyFrame;
 use crate::tracer::Tracer;
 use crate::value::Value;
 use flambeau_bytecode::Op;
-use flambeau_ir::code::Const;
+use flambeau_ir::code::{Code, Const};
 
 /// Lines kept of one trace.
 const MAX_LINES: usize = 100_000;
@@ -21,19 +21,23 @@ impl Tracer<'_> {
             frame.stack.iter().map(|v| v.as_ref().map_or_else(|| "null".into(), |v| self.brief(v))).collect();
         let (depth, line) = (self.stack.len(), self.stack.last().map_or(0, |f| f.line));
         let indent = "  ".repeat(depth.saturating_sub(1).min(20));
-        self.log.push(format!("{indent}{}:{line} {op:?} [{}]", frame.code.qualname, stack.join(", ")));
+        self.log.push(format!(
+            "{indent}{}:{line} {} [{}]",
+            frame.code.qualname,
+            words(&frame.code, op),
+            stack.join(", ")
+        ));
     }
 
     /// A value in a few words.
     fn brief(&self, value: &Value) -> String {
         match value {
-            Value::Const(Const::Str(s)) => format!("{:?}", s.chars().take(MAX_CONST).collect::<String>()),
-            Value::Const(c) => format!("{c:?}").chars().take(MAX_CONST).collect(),
+            Value::Const(c) => constant(c),
             Value::Int(dim) => format!("{dim}"),
             Value::Tensor(id) => {
                 let meta = &self.arenas.tensors[*id].meta;
                 let sizes: Vec<String> = meta.sizes.iter().map(ToString::to_string).collect();
-                format!("{:?}[{}]", meta.dtype, sizes.join(", "))
+                format!("{}[{}]", meta.dtype.short(), sizes.join(", "))
             }
             Value::Tuple(t) => format!("tuple of {}", t.items.len()),
             Value::List(_) => "list".into(),
@@ -58,4 +62,44 @@ impl Tracer<'_> {
             Value::Opaque(o) => o.class.name.qualname.to_string(),
         }
     }
+}
+
+/// An instruction with what its number stands for: `LoadFast x`, `Binary *`.
+fn words(code: &Code, op: Op) -> String {
+    let debug = format!("{op:?}");
+    let kind = debug.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    let at = |names: &[String], i: u32| names.get(i as usize).cloned().unwrap_or_default();
+    let operand = match op {
+        Op::LoadFast(i)
+        | Op::StoreFast(i)
+        | Op::DeleteFast(i)
+        | Op::MakeCell(i)
+        | Op::LoadClosure(i)
+        | Op::LoadDeref(i)
+        | Op::StoreDeref(i)
+        | Op::DeleteDeref(i)
+        | Op::LoadClassDeref(i) => at(&code.localsplusnames, i),
+        Op::LoadGlobal { name, .. } | Op::LoadAttr { name, .. } => at(&code.names, name),
+        Op::StoreGlobal(i)
+        | Op::DeleteGlobal(i)
+        | Op::LoadName(i)
+        | Op::StoreName(i)
+        | Op::DeleteName(i)
+        | Op::StoreAttr(i)
+        | Op::DeleteAttr(i)
+        | Op::ImportName(i)
+        | Op::ImportFrom(i) => at(&code.names, i),
+        Op::LoadConst(i) | Op::KwNames(i) => code.consts.get(i as usize).map_or_else(String::new, constant),
+        Op::Binary { kind, inplace } => kind.symbol().to_owned() + if inplace { "=" } else { "" },
+        Op::Compare(kind) => kind.symbol().to_owned(),
+        Op::Call { argc } => argc.to_string(),
+        Op::Jump(to) | Op::ForIter(to) => format!("to {to}"),
+        Op::PopJumpIf { cond, target } => format!("{cond:?} to {target}"),
+        _ => return debug,
+    };
+    format!("{kind} {operand}")
+}
+
+fn constant(value: &Const) -> String {
+    flambeau_ir::text::constant(value).chars().take(MAX_CONST).collect()
 }

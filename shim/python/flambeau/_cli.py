@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
         script = commands.add_parser(name, help=text)
         if name == "explain":
             script.add_argument("--json", action="store_true", dest="json_after", help="print the report as JSON")
+            script.add_argument("--html", metavar="FILE", help="write the report as a page")
         if name == "record":
             script.add_argument("--into", default="flambeau-recordings", help="folder for the recordings")
         script.add_argument("script")
@@ -82,7 +83,7 @@ def main(argv: list[str] | None = None) -> None:
         Path(options.into).mkdir(parents=True, exist_ok=True)
     made = run_script(options.script, options.args)
     if options.command == "explain":
-        print_explanation(made, as_json)
+        print_explanation(made, as_json, options.html)
 
 
 def forward(command: str, rest: list[str], as_json: bool) -> NoReturn:
@@ -119,19 +120,23 @@ def run_script(script: str, args: list[str]) -> list[Any]:
     return made
 
 
-def print_explanation(made: list[Any], as_json: bool) -> None:
+def print_explanation(made: list[Any], as_json: bool, html: str | None) -> None:
     """What became of each compiled callable of a script, and the counters of the process."""
     import flambeau
+    from flambeau._page import page
     from flambeau._report import explanation
 
-    found = [(getattr(c, "__qualname__", type(c).__qualname__), explanation(c)) for c in made]
+    found, counts = [explanation(compiled) for compiled in made], flambeau.counters()
+    if html is not None:
+        Path(html).write_text(page(found, counts), encoding="utf-8")
     if as_json:
-        report = {"compiled": [{"name": name, **e.data} for name, e in found], "counters": flambeau.counters()}
-        print(json.dumps(report))
-        return
-    for name, text in found:
-        print(f"{name}\n{text}\n")
-    print_report(flambeau.counters(), as_json)
+        print(json.dumps({"compiled": [e.data for e in found], "counters": counts}))
+    elif html is not None:
+        print(f"the report is in {html}")
+    else:
+        for explained in found:
+            print(f"{explained.name}\n{explained}\n")
+        print_report(counts, as_json)
 
 
 def backends() -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
-"""What happened: counters, the daemon's status, and explanations of one call."""
+"""What happened: counters, the daemon's status, and explanations of calls as text, JSON and a page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,12 @@ def list_backends() -> list[str]:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What one call compiled. `str()` is for people, `json()` for programs."""
+    """What was compiled for one callable. `str()` and `html()` are for people, `json()` for programs.
+
+    `data` has `codes` (the function, resume functions, functions found below; `parent` is the code whose break it takes
+    up), `frames` (graph as text and `python`, guards, seconds per stage, `recompiled`: guards that failed before;
+    `code` and `break` are indices) and `breaks` (reason, the line `at` of the user, `stack`, `kind`, `count`).
+    """
 
     data: dict[str, Any]
 
@@ -48,17 +53,104 @@ class Explanation:
         """The same as JSON text."""
         return json.dumps(self.data)
 
+    def html(self) -> str:
+        """The same as a page that needs nothing but itself: no network, no scripts."""
+        from flambeau._page import page
+
+        return page([self], counters())
+
+    @property
+    def name(self) -> str:
+        """What the callable is called."""
+        return str(self.data.get("name", ""))
+
+    @property
+    def graphs(self) -> int:
+        """Compiled frames with calls in their graph."""
+        return sum(frame["calls"] > 0 for frame in self.data["frames"])
+
     def __str__(self) -> str:
         lines = []
-        for i, frame in enumerate(self.data.get("frames", [])):
-            lines.append(f"graph {i}: {frame.get('ops', '?')} ops, {len(frame.get('guards', []))} guards")
-            lines += [f"    {line}" for line in str(frame.get("graph", "")).splitlines()]
-            lines += [f"    {stage}: {seconds * 1e3:.1f} ms" for stage, seconds in frame.get("timings", [])]
-        for found in self.data.get("breaks", []):
-            what = "graph break" if found["resumed"] else "not compiled"
-            times = "" if found["count"] == 1 else f" ({found['count']} times)"
-            lines.append(f"{what}{times}: {found['text']}")
+        for code, depth in tree(self.data["codes"]):
+            indent = "  " * depth
+            lines.append(indent + title(code))
+            for frame in frames_of(self.data, code):
+                lines += [f"{indent}  {line}" for line in _frame_lines(frame, self.data["breaks"])]
+        for found in self.data["breaks"]:
+            lines.append(f"{break_title(found)}: {found['text']}")
         return "\n".join(lines) or "nothing was compiled"
+
+
+def tree(codes: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:
+    """Code objects with their depth, parents before children: a resume function is a child of the code whose break it
+    takes up first. A loop's resume functions call each other; they stand one below the other."""
+    children: dict[int | None, list[dict[str, Any]]] = {}
+    for code in codes:
+        children.setdefault(code["parent"], []).append(code)
+    waiting = [(code, 0) for code in reversed(children.get(None, []))]
+    while waiting:
+        code, depth = waiting.pop()
+        yield code, depth
+        waiting += [(child, depth + 1) for child in reversed(children.get(code["id"], []))]
+
+
+def frames_of(data: dict[str, Any], code: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was compiled for a code object, first compile first."""
+    return [frame for frame in reversed(data["frames"]) if frame["code"] == code["id"]]
+
+
+def title(code: dict[str, Any], where: str | None = None) -> str:
+    """A code object in one line; `where` is its place, or that of its break, in other words."""
+    at = code["after"]
+    if at is None:
+        return f"{code['name']} ({where or place(code)})"
+    side = "" if code["when"] == "behind it" else f", {code['when']}"
+    return f"{code['name']}, resumed after {where or place(at)} in {at['function']}{side}"
+
+
+def place(at: dict[str, Any]) -> str:
+    """`file:line`."""
+    return f"{at['file']}:{at['line']}"
+
+
+def break_title(found: dict[str, Any]) -> str:
+    """What became of the frame, and how often."""
+    what = "graph break" if found["resumed"] else "not compiled"
+    return what if found["count"] == 1 else f"{what} ({found['count']} times)"
+
+
+def stages(frame: dict[str, Any]) -> list[tuple[str, float]]:
+    """Seconds per stage in the order they ran, none counted twice. What the daemon spent between stages (waiting for a
+    thread, encoding) is `other`."""
+    given = dict(frame["timings"])
+    total, questions = given.pop("total", 0.0), given.get("questions", 0.0)
+    if "trace" in given:
+        # The trace waits while the client answers.
+        given["trace"] = max(0.0, given["trace"] - questions)
+    inside = sum(given.get(name, 0.0) for name in ("capture", "trace", "questions", "guard", "lower", "codegen"))
+    last = given.pop("install", 0.0)
+    return [*given.items(), ("other", max(0.0, total - inside)), ("install", last)]
+
+
+def compile_seconds(data: dict[str, Any]) -> float:
+    """Seconds that calls waited for their compiles, those that came to nothing included."""
+    compiled = sum(seconds for frame in data["frames"] for _, seconds in stages(frame))
+    return float(compiled + sum(found["seconds"] for found in data["breaks"]))
+
+
+def _frame_lines(frame: dict[str, Any], breaks: list[dict[str, Any]]) -> Iterator[str]:
+    times = ", ".join(f"{stage} {seconds * 1e3:.1f}" for stage, seconds in stages(frame) if seconds >= 5e-5)
+    made = f"{frame['body']}, {frame['kernels']} kernels" if frame["body"] == "native" else frame["body"]
+    yield f"graph of {frame['calls']} calls, {len(frame['guards'])} guards, {made}; from {frame['origin']}; ms: {times}"
+    yield from (f"compiled anew, {guard}" for guard in frame["recompiled"])
+    if frame["calls"]:
+        yield from (f"  {line}" for line in frame["python"].splitlines())
+    if frame["fallback"]:
+        yield f"  runs op by op: {frame['fallback'].splitlines()[0]}"
+    if frame["break"] is not None:
+        found = breaks[frame["break"]]
+        where = f" at {place(found['at'])}" if found["at"] else ""
+        yield f"  breaks off{where}: {found['reason']}: {found['detail']}"
 
 
 def explain(fn: Callable[..., Any], **options: Any) -> Callable[..., Explanation]:
@@ -77,4 +169,5 @@ def explain(fn: Callable[..., Any], **options: Any) -> Callable[..., Explanation
 def explanation(compiled: Any) -> Explanation:
     """What became of a compiled function, method or module until now."""
     native = getattr(compiled, "_flambeau_compiled", None) or getattr(compiled, "__func__", compiled)
-    return Explanation(json.loads(_native.explain_data(native)))
+    name = getattr(compiled, "__qualname__", type(compiled).__qualname__)
+    return Explanation({"name": name, **json.loads(_native.explain_data(native))})

@@ -15,6 +15,12 @@ mod lex;
 mod parse;
 mod print;
 mod print_core;
+mod print_guard;
+mod python;
+mod reasons;
 
 pub use lex::ParseError;
 pub use parse::parse_graph;
+pub use print_guard::{guard, symbol};
+pub use python::{constant, python};
+pub use reasons::reasons_page;

@@ -1,0 +1,133 @@
+//! Guards in words, as reports and logs show them.
+
+use super::python::{constant, device_name, dtype_name};
+use crate::dim::Dim;
+use crate::guard::{Ambient, Guard, GuardKind, GuardProgram, Relation, TensorGuard};
+use crate::plan::{Symbol, SymbolOf};
+use crate::source::SourceId;
+
+/// What holds of a guard's source, as a Python expression where there is one.
+pub fn guard(program: &GuardProgram, guard: &Guard) -> String {
+    let name = |id: SourceId| program.sources.display(id);
+    let of = name(guard.source);
+    let constants = |items: &[crate::code::Const]| items.iter().map(constant).collect::<Vec<_>>().join(", ");
+    match &guard.kind {
+        GuardKind::Type(class) => format!("type({of}) is {}.{}", class.module, class.qualname),
+        GuardKind::IsClass(class) => format!("{of} is the class {}.{}", class.module, class.qualname),
+        GuardKind::Equals(value) => format!("{of} == {}", constant(value)),
+        GuardKind::BaseEquals(value) => format!("the base value of {of} == {}", constant(value)),
+        GuardKind::IsPath(path) => format!("{of} is {path}"),
+        GuardKind::Function { code } => format!("{of} is a function with the code {code}"),
+        GuardKind::Tensor(tensor) => format!("{of} is {}", of_tensor(tensor)),
+        GuardKind::Len(n) => format!("len({of}) == {n}"),
+        GuardKind::Keys(keys) => format!("list({of}) == [{}]", constants(keys)),
+        GuardKind::Elements(items) => format!("{of} == {{{}}}", constants(items)),
+        GuardKind::NoItem(key) => format!("{} not in {of}", constant(key)),
+        GuardKind::NoTypeAttr(attr) => format!("{of} has no attribute {attr:?}"),
+        GuardKind::NoRegistered => format!("nothing is registered with {of}"),
+        GuardKind::NoDict => format!("{of} has no __dict__"),
+        GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
+        GuardKind::NoSysModule(module) => format!("{module:?} not in sys.modules"),
+        GuardKind::EmptyCell => format!("the cell {of} is empty"),
+        GuardKind::NoGrad => format!("{of}.grad is None"),
+        GuardKind::Same(other) => format!("{of} is {}", name(*other)),
+        GuardKind::NotSame(other) => format!("{of} is not {}", name(*other)),
+        GuardKind::DisjointStorage(all) => {
+            format!("disjoint memory: {}", all.iter().map(|id| name(*id)).collect::<Vec<_>>().join(", "))
+        }
+        GuardKind::Ambient(ambient) => format!("torch's state: {}", of_thread(ambient)),
+        GuardKind::Relation(relation, a, b) => format!("{a} {} {b}", sign(*relation)),
+    }
+}
+
+/// What a symbol is read from, and its bounds.
+pub fn symbol(program: &GuardProgram, symbol: &Symbol) -> String {
+    let Symbol { id, source, of, hint, min, max } = symbol;
+    let source = program.sources.display(*source);
+    let what = match of {
+        SymbolOf::Int => source,
+        SymbolOf::Size(dim) => format!("{source}.size({dim})"),
+        SymbolOf::Stride(dim) => format!("{source}.stride({dim})"),
+    };
+    let above = if *max == i64::MAX { String::new() } else { format!(" <= {max}") };
+    format!("{min} <= s{} = {what}{above}, first {hint}", id.0)
+}
+
+fn dims(dims: &[Dim]) -> String {
+    dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn of_tensor(tensor: &TensorGuard) -> String {
+    let TensorGuard { class, dtype, device, sizes, strides, requires_grad, is_leaf, dispatch_keys: _ } = tensor;
+    let mut text = format!(
+        "a {}.{} of {} on {}, sizes [{}], strides [{}]",
+        class.module,
+        class.qualname,
+        dtype_name(*dtype),
+        device_name(*device),
+        dims(sizes),
+        dims(strides)
+    );
+    if *requires_grad {
+        text += ", requires_grad";
+    }
+    match is_leaf {
+        Some(true) => text + ", a leaf",
+        Some(false) => text + ", not a leaf",
+        None => text,
+    }
+}
+
+/// What is not as usual, after the modes that most often differ.
+fn of_thread(ambient: &Ambient) -> String {
+    let mut text = format!("grad mode {}", if ambient.grad_enabled { "on" } else { "off" });
+    let unusual = [
+        (ambient.inference_mode, "inference mode"),
+        (ambient.autocast_cpu.0, "autocast on the CPU"),
+        (ambient.autocast_cuda.0, "autocast on CUDA"),
+        (ambient.deterministic.0, "deterministic algorithms"),
+        (ambient.default_device.is_some(), "a default device"),
+        (ambient.function_modes != 0, "torch-function modes"),
+        (ambient.dispatch_modes != 0, "dispatch modes"),
+        (ambient.functorch_levels != 0, "functorch"),
+        (ambient.saved_tensor_hooks, "saved-tensor hooks"),
+        (ambient.forward_ad, "forward-mode AD"),
+        (ambient.observers != 0, "anomaly mode, jit tracing or a profiler"),
+    ];
+    for (_, name) in unusual.iter().filter(|(is_so, _)| *is_so) {
+        text = text + ", " + name;
+    }
+    text + ", the rest as it was"
+}
+
+fn sign(relation: Relation) -> &'static str {
+    match relation {
+        Relation::Eq => "==",
+        Relation::Ne => "!=",
+        Relation::Lt => "<",
+        Relation::Le => "<=",
+        Relation::Gt => ">",
+        Relation::Ge => ">=",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::code::Const;
+    use crate::guard::{ClassRef, Guard, GuardKind, GuardProgram};
+    use crate::source::{SourceTable, Step};
+
+    #[test]
+    fn guards_read_as_expressions() {
+        let mut sources = SourceTable::default();
+        let arg = sources.intern(None, Step::Arg(0));
+        let item = sources.intern(Some(arg), Step::Item(Const::str("lr")));
+        let program = GuardProgram { sources, guards: Vec::new() };
+        let words = |source, kind| super::guard(&program, &Guard { source, kind });
+        let class = ClassRef { module: "builtins".into(), qualname: "dict".into() };
+        assert_eq!(words(arg, GuardKind::Type(class)), "type(arg0) is builtins.dict");
+        assert_eq!(words(item, GuardKind::Equals(Const::Float(0.5))), "arg0['lr'] == 0.5");
+        assert_eq!(words(arg, GuardKind::Keys(vec![Const::str("lr")])), "list(arg0) == [\"lr\"]");
+        assert_eq!(words(arg, GuardKind::NotSame(item)), "arg0 is not arg0['lr']");
+    }
+}
