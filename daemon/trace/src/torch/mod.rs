@@ -13,7 +13,6 @@ use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Class, Payload, TensorId, TensorValue, Tuple, Value};
 use flambeau_ir::code::Const;
-use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Arg, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::oracle::{AnswerValue, QueryArg, Question};
 use flambeau_ir::reason::ReasonCode;
@@ -286,13 +285,10 @@ impl Tracer<'_> {
     }
 
     /// Refuses writes whose result depends on the order in which elements are written, or that torch itself refuses:
-    /// into one view of a tensor, reading another. Torch's own kernels decide these when the graph runs op by op.
+    /// into one view of a tensor, reading another. Torch decides these in plain Python, where it may raise.
     fn check_write(&mut self, target: &Target, args: &Args, graph_args: &[Arg], written: &[usize]) -> Flow<()> {
         if args.kw.iter().any(|(name, value)| &**name == "out" && matches!(value, Value::Tuple(_) | Value::List(_))) {
             return stop(ReasonCode::UnsupportedCall, format!("{} with several out tensors", target_name(target)));
-        }
-        if self.frame.options.backend == BackendKind::Eager {
-            return Ok(());
         }
         let all: Vec<&Value> = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).collect();
         for i in written {
