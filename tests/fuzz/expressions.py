@@ -198,3 +198,11 @@ class Expressions(Writer):
             f"[{i}] * 2", f"[crc(v) for v in {name}[:3]]" if self.chance(self.breaks * 3) else f"[{i}]", f"[v for v in range(4) if v != {i}]", f"list({name})", f"[j * k for j, k in enumerate({name})]",
             f"[j + k for j in {name}[:2] for k in (1, {i})]", f"{name}",
         )  # fmt: skip
+
+    def fill(self, form: str, scope: Scope) -> str:
+        """A template's holes filled, and doubled braces made single."""
+        makers = (("{t}", self.t), ("{i}", self.i), ("{c}", self.text), ("{cond}", self.cond), ("{s}", self.s))
+        for hole, make in makers:
+            while hole in form:
+                form = form.replace(hole, make(scope, 1), 1)
+        return form.replace("{{", "{").replace("}}", "}")

@@ -119,6 +119,7 @@ class Outcome:
     state: Any
     modes: Any
     rng: Any
+    gradients: Any
 
 
 class _Records(logging.Handler):
@@ -134,7 +135,8 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int)
     """Calls `fn` and looks at the result, the arguments and the module's globals."""
     torch.manual_seed(seed)
     torch.set_grad_enabled(True)
-    world.depth[0] = 0
+    world.depth[0] = world.tallied = 0
+    world.ledger.clear()
     handler, output, stdout = _Records(), io.StringIO(), sys.stdout
     world.log.handlers[:] = [handler]
     result, error = None, None
@@ -153,6 +155,8 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int)
         torch.is_autocast_enabled("cpu"),
         world.depth[0],
         module.__dict__["lock"]._is_owned(),
+        world.tallied,
+        tuple(world.ledger),
     )
     torch.set_grad_enabled(True)
     rng = torch.get_rng_state().sum().item()
@@ -166,7 +170,22 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int)
     return Outcome(
         freeze(result), _exception(error), _frames(error, module.__file__), _ADDRESS.sub("0x", output.getvalue()).split("\n"),
         shown, handler.records, [freeze(args), freeze({k: v for k, v in changed.items() if k != "lock"})], modes, rng,
+        _gradients(result, args),
     )  # fmt: skip
+
+
+def _gradients(result: Any, args: tuple[Any, ...]) -> Any:
+    """What the first tensor of the result gives the arguments when differentiated; the exception of an attempt that fails."""
+    while isinstance(result, (list, tuple)) and result:
+        result = result[0]
+    if not isinstance(result, torch.Tensor) or not result.requires_grad:
+        return None
+    leaves = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]
+    try:
+        made = torch.autograd.grad(result.sum(), leaves, allow_unused=True) if leaves else []
+    except RuntimeError as error:
+        return _exception(error)
+    return Freezer().freeze(list(made))
 
 
 def _exception(error: BaseException | None, depth: int = 0) -> Any:
@@ -189,7 +208,7 @@ def _frames(error: BaseException | None, file: str | None) -> list[tuple[str, in
 
 def difference(eager: Outcome, compiled: Outcome) -> tuple[str, str] | None:
     """What differs first, and how: ("result", "[1]: ... instead of ...")."""
-    order = ("exception", "printed", "warned", "logged", "traceback", "result", "state", "modes", "rng")
+    order = ("exception", "printed", "warned", "logged", "traceback", "result", "state", "modes", "rng", "gradients")
     assert set(order) == {f.name for f in fields(Outcome)}
     for name in order:
         found = _differ(getattr(eager, name), getattr(compiled, name))

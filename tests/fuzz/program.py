@@ -12,7 +12,8 @@ GD = {"g": 1}
 GT = torch.tensor([0.5, -1.0, 2.0])
 GB = Box(torch.tensor([1.0, 0.25, -0.5]), 2)
 NS = types.SimpleNamespace(v=1)
-NET = Net({loud})"""
+NET = Net({loud})
+PEEK = PeekBox(GT + 1, 1)"""
 
 ARGUMENTS = "x, y, n, items, d, b"
 

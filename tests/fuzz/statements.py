@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .expressions import Expressions
+from .rare import Rare
 from .scope import Scope
 
 RAISES = [
@@ -18,21 +18,8 @@ CONTEXTS = ["torch.no_grad()", "torch.no_grad()", "torch.enable_grad()", "torch.
 LOUD = ["Ctx('k')", "Ctx({c}) as {new}", "Ctx('m', True)", "Ctx('a'), Ctx('b', {cond})"]
 
 
-class Statements(Expressions):
+class Statements(Rare):
     """`statement` writes one; `body` several."""
-
-    def fill(self, form: str, scope: Scope) -> str:
-        """A template's holes filled."""
-        for hole, make in (
-            ("{t}", self.t),
-            ("{i}", self.i),
-            ("{c}", self.text),
-            ("{cond}", self.cond),
-            ("{s}", self.s),
-        ):
-            while hole in form:
-                form = form.replace(hole, make(scope, 1), 1)
-        return form.replace("{{", "{").replace("}}", "}")
 
     def body(self, scope: Scope, most: int) -> None:
         """Up to `most` statements, while the budget lasts."""
@@ -49,7 +36,7 @@ class Statements(Expressions):
             (8, self.assign), (4, self.mutate), (self.breaks * 20, self.break_), (2 * nested, self.if_),
             (2 * nested * (scope.loop < 2), self.for_), (0.7 * nested * (scope.loop < 2), self.while_),
             (0.4 * nested * (not scope.loop), self.long_loop),
-            (1.2 * nested, self.try_), (1.2 * nested, self.with_), (1.5, self.store), (0.5, self.raise_), (0.8, self.odd),
+            (1.2 * nested, self.try_), (1.2 * nested, self.with_), (1.5, self.store), (0.5, self.raise_), (0.8, self.odd), (1.6, self.rare),
             (0.7 * nested, self.local_function), (0.6, self.return_if), (0.5 * bool(scope.loop), self.leave_loop),
             (2.5 * bool(self.helpers), self.call_statement), (1.5 * scope.generator, self.yield_),
         ]  # fmt: skip

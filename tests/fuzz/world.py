@@ -9,6 +9,7 @@ import binascii
 import bisect
 import collections
 import contextlib
+import dataclasses
 import functools
 import heapq
 import itertools
@@ -164,6 +165,93 @@ class LocalBox(threading.local):
     __len__ = Box.__len__
     __getitem__ = Box.__getitem__
     __contains__ = Box.__contains__
+
+
+class PeekBox(Box):
+    """Properties that change state, one with a break; items; a context of its own."""
+
+    @property
+    def peek(self):
+        self.k = (self.k + 1) % 11
+        return self.k
+
+    @property
+    def level(self):
+        flambeau.graph_break()
+        return self.k
+
+    @level.setter
+    def level(self, value):
+        self.k = value % 11
+        self.items.append(value % 3)
+
+    @functools.cached_property
+    def total(self):
+        return self.k + len(self.items)
+
+    def __setitem__(self, key, value):
+        self.items[:] = [*self.items[-3:], key % 5 + value % 5]
+
+    def __getitem__(self, key):
+        return self.items[-1] if self.items else key
+
+    def __enter__(self):
+        self.k += 1
+        return self
+
+    def __exit__(self, *error):
+        self.k -= 1
+
+
+Pair = collections.namedtuple("Pair", ["t", "k"])
+
+
+@dataclasses.dataclass
+class Record:
+    """A data class."""
+
+    k: int
+    items: list
+
+
+class Ends:
+    """Prints when it is freed."""
+
+    def __init__(self, tag):
+        self.tag = tag
+
+    def __del__(self):
+        print("end of", self.tag)
+
+
+tallied = 0  # a global that functions of this module write
+ledger: list[int] = []
+
+
+def tally(k):
+    """Writes to globals of this module."""
+    global tallied
+    tallied = (tallied + k) % 17
+    ledger.append(tallied % 3)
+    return tallied
+
+
+def loud_tally(k):
+    """The same round a break."""
+    global tallied
+    tallied += 1
+    flambeau.graph_break()
+    tallied = (tallied + k) % 17
+    return tallied
+
+
+def raise_below(k):
+    """An exception with a note."""
+    try:
+        raise Uh(k)
+    except Uh as error:
+        error.add_note(f"note {k}")
+        raise
 
 
 BOXES = (Box, PropBox, LoudBox, SlotBox, LocalBox, OpBox)
@@ -337,10 +425,14 @@ def names() -> dict[str, Any]:
     return {
         "torch": torch,
         "flambeau": flambeau,
-        **{c.__name__: c for c in (Oops, Uh, Ctx, Quiet, Net, *BOXES)},
+        **{c.__name__: c for c in (Oops, Uh, Ctx, Quiet, Net, PeekBox, Pair, Record, Ends, *BOXES)},
         **{
-            f.__name__: f for f in (crc, traced, counted, warn_here, where, where2, callback, apply, off, reraise, kept)
+            f.__name__: f
+            for f in (crc, traced, counted, warn_here, where, where2, callback, apply, off, reraise, kept, tally)
         },
+        "loud_tally": loud_tally,
+        "raise_below": raise_below,
+        "ledger": ledger,
         **{
             m.__name__: m
             for m in (binascii, bisect, collections, contextlib, functools, heapq, itertools, math, operator, os)
@@ -364,11 +456,15 @@ def inputs(seed: int, call: int) -> tuple[Any, ...]:
 
     rows = (2, 2, 4)[call % 3]
     number = torch.randint(0, 6, (4,), generator=generator).tolist()
-    kind = BOXES[seed % 9 if seed % 9 < len(BOXES) else 0]
+    kind = {8: PeekBox}.get(seed % 9, BOXES[seed % 9 if seed % 9 < len(BOXES) else 0])
     x, y = tensor(rows, 3), tensor(3) if seed % 5 == 0 else tensor(rows, 3)
     if seed % 11 == 0:
         y = x[0]
-    if seed % 13 == 0:
+    if seed % 7 == 4:
+        x, y = tensor(3, rows).t(), tensor(rows, 6)[:, ::2]
+    if seed % 7 == 5:
+        x, y = x.double(), (y * 4).to((torch.int64, torch.float16, torch.int32)[seed % 3])
+    if seed % 13 == 0 or seed % 7 == 3:
         x.requires_grad_()
     box = kind(x if seed % 4 == 0 else tensor(3), number[0])
     return x, y, number[1], number[2:], {"a": number[3], "b": 1}, box

@@ -71,7 +71,8 @@ pub fn capture(id: FrameId, snapshot: Snapshot) -> Result<Frame, CaptureError> {
         let bad = |what| Err(CaptureError::BadDynamicDim(dim.of.clone(), what));
         if let DynamicOf::Size(object, d) = dim.of {
             match data("a dynamic dimension's object", object)? {
-                ObjectData::Tensor(t) if (d as usize) < t.meta.ndim() => {}
+                // Nothing is told of the sizes of a tensor that is not traced.
+                ObjectData::Tensor(t) if t.unusual.is_some() || (d as usize) < t.meta.ndim() => {}
                 _ => return bad("no tensor with that dimension"),
             }
         }

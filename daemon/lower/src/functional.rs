@@ -42,6 +42,8 @@ enum Value {
         base: usize,
         views: Vec<View>,
         meta: TensorMeta,
+        /// Autograd does not know it for a view (`detach`, `data`).
+        severed: bool,
     },
     Tuple(Vec<Value>),
     Other,
@@ -57,6 +59,8 @@ struct Lowering<'a> {
     table: Option<&'a Capabilities>,
     /// Items of tuples that are arguments of the call, not new tensors.
     same: BTreeSet<(NodeId, i64)>,
+    /// Bases with a `data` tensor, writes to which count as no change of the base.
+    uncounted: BTreeSet<usize>,
 }
 
 /// Makes the core graph. What the back end cannot compute by its table stays torch's.
@@ -70,6 +74,7 @@ pub fn functionalise(graph: &Graph, table: Option<&Capabilities>) -> Result<Func
         draws: 0,
         table,
         same: BTreeSet::new(),
+        uncounted: BTreeSet::new(),
     };
     for node in &graph.nodes {
         let value = lowering.node(node).map_err(|reason| located(graph, node, reason))?;
@@ -133,7 +138,7 @@ impl Lowering<'_> {
             self.core.add(CoreNode { op, dtype: meta.dtype, sizes: meta.sizes.clone(), strides: meta.strides.clone() });
         self.core.pin(value, &meta.strides);
         self.bases.push(Base { value, input: Some(input), strides: meta.strides.clone() });
-        Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone() }
+        Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false }
     }
 
     fn call(
@@ -145,6 +150,9 @@ impl Lowering<'_> {
     ) -> Result<Value, Reason> {
         if let Some(item) = self.tuple_item(target, args) {
             return Ok(item);
+        }
+        if let Some(data) = self.data(node, target, args) {
+            return Ok(data);
         }
         let (mut values, mut metas) = (BTreeMap::new(), BTreeMap::new());
         for arg in args.iter().chain(kwargs.iter().map(|(_, a)| a)) {
@@ -160,7 +168,29 @@ impl Lowering<'_> {
             let call = Call { target, args, kwargs, meta: &node.meta, values: &values, written };
             call.lower(&mut self.core, &mut self.draws).map_err(|_| reason)
         })?;
-        self.outcome(&node.meta, outcome)
+        let mut value = self.outcome(&node.meta, outcome)?;
+        if let (Value::Tensor { severed, .. }, "detach") =
+            (&mut value, flambeau_ops::canonical(target).map_or("", |c| c.op.name))
+        {
+            *severed = true;
+        }
+        Ok(value)
+    }
+
+    /// `tensor.data`
+    fn data(&mut self, node: &Node, target: &Target, args: &[Arg]) -> Option<Value> {
+        let (Target::Function(path), [Arg::Node(of), Arg::Const(Const::Str(name))]) = (target, args) else {
+            return None;
+        };
+        if &**path != "builtins.getattr" || &**name != "data" {
+            return None;
+        }
+        let (Value::Tensor { base, views, .. }, Some(meta)) = (&self.values[of.0 as usize], node.meta.as_tensor())
+        else {
+            return None;
+        };
+        self.uncounted.insert(*base);
+        Some(Value::Tensor { base: *base, views: views.clone(), meta: meta.clone(), severed: true })
     }
 
     /// The call as operations that the back end has.
@@ -214,7 +244,7 @@ impl Lowering<'_> {
     fn read_arg(&mut self, arg: &Arg, values: &mut BTreeMap<NodeId, CoreId>, metas: &mut BTreeMap<NodeId, TensorMeta>) {
         match arg {
             Arg::Node(id) => {
-                if let Value::Tensor { base, views, meta } = self.values[id.0 as usize].clone() {
+                if let Value::Tensor { base, views, meta, .. } = self.values[id.0 as usize].clone() {
                     values.insert(*id, self.read(base, &views));
                     metas.insert(*id, meta);
                 }
@@ -252,7 +282,7 @@ impl Lowering<'_> {
                 Ok(self.values[of.0 as usize].clone())
             }
             (Outcome::WriteView(of, views, value), _) => {
-                let Value::Tensor { base, views: mut chain, meta } = self.values[of.0 as usize].clone() else {
+                let Value::Tensor { base, views: mut chain, meta, .. } = self.values[of.0 as usize].clone() else {
                     return refuse("a store to no tensor");
                 };
                 chain.extend(views);
@@ -291,7 +321,7 @@ impl Lowering<'_> {
         }
         let value = self.laid_out(id, &meta.strides);
         self.bases.push(Base { value, input: None, strides: meta.strides.clone() });
-        Ok(Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone() })
+        Ok(Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false })
     }
 
     fn converted(&mut self, id: CoreId, dtype: DType) -> CoreId {
@@ -329,9 +359,10 @@ impl Lowering<'_> {
     }
 
     fn view(&mut self, of: NodeId, views: Vec<View>, meta: &TensorMeta) -> Result<Value, Reason> {
-        let Value::Tensor { base, views: chain, .. } = &self.values[of.0 as usize] else {
+        let Value::Tensor { base, views: chain, severed, .. } = &self.values[of.0 as usize] else {
             return refuse("a view of no tensor");
         };
+        let severed = *severed;
         let mut chain = chain.clone();
         chain.extend(views);
         let base = *base;
@@ -343,12 +374,12 @@ impl Lowering<'_> {
                 show(&meta.sizes)
             ));
         }
-        Ok(Value::Tensor { base, views: chain, meta: meta.clone() })
+        Ok(Value::Tensor { base, views: chain, meta: meta.clone(), severed })
     }
 
     /// The tensor `of` gets a new value; so do all that share its memory.
     fn write(&mut self, of: NodeId, value: CoreId) -> Result<(), Reason> {
-        let Value::Tensor { base, views, meta } = self.values[of.0 as usize].clone() else {
+        let Value::Tensor { base, views, meta, .. } = self.values[of.0 as usize].clone() else {
             return refuse("a write to no tensor");
         };
         self.store(base, &views, value, meta.dtype, &meta.sizes)
@@ -356,6 +387,9 @@ impl Lowering<'_> {
 
     /// The part of a base that `views` show gets a new value.
     fn store(&mut self, base: usize, views: &[View], value: CoreId, dtype: DType, sizes: &[Dim]) -> Result<(), Reason> {
+        if self.uncounted.contains(&base) && self.bases[base].input.is_some() {
+            return refuse("a write that may count as no change of its tensor");
+        }
         let value = self.converted(value, dtype);
         let value = self.grown(value, sizes)?;
         let mut stages = vec![self.bases[base].value];
@@ -423,6 +457,12 @@ impl Lowering<'_> {
         }
     }
 
+    /// Whether the user has another tensor with the memory of this output.
+    fn is_seen(&self, base: usize, output: NodeId) -> bool {
+        let shares = |id: &NodeId| matches!(&self.values[id.0 as usize], Value::Tensor { base: b, .. } if *b == base);
+        self.bases[base].input.is_some() || self.graph.outputs.iter().any(|id| *id != output && shares(id))
+    }
+
     /// Outputs and final values of written inputs.
     fn finish(&mut self) -> Result<(), Reason> {
         let mut taken: BTreeMap<CoreId, usize> = BTreeMap::new();
@@ -433,9 +473,12 @@ impl Lowering<'_> {
             {
                 return refuse("an argument that a call returns as it is");
             }
-            let Value::Tensor { base, views, meta } = self.values[id.0 as usize].clone() else {
+            let Value::Tensor { base, views, meta, severed } = self.values[id.0 as usize].clone() else {
                 return refuse("an output that is no tensor");
             };
+            if severed && self.is_seen(base, id) {
+                return refuse("a detached tensor that leaves, whose memory another has");
+            }
             let out = self.output(&mut taken, base, &views, &meta)?;
             self.core.outputs.push(out);
         }

@@ -8,7 +8,7 @@ use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{DType, Kernel};
 use flambeau_ir::plan::{Plan, PlanArg, PlanKernel, PlanStep, Reg};
 use flambeau_ir::source::SourceId;
-use flambeau_ir::tensor::Device;
+use flambeau_ir::tensor::{Device, contiguous_strides};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A buffer is kept for a later one of the same size for at most this many tasks.
@@ -25,7 +25,7 @@ struct Shape {
 struct Storage {
     reg: Reg,
     shape: Shape,
-    /// Number of elements it has room for.
+    /// Elements from its first to its last.
     room: Dim,
     /// May be taken over or reused.
     ours: bool,
@@ -112,7 +112,7 @@ impl Builder<'_> {
         for node in self.core.nodes() {
             let CoreOp::Input(i) = node.op else { continue };
             let shape = Shape { dtype: node.dtype, sizes: node.sizes.clone(), strides: node.strides.clone() };
-            let room = Dim::product(&node.sizes);
+            let room = room(&shape);
             debug_assert!((i as usize) < count);
             self.home.insert(Buffer::Input(i), self.storages.len());
             self.storages.push(Storage { reg: Reg(i), shape, room, ours: false });
@@ -394,8 +394,14 @@ fn expect(reg: Reg, shape: Shape) -> PlanStep {
     PlanStep::Expect { reg, dtype, device: Device::CPU, sizes, strides }
 }
 
+/// Elements from the first to the last: more than there are where the strides leave gaps.
 fn room(shape: &Shape) -> Dim {
-    Dim::product(&shape.sizes)
+    let Shape { sizes, strides, .. } = shape;
+    if sizes.iter().any(|s| s.is(0)) || *strides == contiguous_strides(sizes) {
+        return Dim::product(sizes);
+    }
+    let reach = |(size, stride): (&Dim, &Dim)| size.sub(&Dim::Const(1)).mul(stride);
+    sizes.iter().zip(strides).map(reach).fold(Dim::Const(1), |all, one| all.add(&one))
 }
 
 fn loaded(body: &Body) -> impl Iterator<Item = CoreId> + '_ {

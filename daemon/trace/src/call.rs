@@ -287,6 +287,10 @@ impl Tracer<'_> {
         if let Some(value) = self.metaclass_call(class, &args)? {
             return Ok(value);
         }
+        if self.type_lookup(class, "__del__")?.is_some() {
+            // When the object goes, user code runs: a trace would have to tell the moment.
+            return stop(ReasonCode::UnsupportedObject, format!("a {} has a finalizer", class.name.qualname));
+        }
         let Some((maker, new)) = self.type_lookup(class, "__new__")? else {
             return stop(ReasonCode::UnsupportedObject, "a class without __new__");
         };

@@ -65,7 +65,7 @@ impl TensorReader {
         })
     }
 
-    /// The tensor's description; `None` if torch refuses to say.
+    /// The tensor's description; `None` if torch cannot be asked.
     pub fn describe(&mut self, py: Python<'_>, object: Raw) -> Option<TensorDesc> {
         let types = types(py)?;
         // SAFETY: a live object.
@@ -86,7 +86,8 @@ impl TensorReader {
         let described = self.read(py, types, &tensor);
         let none = py.None();
         let left = guard.call_method1("__exit__", (&none, &none, &none));
-        left.and(described).ok()
+        // A view of which autograd no longer knows how it was made does not even say whether it is a leaf.
+        Some(left.and(described).unwrap_or_else(|error| unusual(format!("of which torch says: {error}"))))
     }
 
     /// An ordinary CPU tensor, without Python.

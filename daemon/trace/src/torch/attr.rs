@@ -6,7 +6,7 @@ use crate::tracer::Tracer;
 use crate::value::{TensorId, Tuple, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
-use flambeau_ir::graph::Target;
+use flambeau_ir::graph::{Arg, Target, ValueMeta};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
@@ -76,8 +76,7 @@ impl Tracer<'_> {
                 return stop(ReasonCode::UnsupportedObject, format!("Tensor.{name}"));
             }
             "name" | "names" => return stop(ReasonCode::UnsupportedObject, format!("Tensor.{name}")),
-            "data" if !meta.requires_grad || !self.ambient.grad_enabled => self.method(id, "detach", vec![])?,
-            "data" => return stop(ReasonCode::UnsupportedObject, "Tensor.data of a tensor that requires grad"),
+            "data" => self.data_of(id)?,
             "T" if ndim == 2 => self.method(id, "t", vec![])?,
             "mT" if ndim >= 2 => self.method(id, "transpose", vec![Value::int(-2), Value::int(-1)])?,
             "T" => {
@@ -94,6 +93,16 @@ impl Tracer<'_> {
             }
             _ => return Ok(None),
         }))
+    }
+
+    /// `tensor.data`: unlike `detach()` it has a version counter of its own, so writes to it go unnoticed by autograd.
+    fn data_of(&mut self, id: TensorId) -> Flow<Value> {
+        let (node, mut meta) = (self.arenas.tensors[id].node, self.arenas.tensors[id].meta.clone());
+        meta.requires_grad = false;
+        let args = vec![Arg::Node(node), Arg::Const(Const::Str("data".into()))];
+        let target = Target::Function("builtins.getattr".into());
+        let node = self.graph_call(&target, args, vec![], ValueMeta::Tensor(meta.clone()))?;
+        Ok(self.severed_tensor(node, meta, id))
     }
 
     fn method(&mut self, id: TensorId, name: &str, args: Vec<Value>) -> Flow<Value> {

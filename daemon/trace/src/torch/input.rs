@@ -55,7 +55,8 @@ impl Tracer<'_> {
         let label = self.input_name(origin.source);
         let node = self.graph.placeholder(origin.source, &label, ValueMeta::Tensor(meta.clone()));
         self.inputs.push((origin, desc.storage));
-        let tensor = TensorValue { node, meta, class, origin: Some(origin), attrs, is_leaf: desc.is_leaf, base: None };
+        let (origin, is_leaf) = (Some(origin), desc.is_leaf);
+        let tensor = TensorValue { node, meta, class, origin, attrs, is_leaf, base: None, severed: false };
         Ok(Value::Tensor(self.arenas.tensors.push(tensor)))
     }
 

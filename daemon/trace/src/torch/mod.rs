@@ -13,7 +13,6 @@ use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Class, Payload, TensorId, TensorValue, Tuple, Value};
 use flambeau_ir::code::Const;
-use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Arg, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::oracle::{AnswerValue, QueryArg, Question};
 use flambeau_ir::reason::ReasonCode;
@@ -181,6 +180,7 @@ impl Tracer<'_> {
         }
         self.graph.commits |= commits;
         if !inferred.mutates.is_empty() {
+            self.check_leaves(&target, inferred.mutates.iter().filter_map(|i| argument(*i)))?;
             self.graph.mutates = true;
             self.check_write(&target, &args, &graph_args, &inferred.mutates)?;
         }
@@ -212,7 +212,29 @@ impl Tracer<'_> {
             }
             return Ok(value.clone());
         }
+        if let (Some(base), ValueMeta::Tensor(meta), "detach" | "torch.detach") =
+            (base, &inferred.meta, target_name(&target))
+        {
+            return Ok(self.severed_tensor(node, meta.clone(), base));
+        }
         self.node_value(node, &inferred.meta, base, &target)
+    }
+
+    /// Torch refuses to change a leaf that requires grad, also through a view of it: that call runs in plain Python, where
+    /// its exception meets the user's frames and handlers.
+    fn check_leaves<'v>(&self, target: &Target, written: impl Iterator<Item = &'v Value>) -> Flow<()> {
+        if !self.ambient.grad_enabled || target_name(target).ends_with("requires_grad_") {
+            return Ok(());
+        }
+        for value in written {
+            let Value::Tensor(id) = value else { continue };
+            let owner = &self.arenas.tensors[self.root(*id, true)];
+            if owner.is_leaf && owner.meta.requires_grad {
+                let name = target_name(target);
+                return stop(ReasonCode::SideEffect, format!("{name} on a leaf that requires grad"));
+            }
+        }
+        Ok(())
     }
 
     /// Whether the tensor, or what it is a view of, was there before the trace.
@@ -237,19 +259,22 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// The tensor whose storage a view shares, through all views made in the trace.
-    fn root(&self, mut id: TensorId) -> TensorId {
-        while let Some(base) = self.arenas.tensors[id].base {
-            id = base;
+    /// The tensor whose storage a view shares, through all views made in the trace, or, with `of_history`, those that
+    /// autograd knows of.
+    fn root(&self, mut id: TensorId, of_history: bool) -> TensorId {
+        while let TensorValue { base: Some(base), severed, .. } = &self.arenas.tensors[id]
+            && !(of_history && *severed)
+        {
+            id = *base;
         }
         id
     }
 
     /// A write that needs a gradient gives one to the written tensor's base and to every view of it.
     fn spread_grad(&mut self, written: TensorId) {
-        let root = self.root(written);
+        let root = self.root(written, true);
         let shared: Vec<TensorId> =
-            self.arenas.tensors.iter().map(|(id, _)| id).filter(|id| self.root(*id) == root).collect();
+            self.arenas.tensors.iter().map(|(id, _)| id).filter(|id| self.root(*id, true) == root).collect();
         for id in shared {
             let tensor = &mut self.arenas.tensors[id];
             if tensor.meta.dtype.is_float() || attr::is_complex(tensor.meta.dtype) {
@@ -260,23 +285,20 @@ impl Tracer<'_> {
     }
 
     /// Refuses writes whose result depends on the order in which elements are written, or that torch itself refuses:
-    /// into one view of a tensor, reading another. Torch's own kernels decide these when the graph runs op by op.
+    /// into one view of a tensor, reading another. Torch decides these in plain Python, where it may raise.
     fn check_write(&mut self, target: &Target, args: &Args, graph_args: &[Arg], written: &[usize]) -> Flow<()> {
         if args.kw.iter().any(|(name, value)| &**name == "out" && matches!(value, Value::Tuple(_) | Value::List(_))) {
             return stop(ReasonCode::UnsupportedCall, format!("{} with several out tensors", target_name(target)));
         }
-        if self.frame.options.backend == BackendKind::Eager {
-            return Ok(());
-        }
         let all: Vec<&Value> = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).collect();
         for i in written {
             let Some(Value::Tensor(into)) = all.get(*i) else { continue };
-            let root = self.root(*into);
+            let root = self.root(*into, false);
             for (j, other) in all.iter().enumerate() {
                 if let Value::Tensor(from) = other
                     && j != *i
                     && from != into
-                    && self.root(*from) == root
+                    && self.root(*from, false) == root
                     && !self.is_item(*from, graph_args)
                 {
                     let name = target_name(target);
@@ -328,8 +350,17 @@ impl Tracer<'_> {
     /// A tensor made by a node.
     pub(crate) fn new_tensor(&mut self, node: NodeId, meta: TensorMeta, base: Option<TensorId>) -> Value {
         let is_leaf = !meta.requires_grad;
-        let tensor = TensorValue { node, meta, class: None, origin: None, attrs: None, is_leaf, base };
+        let tensor = TensorValue { node, meta, class: None, origin: None, attrs: None, is_leaf, base, severed: false };
         Value::Tensor(self.arenas.tensors.push(tensor))
+    }
+
+    /// A tensor made by a node that shares the memory of `base` only.
+    fn severed_tensor(&mut self, node: NodeId, meta: TensorMeta, base: TensorId) -> Value {
+        let value = self.new_tensor(node, meta, Some(base));
+        if let Value::Tensor(id) = &value {
+            self.arenas.tensors[*id].severed = true;
+        }
+        value
     }
 
     fn torch_arg(&mut self, value: &Value) -> Flow<(Arg, OpArg)> {

@@ -25,4 +25,6 @@ pub struct TensorValue {
     pub is_leaf: bool,
     /// The tensor whose storage it shares (`_base`), for views made in the trace.
     pub base: Option<TensorId>,
+    /// It shares its base's memory and nothing of its history (`detach`, `data`).
+    pub severed: bool,
 }
