@@ -136,6 +136,7 @@ print("tokens", expected.shape[1], flambeau.counters()["frames_traced"])
 """
 
 
+@pytest.mark.plain_only("runs in processes of its own")
 def test_loop_written_by_hand():
     """The whole loop compiled, in a first and a second process."""
     folder = os.path.dirname(__file__)
