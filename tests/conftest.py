@@ -21,6 +21,7 @@ def pytest_addoption(parser):
     parser.addoption("--flambeau-mode", choices=[*MODES, "again"], default="plain", help="how the tests run")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
     config.addinivalue_line("markers", "plain_only(why, modes): no test for these modes (by default for none)")
     config.addinivalue_line("markers", "mode_bug(what, modes): fails in these modes; an open bug")

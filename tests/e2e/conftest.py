@@ -19,18 +19,25 @@ sys.path.insert(0, str(ROOT / "examples"))
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(ROOT / "tests"))
 
-import mode  # noqa: E402
 import torch  # noqa: E402
 
 import flambeau  # noqa: E402
 
 torch.set_num_threads(2)
-mode.start()
+
+
+def pytest_configure():
+    """The mode is known, and no test is loaded yet."""
+    import mode
+
+    mode.start()
 
 
 @pytest.fixture(autouse=True)
 def fresh():
     """Every test starts with no compiled frames in this process."""
+    import mode
+
     flambeau.reset()
     with mode.test():
         yield

@@ -63,7 +63,7 @@ def _wrapped(fn: Any) -> Callable[..., Any]:
     code = fn.__code__
     signature = inspect.signature(fn, follow_wrapped=False)
     parameters, arguments = _spelled(signature)
-    name = f"{fn.__qualname__} {code.co_filename}:{code.co_firstlineno} {hash(code)}"
+    name = f"{fn.__qualname__} {hash((code, code.co_filename))}"  # another code, another frame, as without a wrapper
     shape = zlib.crc32(fn.__qualname__.encode()) % len(modes.WRAPPERS)
     if parameters.startswith("self"):  # as a method; the class decides what is compiled for it
         shape %= len(modes.WRAPPERS) - 1
