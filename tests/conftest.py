@@ -23,8 +23,8 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    config.addinivalue_line("markers", "plain_only(why, modes): no test for these modes (by default for none)")
-    config.addinivalue_line("markers", "mode_bug(what, modes): fails in these modes; an open bug")
+    config.addinivalue_line("markers", "plain_only(why, modes): left out in these modes (all by default)")
+    config.addinivalue_line("markers", "mode_bug(what, modes): must fail in these modes (all by default): an open bug")
     # Read by `e2e/mode.py`, in this process and in workers.
     os.environ["FLAMBEAU_TEST_MODE"] = config.getoption("--flambeau-mode")
 

@@ -35,7 +35,9 @@ def made(fn):
     """Ops of each graph and how many breaks, of two calls."""
     compiled = check(fn, (torch.ones(3),), backend="eager", graphs=None)
     data = flambeau._report.explanation(compiled).data
-    return [frame["ops"] for frame in data["frames"] if frame["ops"]], flambeau.counters()["graph_breaks"].get("user_break", 0)
+    return [frame["ops"] for frame in data["frames"] if frame["ops"]], flambeau.counters()["graph_breaks"].get(
+        "user_break", 0
+    )
 
 
 def test_leaf_returns(mode):
