@@ -1,4 +1,4 @@
-"""Each pytest worker has a cache and a daemon of its own, gone when it ends."""
+"""Each pytest worker has a cache and a daemon of its own, gone when it ends, unless a folder for them is given."""
 
 import os
 import shutil
@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-_folder = tempfile.mkdtemp(prefix="flambeau-test-")
+_given = os.environ.get("FLAMBEAU_TEST_FOLDER")
+_folder = _given or tempfile.mkdtemp(prefix="flambeau-test-")
 os.environ["FLAMBEAU_CACHE_DIR"] = f"{_folder}/cache"
 os.environ["XDG_RUNTIME_DIR"] = _folder
 # For processes that tests start in other folders.
 os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in sys.path if p.endswith("shim/python"))
 sys.path.insert(0, str(ROOT / "examples"))
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(ROOT / "tests"))
 
 import torch  # noqa: E402
 
@@ -24,11 +26,21 @@ import flambeau  # noqa: E402
 torch.set_num_threads(2)
 
 
+def pytest_configure():
+    """The mode is known, and no test is loaded yet."""
+    import mode
+
+    mode.start()
+
+
 @pytest.fixture(autouse=True)
 def fresh():
     """Every test starts with no compiled frames in this process."""
+    import mode
+
     flambeau.reset()
-    yield
+    with mode.test():
+        yield
     flambeau.reset()
 
 
@@ -42,5 +54,7 @@ def pytest_unconfigure():
     """Stops the daemon and removes its folder."""
     import subprocess
 
+    if _given:
+        return
     subprocess.run([sys.executable, "-m", "flambeau", "stop"], capture_output=True, timeout=60, check=False)
     shutil.rmtree(_folder, ignore_errors=True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 
+import mode
 import torch
+
+import flambeau
 
 UNARY = ["relu", "sigmoid", "tanh", "neg", "abs", "exp", "square", "floor", "sign", "isnan", "erf", "reciprocal"]
 BINARY = ["+", "-", "*", "/"]
@@ -34,8 +37,8 @@ class Program:
 
     def function(self):
         """The program, compiled by Python."""
-        scope = {"torch": torch, "F": torch.nn.functional}
-        exec(self.source, scope)
+        scope = {"torch": torch, "F": torch.nn.functional, "flambeau": flambeau}
+        exec(mode.source(self.source), scope)
         return scope["f"]
 
     def _input(self, sizes, generator):

@@ -48,6 +48,7 @@ def test_unknown_backend_is_named():
         flambeau.compile(gated, backend="nonsense")
 
 
+@pytest.mark.plain_only("breaks would be errors, so fullgraph is off", "leaf")
 def test_fullgraph_says_where_and_why():
     def broken(a):
         return a + 1 if a.sum() > 0 else a
@@ -57,6 +58,7 @@ def test_fullgraph_says_where_and_why():
     assert "test_backends.py" in str(raised.value)
 
 
+@pytest.mark.plain_only("the frame inside has a limit of its own, and says so too", "wrap")
 def test_recompile_limit_is_said_once():
     def count(a, n):
         return a + n

@@ -8,6 +8,7 @@ from reference import EXAMPLES, MORE, negative, positive
 
 import flambeau
 
+pytestmark = pytest.mark.plain_only("counts graphs and breaks")
 CALLS = [positive, positive]
 
 

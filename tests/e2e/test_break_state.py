@@ -60,6 +60,7 @@ def test_classes_without_arguments(backend):
         flambeau.compile(f, backend=backend)(X)
 
 
+@pytest.mark.plain_only("no break may be there", "leaf")
 def test_compiled_functions_are_inlined(backend):
     inner = flambeau.compile(lambda x: x * 2, backend=backend)
     linear = flambeau.compile(torch.nn.Linear(4, 4), backend=backend)

@@ -433,6 +433,8 @@ def attribute_stores():
     return f, notes
 
 
+#: The number of the process and the time are constants of resume functions.
+CHANGES = pytest.mark.plain_only("values that break calls give differ between processes", "warm")
 CASES = [
     loop_for,
     loop_while,
@@ -452,7 +454,7 @@ CASES = [
     generators,
     generator_driven_by_c,
     step_breaks,
-    partly_built,
+    pytest.param(partly_built, marks=CHANGES),
     arguments_of_all_kinds,
     attribute_stores,
 ]

@@ -147,6 +147,7 @@ def in_a_process(tmp_path):
     run("-m", "flambeau", "stop")
 
 
+@pytest.mark.plain_only("runs in processes of its own")
 def test_compiles_of_generate(backend, in_a_process):
     """The prompt, the first token and tokens after a past of any length; nothing at all in a second process."""
     assert in_a_process(GENERATE, backend=backend) == "tokens 25 3"
@@ -171,6 +172,7 @@ print("breaks", sum(counts["graph_breaks"].values()) > 0, "traced", counts["fram
 """
 
 
+@pytest.mark.plain_only("runs in processes of its own")
 def test_warm_start_with_breaks(backend, in_a_process):
     """Resume functions are found on disk too: the second process traces nothing."""
     assert in_a_process(WARM, backend=backend) == "breaks True traced True"
@@ -204,6 +206,7 @@ print("tokens", expected.shape[1], flambeau.counters()["frames_traced"])
 """
 
 
+@pytest.mark.plain_only("runs in processes of its own")
 def test_loop_written_by_hand(in_a_process):
     """The whole loop compiled, in a first and a second process."""
     for _ in range(2):

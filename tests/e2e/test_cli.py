@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.plain_only("runs commands in processes of their own")
+
 SCRIPT = """
 import sys, torch
 

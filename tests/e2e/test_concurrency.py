@@ -18,6 +18,8 @@ from support import daemon_pid, fresh_function
 import flambeau
 from flambeau._native import _testing
 
+pytestmark = pytest.mark.plain_only("about processes, threads and lifetimes; what is compiled is one expression")
+
 
 def in_child(work):
     """Runs `work` in a forked child, which may not hang; true if it returned true. (Torch's own large kernels hang in

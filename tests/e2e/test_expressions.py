@@ -5,6 +5,7 @@ wrong value is not. The torch expressions run on special values, and on both way
 
 import abc
 
+import mode
 import pytest
 import torch
 from samples import Color, Flags, Level
@@ -118,7 +119,7 @@ def split(text):
 
 def function(expression, arguments):
     """`lambda arguments: expression`, with this file's globals."""
-    source = f"def f({arguments}):\n    return {expression}\n"
+    source = mode.source(f"def f({arguments}):\n    return {expression}\n")
     space = {}
     exec(compile(source, f"<{expression}>", "exec"), globals(), space)
     return space["f"]

@@ -13,6 +13,8 @@ import torch
 
 import flambeau
 
+pytestmark = pytest.mark.plain_only("about graphs and guards as text")
+
 FOLDER = Path(__file__).parents[1] / "trace"
 CASE = re.compile(
     r"^## (?P<title>.+?)\n\n(?P<text>.*?)```python\n(?P<code>.*?)```\n(?P<rest>.*?)(?=^## |\Z)", re.S | re.M

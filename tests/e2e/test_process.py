@@ -19,6 +19,8 @@ from support import daemon_pid, fresh_function
 
 import flambeau
 
+pytestmark = pytest.mark.plain_only("runs scripts in processes of their own")
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import json, sys, warnings

@@ -8,6 +8,8 @@ import torch
 import flambeau
 from flambeau import _native
 
+pytestmark = pytest.mark.plain_only("about the settings that modes change")
+
 X = torch.arange(4.0)
 strict = False
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import models
 import pytest
 
+pytestmark = pytest.mark.plain_only("runs commands in processes of their own")
+
 SCRIPT = """
 import sys
 import torch

@@ -20,6 +20,8 @@ from frames import Frame, const
 import flambeau
 from flambeau._native import _testing
 
+pytestmark = pytest.mark.plain_only("frames are made by hand")
+
 
 def function(x):
     """Something to call."""

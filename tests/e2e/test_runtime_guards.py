@@ -10,6 +10,8 @@ from frames import Frame, const
 
 from flambeau._native import _testing
 
+pytestmark = pytest.mark.plain_only("frames are made by hand")
+
 
 def passes(build, function, *args):
     """Whether a frame whose guards `build` adds accepts the arguments."""

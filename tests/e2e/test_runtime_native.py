@@ -6,6 +6,8 @@ import pytest
 import torch
 from frames import CPU, Frame, const
 
+pytestmark = pytest.mark.plain_only("plans are made by hand")
+
 
 def function(*args):
     """Something to call."""

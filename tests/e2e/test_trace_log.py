@@ -5,6 +5,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.plain_only("about the text of a log")
+
 SCRIPT = """
 import torch
 import flambeau

@@ -1,10 +1,14 @@
-"""The modes in which one program runs: as it is, in one more frame, with a break at each leaf return, nested breaks off."""
+"""The modes in which one program runs: as it is, in one more frame, with a break at each leaf return, nested breaks off.
+
+The end-to-end tests run in these modes too: `tests/conftest.py`.
+"""
 
 from __future__ import annotations
 
 import ast
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import flambeau
 
@@ -12,12 +16,22 @@ from .program import ARGUMENTS
 
 MODES = ("plain", "wrap", "leaf", "flat", "warm")
 
-_WRAPPERS = [
-    "def root({a}):\n    return f({a})\n",
-    "def root({a}):\n    result = f({a})\n    x.add(1)\n    return result\n",
-    "def root(*args):\n    k = len(args)\n    result = [f(*args), k]\n    return result[0]\n",
-    "def root({a}):\n    for k in range(1):\n        result = f({a})\n    return result\n",
+#: One more frame round `{f}`: its parameters, the arguments it passes on, and another statement of it.
+WRAPPERS = [
+    "def root({parameters}):\n    return {f}({arguments})\n",
+    "def root({parameters}):\n    result = {f}({arguments})\n    {extra}\n    return result\n",
+    "def root({parameters}):\n    for _ in range(1):\n        result = {f}({arguments})\n    return result\n",
+    "def root(*args, **kwargs):\n    k = len(args)\n    result = [{f}(*args, **kwargs), k]\n    return result[0]\n",
 ]
+
+
+def _parsed(text: str, place: ast.AST) -> list[Any]:
+    """Statements, on the line of what they stand for."""
+    made = ast.parse(text)
+    for node in ast.walk(made):
+        if "lineno" in node._attributes:
+            ast.copy_location(node, place)
+    return list(made.body)
 
 
 class _LeafBreaks(ast.NodeTransformer):
@@ -26,15 +40,26 @@ class _LeafBreaks(ast.NodeTransformer):
     def __init__(self, tree: ast.Module):
         self.defined = {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self.generic_visit(node)
+    def _leaf(self, node: ast.AST) -> bool:
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | {
             n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)
         }
-        if not names & self.defined:
-            node = _Returns().visit(node)
+        return not names & self.defined
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        if self._leaf(node):
+            _Returns().generic_visit(node)
             if not isinstance(node.body[-1], ast.Return):
-                node.body += ast.parse("flambeau.graph_break()").body
+                node.body += _parsed("flambeau.graph_break()", node.body[-1])
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        self.generic_visit(node)
+        if self._leaf(node):
+            (made,) = _parsed("(0, flambeau.graph_break())[0]", node)
+            made.value.value.elts[0] = node.body
+            node.body = made.value
         return node
 
 
@@ -42,20 +67,30 @@ class _Returns(ast.NodeTransformer):
     """The returns of one function."""
 
     def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
-        made = ast.parse("leaf = 0\nflambeau.graph_break()\nreturn_ = leaf").body
-        assign, break_, _ = made
-        assert isinstance(assign, ast.Assign)
-        assign.value = node.value or ast.Constant(None)
-        return [assign, break_, ast.Return(ast.Name("leaf", ast.Load()))]
+        made = _parsed("leaf = None\nflambeau.graph_break()", node)
+        made[0].value = node.value or made[0].value
+        leaf = ast.copy_location(ast.Name("leaf", ast.Load()), node)
+        return [*made, ast.copy_location(ast.Return(leaf), node)]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+
+def leaf_breaks(tree: ast.Module) -> ast.Module:
+    """The program with a graph break at each leaf return; `flambeau` must be a name of it."""
+    changed: ast.Module = _LeafBreaks(tree).visit(tree)
+    return changed
 
 
 def transform(source: str, mode: str, seed: int) -> tuple[str, str]:
     """The source in this mode, and the name of the function to compile."""
     if mode == "wrap":
-        return source + _WRAPPERS[seed % len(_WRAPPERS)].format(a=ARGUMENTS), "root"
+        wrapper = WRAPPERS[seed % len(WRAPPERS)]
+        return source + wrapper.format(f="f", parameters=ARGUMENTS, arguments=ARGUMENTS, extra="x.add(1)"), "root"
     if mode == "leaf":
-        tree = ast.parse(source)
-        return ast.unparse(ast.fix_missing_locations(_LeafBreaks(tree).visit(tree))) + "\n", "f"
+        return ast.unparse(leaf_breaks(ast.parse(source))) + "\n", "f"
     return source, "f"
 
 

@@ -24,9 +24,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Run every test: Rust unit and integration tests, then pytest with a real daemon.
+    /// Run every test: Rust unit and integration tests, then pytest with a real daemon, then end-to-end tests in modes.
     Test {
-        /// Arguments for pytest, e.g. `-k resnet`.
+        /// Arguments for pytest, e.g. `-k resnet` or `tests/e2e --flambeau-mode leaf`; with any, it runs once.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
@@ -55,7 +55,8 @@ fn main() -> Result<()> {
             setup::all()?;
             product::build()?;
             Step::new("Rust tests").run(run::cargo().args(["test", "--release", "--workspace", "--quiet"]))?;
-            run::python("Python tests", &["-m", "pytest", "-q", "-n", "2"], &args)
+            run::python("Python tests", &["-m", "pytest", "-q", "-n", "2"], &args)?;
+            if args.is_empty() { in_modes() } else { Ok(()) }
         }
         Command::Bench { args } => {
             setup::all()?;
@@ -76,6 +77,21 @@ fn main() -> Result<()> {
             product::build()
         }
     }
+}
+
+/// The end-to-end tests again, each time in another mode; `-rs` says which tests a mode leaves out, and why.
+fn in_modes() -> Result<()> {
+    const MODES: &[(&str, &str)] = &[
+        ("Python tests, one more frame", "wrap"),
+        ("Python tests, breaks at leaf returns", "leaf"),
+        ("Python tests, nested breaks off", "flat"),
+        ("Python tests, from the disk cache", "warm"),
+    ];
+    for (title, mode) in MODES {
+        let fixed = ["-m", "pytest", "-q", "-n", "2", "-rs", "tests/e2e", "--flambeau-mode", mode];
+        run::python(title, &fixed, &[])?;
+    }
+    Ok(())
 }
 
 fn lint() -> Result<()> {

@@ -1,0 +1,70 @@
+"""`--flambeau-mode`: the end-to-end tests in another mode; which tests a mode leaves out, and why.
+
+wrap: what is compiled is wrapped in one more frame. leaf: a graph break before each return of an innermost function.
+flat: nested graph breaks are off. warm: twice, the second time in other processes, which must trace nothing.
+What a mode does to a test is in `e2e/mode.py`.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+MODES = ("plain", "wrap", "leaf", "flat", "warm")
+FOLDER = "FLAMBEAU_TEST_FOLDER"  # of a cache and a daemon that outlive one run, for the two of `warm`
+
+
+def pytest_addoption(parser):
+    parser.addoption("--flambeau-mode", choices=[*MODES, "again"], default="plain", help="how the tests run")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    config.addinivalue_line("markers", "plain_only(why, modes): left out in these modes (all by default)")
+    config.addinivalue_line("markers", "mode_bug(what, modes): must fail in these modes (all by default): an open bug")
+    # Read by `e2e/mode.py`, in this process and in workers.
+    os.environ["FLAMBEAU_TEST_MODE"] = config.getoption("--flambeau-mode")
+
+
+def pytest_collection_modifyitems(config, items):
+    mode = config.getoption("--flambeau-mode")
+    if mode == "plain":
+        return
+    for item in items:
+        for mark in item.iter_markers("plain_only"):
+            if mode in named(mark):
+                item.add_marker(pytest.mark.skip(reason=f"plain only: {mark.args[0]}"))
+        for mark in item.iter_markers("mode_bug"):
+            if mode in named(mark):
+                item.add_marker(pytest.mark.xfail(reason=f"open bug: {mark.args[0]}", strict=True))
+        if "e2e" not in item.path.parts:
+            item.add_marker(pytest.mark.skip(reason="plain only: modes are for end-to-end tests"))
+
+
+def named(mark):
+    """The modes that a mark is about; "warm" is both runs."""
+    modes = mark.args[1].split() if len(mark.args) > 1 else MODES
+    return {*modes, "again"} if "warm" in modes else {*modes}
+
+
+def pytest_cmdline_main(config):
+    """`warm` is two runs over one cache."""
+    if config.getoption("--flambeau-mode") != "warm" or FOLDER in os.environ:
+        return None
+    folder = tempfile.mkdtemp(prefix="flambeau-test-")
+    environment = {**os.environ, FOLDER: folder, "FLAMBEAU_CACHE_DIR": f"{folder}/cache", "XDG_RUNTIME_DIR": folder}
+    try:
+        for mode in ("warm", "again"):
+            arguments = [*config.invocation_params.args, "--flambeau-mode", mode]
+            print(f"==> {'the cache is filled' if mode == 'warm' else 'new processes'}", flush=True)
+            code = subprocess.run([sys.executable, "-m", "pytest", *arguments], env=environment, check=False).returncode
+            if code:
+                break
+        stop = [sys.executable, "-m", "flambeau", "stop"]
+        subprocess.run(stop, env=environment, capture_output=True, timeout=60, check=False)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return code

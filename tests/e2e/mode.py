@@ -1,0 +1,139 @@
+"""The mode of this run, and what it does: to source that is loaded, to what is compiled, to settings."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import importlib.machinery
+import inspect
+import os
+import sys
+import types
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fuzz import modes
+
+import flambeau
+from flambeau import _compile, _report
+
+MODE = os.environ.get("FLAMBEAU_TEST_MODE", "plain")
+#: Whether graphs, ops and breaks are as many as in the plain run.
+COUNTED = MODE in ("plain", "wrap", "flat")
+
+_compiled: list[Any] = []  # by this test
+_ROOT = Path(__file__).parents[2]
+
+
+def source(text: str) -> str:
+    """A program's source in this mode; `flambeau` is one of its names."""
+    return ast.unparse(modes.leaf_breaks(ast.parse(text))) if MODE == "leaf" else text
+
+
+def start() -> None:
+    """Called once, before tests are loaded."""
+    if MODE == "leaf":
+        sys.meta_path.insert(0, _Finder())
+    plain = _compile.Options.start
+
+    def in_mode(options: _compile.Options, fn: Callable[..., Any]) -> Any:
+        if MODE == "leaf":  # the breaks would be errors
+            options = replace(options, fullgraph=False)
+        compiled = plain(options, _wrapped(fn) if MODE == "wrap" else fn)
+        if MODE == "again":
+            _compiled.append(compiled)
+        return functools.update_wrapper(compiled, fn)
+
+    _compile.Options.start = in_mode  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def test() -> Iterator[None]:
+    """Round each test."""
+    _compiled.clear()
+    with modes.settings(MODE):
+        yield
+        if MODE == "again":
+            again = flambeau.counters()["frames_traced"]
+            # What cannot be compiled at all is not stored: these frames ran eagerly as a whole.
+            eager = [b["text"] for c in _compiled for b in _report.explanation(c).data["breaks"] if not b["resumed"]]
+            assert again <= len(eager), f"{again} frames were traced again, {len(eager)} of them in vain"
+
+
+def _wrapped(fn: Any) -> Callable[..., Any]:
+    """One more frame round a function, with its parameters and code of its own."""
+    code = fn.__code__
+    signature = inspect.signature(fn, follow_wrapped=False)
+    parameters, arguments = _spelled(signature)
+    name = f"{fn.__qualname__} {hash((code, code.co_filename))}"  # another code, another frame, as without a wrapper
+    shape = zlib.crc32(fn.__qualname__.encode()) % len(modes.WRAPPERS)
+    if parameters.startswith("self"):  # as a method; the class decides what is compiled for it
+        shape %= len(modes.WRAPPERS) - 1
+    text = modes.WRAPPERS[shape].format(f="_wrapped", parameters=parameters, arguments=arguments, extra="pass")
+    scope: dict[str, Any] = {"_wrapped": fn, "__name__": "wrap"}
+    exec(compile(text, f"<wrap {name}>", "exec"), scope)
+    root: types.FunctionType = scope["root"]
+    if shape != len(modes.WRAPPERS) - 1:
+        root.__defaults__, root.__kwdefaults__ = fn.__defaults__, fn.__kwdefaults__
+    return root
+
+
+def _spelled(signature: inspect.Signature) -> tuple[str, str]:
+    """Parameters and arguments as text. Defaults are set on the function; here they only say that there is one."""
+    parameters, arguments, bare = [], [], False
+    kinds = inspect.Parameter
+    every = list(signature.parameters.values())
+    for i, p in enumerate(every):
+        default = "" if p.default is kinds.empty else "=None"
+        if p.kind is kinds.VAR_POSITIONAL:
+            bare = True
+            parameters.append(f"*{p.name}")
+            arguments.append(f"*{p.name}")
+        elif p.kind is kinds.VAR_KEYWORD:
+            parameters.append(f"**{p.name}")
+            arguments.append(f"**{p.name}")
+        elif p.kind is kinds.KEYWORD_ONLY:
+            parameters += [] if bare else ["*"]
+            bare = True
+            parameters.append(f"{p.name}{default}")
+            arguments.append(f"{p.name}={p.name}")
+        else:
+            parameters.append(f"{p.name}{default}")
+            arguments.append(p.name)
+            last = i + 1 == len(every) or every[i + 1].kind is not kinds.POSITIONAL_ONLY
+            parameters += ["/"] if p.kind is kinds.POSITIONAL_ONLY and last else []
+    return ", ".join(parameters), ", ".join(arguments)
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads a file of programs with its leaf breaks; nothing of it is kept in `__pycache__`."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        tree = ast.parse(self.get_data(self.path), self.path)
+        after = next(i for i, node in enumerate(tree.body) if not _first(node))
+        tree.body.insert(after, ast.Import([ast.alias("flambeau")]))
+        return compile(ast.fix_missing_locations(modes.leaf_breaks(tree)), self.path, "exec", dont_inherit=True)
+
+
+def _first(node: ast.stmt) -> bool:
+    """What must stay at the top: the docstring, imports from the future."""
+    return isinstance(node, ast.Expr) or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+
+
+class _Finder:
+    """Finds the files that hold programs: tests, what they take programs from, example models."""
+
+    NAMES = ("test_", "models", "reference", "samples")
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if not name.startswith(self.NAMES):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is None or not spec.origin or Path(spec.origin).parent not in (_ROOT / "tests/e2e", _ROOT / "examples"):
+            return None
+        spec.loader = _Loader(spec.name, spec.origin)
+        return spec
