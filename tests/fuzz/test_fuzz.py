@@ -12,6 +12,10 @@ MODES = ["plain", "wrap", "leaf", "flat"]
 FOUND = sorted((Path(__file__).parent / "found").glob("*.txt"))
 
 
+def quiet(*_, **__) -> None:
+    """Prints no progress."""
+
+
 def failures(report) -> str:
     """The failures of a report for a person, shrunk ones as programs."""
     shown = [f["shrunk"] or f for f in report.failures if f.get("shrunk") or f["seed"] < 0]
@@ -25,21 +29,25 @@ def test_programs(mode):
 
     if not modes.available(mode):
         pytest.skip(f"no mode {mode} in this build")
-    report = Run(Options(list(range(40)), [mode], shrink=2, shrink_seconds=20), say=lambda *_, **__: None).all()
+    report = Run(Options(list(range(40)), [mode], shrink=2, shrink_seconds=20), say=quiet).all()
     assert report.programs[mode] == 40
     assert not report.failures, failures(report)
 
 
 @pytest.mark.skipif("FLAMBEAU_FUZZ_FRESH" not in os.environ, reason="FLAMBEAU_FUZZ_FRESH: how many new programs")
-def test_new_programs():
-    """Other programs every time; the seeds are in the message."""
+@pytest.mark.parametrize("mode", MODES)
+def test_new_programs(mode):
+    """Other programs every time, as many as `FLAMBEAU_FUZZ_FRESH` says; what to run again with is printed and in the message."""
     from . import modes
 
+    if not modes.available(mode):
+        pytest.skip(f"no mode {mode} in this build")
     first, count = random.SystemRandom().randrange(10**9), int(os.environ["FLAMBEAU_FUZZ_FRESH"])
-    available = [m for m in MODES if modes.available(m)]
-    report = Run(Options(list(range(first, first + count)), available), say=lambda *_, **__: None).all()
-    assert report.programs == dict.fromkeys(available, count)
-    assert not report.failures, failures(report)
+    again = f"python -m tests.fuzz --seeds {first}:{first + count} --mode {mode}"
+    print(again)
+    report = Run(Options(list(range(first, first + count)), [mode], shrink=2, shrink_seconds=20), say=quiet).all()
+    assert report.programs == {mode: count}, again
+    assert not report.failures, f"{again}\n{failures(report)}"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -49,6 +57,6 @@ def test_found_before(mode):
     if not modes.available(mode) or not FOUND:
         pytest.skip(f"no mode {mode} in this build" if FOUND else "nothing found yet")
     options = Options([], [mode], backends="eager,cpu", files=[str(p) for p in FOUND], shrink=0)
-    report = Run(options, say=lambda *_, **__: None).all()
+    report = Run(options, say=quiet).all()
     assert report.programs[mode] == 2 * len(FOUND)
     assert not report.failures, failures(report)

@@ -72,7 +72,7 @@ pub struct TensorDesc {
     pub storage: u32,
     /// `DispatchKeySet::raw_repr()`.
     pub dispatch_keys: u64,
-    /// `is_leaf`.
+    /// `is_leaf`, of the tensor or of what it is a view of.
     pub is_leaf: bool,
     /// A tensor made under inference mode.
     pub is_inference: bool,

@@ -102,8 +102,7 @@ impl TensorReader {
             }
             let dtype = flambeau_ir::kernel::DType::from_torch(u8::try_from(torch.dtype(handle)).ok()?)?;
             let requires_grad = torch.requires_grad(handle);
-            let is_leaf =
-                !requires_grad || Bound::from_borrowed_ptr(py, object).getattr("is_leaf").ok()?.is_truthy().ok()?;
+            let is_leaf = !requires_grad || shows_leaf(&Bound::from_borrowed_ptr(py, object)).ok()?;
             let (start, size) = torch.storage(handle);
             // Empty storages have no address to tell them apart by, and nothing that could overlap.
             let storage = if size == 0 { object as usize } else { start };
@@ -162,11 +161,21 @@ impl TensorReader {
             storage_offset: tensor.call_method0("storage_offset")?.extract()?,
             storage: self.number(storage),
             dispatch_keys: keys,
-            is_leaf: flag("is_leaf")?,
+            is_leaf: shows_leaf(tensor)?,
             is_inference: called("is_inference")?,
             unusual: None,
         })
     }
+}
+
+/// Whether the tensor is a leaf or a view of one: torch lets nobody write to either while it requires grad.
+fn shows_leaf(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_leaf = |t: &Bound<'_, PyAny>| t.getattr("is_leaf")?.is_truthy();
+    if is_leaf(tensor)? {
+        return Ok(true);
+    }
+    let base = tensor.getattr("_base")?;
+    Ok(!base.is_none() && is_leaf(&base)?)
 }
 
 /// What makes the tensor one that is not traced, if anything does.
