@@ -44,6 +44,16 @@ def fresh():
     flambeau.reset()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call():
+    """What a mode asks of a test is part of it."""
+    import mode
+
+    result = yield
+    mode.after()
+    return result
+
+
 @pytest.fixture(params=["eager", "cpu"])
 def backend(request):
     """Both ways a graph runs: op by op, and lowered to kernels."""
