@@ -145,7 +145,7 @@ class Frame:
         """Ends in a graph break: the build `action` is called with these, `then` and `catch` say how to go on."""
         reason = {"code": code, "detail": "made by a test", "stack": [], "raises": False}
         action = [action, self.tuple(*args)]
-        self.end = {"Break": {"reason": reason, "action": action, "then": then, "catch": catch}}
+        self.end = {"Break": {"reason": reason, "action": action, "then": then, "catch": catch, "varying": []}}
 
     def native(self, inputs, steps, outputs, commit=None):
         """Makes the body a plan."""

@@ -132,8 +132,10 @@ print("tokens", expected.shape[1], counts["frames_traced"])
 def in_a_process(tmp_path):
     """Runs scripts in processes that find this folder's modules and share a cache of their own; gives the last line."""
     folder = os.path.dirname(__file__)
+    # Modules of this folder, and what they share with the fuzzer.
+    folders = [folder, os.path.dirname(folder)]
     own = {"FLAMBEAU_CACHE_DIR": str(tmp_path / "cache"), "XDG_RUNTIME_DIR": str(tmp_path)}
-    path = os.pathsep.join([os.environ["PYTHONPATH"], folder])
+    path = os.pathsep.join([os.environ["PYTHONPATH"], *folders])
     environment = {**os.environ, **own, "PYTHONPATH": path}
 
     def run(*command):
