@@ -102,11 +102,12 @@ impl Entry {
     /// then those of functions that were discovered.
     pub fn each_table(&self, py: Python<'_>, visit: &mut dyn FnMut(&Table)) {
         visit(&self.root.borrow(py));
-        for table in self.resumed.borrow(py).values() {
-            visit(&table.borrow(py));
-        }
-        for table in self.discovered.borrow(py).values() {
-            visit(&table.borrow(py));
+        let (resumed, discovered) = (self.resumed.borrow(py), self.discovered.borrow(py));
+        for table in resumed.values().chain(discovered.values()) {
+            let table = table.borrow(py);
+            if table.is_reached() {
+                visit(&table);
+            }
         }
     }
 

@@ -133,6 +133,11 @@ impl Table {
         self.code.as_ref().and_then(|code| unsafe { crate::code::encode(py, code.as_ptr()) })
     }
 
+    /// Whether a call came to its code.
+    pub fn is_reached(&self) -> bool {
+        self.code.is_some()
+    }
+
     /// Whether this table is for that code object.
     pub fn is_for(&self, code: Raw) -> bool {
         self.code.as_ref().is_some_and(|c| c.as_ptr() == code)

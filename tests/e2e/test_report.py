@@ -21,6 +21,8 @@ from browser import shown
 import flambeau
 from flambeau._report import compile_seconds, explanation, stages
 
+pytestmark = pytest.mark.plain_only("about what is told of frames, breaks and lines")
+
 DOCS = Path(__file__).parents[2] / "docs" / "breaks.md"
 HERE = Path(__file__).name
 
