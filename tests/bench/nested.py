@@ -43,6 +43,8 @@ def main() -> None:
         import torch._dynamo as dynamo
 
         dynamo.config.nested_graph_breaks = True
+        # Its tracer needs several Python frames for each of the program's.
+        sys.setrecursionlimit(100_000)
         fn = program(depth, dynamo.graph_break)
         compiled = torch.compile(fn, backend=backend)
         torch.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))
