@@ -5,6 +5,7 @@
 use crate::entry::Entry;
 use crate::layout_311::{self, InterpreterFrame};
 use crate::raw::Raw;
+use crate::table::CO_SUSPENDS;
 use flambeau_ir::code::Origin;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -15,8 +16,6 @@ use std::ptr::{self, null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// Generators, coroutines and async generators.
-const CO_SUSPENDS: i32 = 0x20 | 0x80 | 0x200;
 /// `CO_OPTIMIZED | CO_NEWLOCALS`: a function's code, not a module's or a class body's.
 const CO_FUNCTION: i32 = 0x1 | 0x2;
 /// `CO_VARARGS` and `CO_VARKEYWORDS`.

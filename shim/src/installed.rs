@@ -172,15 +172,17 @@ impl Installed {
         function: *mut pyo3::ffi::PyObject,
         args: &[*mut pyo3::ffi::PyObject],
     ) -> Vec<(Place, Py<PyAny>, Option<Vec<i64>>)> {
-        let guards = &self.frame.guards;
-        let sizes = |source: SourceId| {
-            guards.guards.iter().find_map(|guard| match &guard.kind {
-                GuardKind::Tensor(of) if guard.source == source => of.sizes.iter().map(Dim::as_const).collect(),
-                _ => None,
-            })
-        };
+        let program = &self.frame.guards;
         let found = self.program.tensors(py, Roots { function, args }).into_iter();
-        found.map(|(source, tensor)| (guards.sources.path(source), tensor, sizes(source))).collect()
+        let described = found.map(|(index, tensor)| {
+            let guard = &program.guards[index];
+            let sizes = match &guard.kind {
+                GuardKind::Tensor(of) => of.sizes.iter().map(Dim::as_const).collect(),
+                _ => None,
+            };
+            (program.sources.path(guard.source), tensor, sizes)
+        });
+        described.collect()
     }
 
     /// Runs the body and the exit, up to the action of a graph break.

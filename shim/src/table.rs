@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Generators, coroutines and async generators are not compiled as a whole.
-const CO_SUSPENDS: i32 = 0x20 | 0x80 | 0x200;
+pub const CO_SUSPENDS: i32 = 0x20 | 0x80 | 0x200;
 
 /// Counts calls of `reset()`; tables of an older generation are dropped at their next use.
 static GENERATION: AtomicU64 = AtomicU64::new(0);

@@ -121,12 +121,11 @@ impl Program {
 }
 
 impl Program {
-    /// The tensors that its guards are about, as a call has them, with their sources.
-    pub fn tensors(&self, py: Python<'_>, roots: Roots<'_>) -> Vec<(SourceId, Py<PyAny>)> {
+    /// The tensors that its guards are about, as a call has them, with the guards' indices.
+    pub fn tensors(&self, py: Python<'_>, roots: Roots<'_>) -> Vec<(usize, Py<PyAny>)> {
         let mut values = Values::new(&self.steps, roots);
-        let facts = self.facts.iter().filter(|(_, fact)| matches!(fact, Fact::Tensor(_)));
-        let found = facts.filter_map(|(source, _)| Some((SourceId(*source), own(py, values.get(py, *source))?)));
-        found.collect()
+        let facts = self.facts.iter().enumerate().filter(|(_, (_, fact))| matches!(fact, Fact::Tensor(_)));
+        facts.filter_map(|(index, (source, _))| Some((index, own(py, values.get(py, *source))?))).collect()
     }
 }
 

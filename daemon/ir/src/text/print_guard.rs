@@ -1,6 +1,6 @@
 //! Guards in words, as reports and logs show them.
 
-use super::python::{constant, device_name, dtype_name};
+use super::python::{constant, device_name};
 use crate::dim::Dim;
 use crate::guard::{Ambient, Guard, GuardKind, GuardProgram, Relation, TensorGuard};
 use crate::plan::{Symbol, SymbolOf};
@@ -63,7 +63,7 @@ fn of_tensor(tensor: &TensorGuard) -> String {
         "a {}.{} of {} on {}, sizes [{}], strides [{}]",
         class.module,
         class.qualname,
-        dtype_name(*dtype),
+        dtype.torch_name(),
         device_name(*device),
         dims(sizes),
         dims(strides)

@@ -9,7 +9,6 @@
 
 use crate::code::Const;
 use crate::graph::{Arg, Graph, Location, Node, NodeOp, Target};
-use crate::kernel::DType;
 use crate::tensor::Device;
 use std::fmt::Write;
 
@@ -139,7 +138,7 @@ pub fn constant(c: &Const) -> String {
         Const::FrozenSet(items) => format!("frozenset({{{}}})", list(items)),
         Const::Slice(parts) => format!("slice({})", list(&parts[..])),
         Const::Code(code) => format!("<code {}>", code.qualname),
-        Const::Dtype(dtype) => format!("torch.{}", dtype_name(*dtype)),
+        Const::Dtype(dtype) => format!("torch.{}", dtype.torch_name()),
         Const::Device(device) => format!("torch.device(\"{}\")", device_name(*device)),
         Const::Layout(name) | Const::MemoryFormat(name) => format!("torch.{name}"),
     }
@@ -162,25 +161,6 @@ fn quoted(text: &str) -> String {
         }
     }
     quoted + "\""
-}
-
-/// As `torch` names it.
-pub fn dtype_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::U8 => "uint8",
-        DType::I8 => "int8",
-        DType::I16 => "int16",
-        DType::I32 => "int32",
-        DType::I64 => "int64",
-        DType::F16 => "float16",
-        DType::F32 => "float32",
-        DType::F64 => "float64",
-        DType::C32 => "complex32",
-        DType::C64 => "complex64",
-        DType::C128 => "complex128",
-        DType::Bool => "bool",
-        DType::Bf16 => "bfloat16",
-    }
 }
 
 /// As `torch` names it.

@@ -107,7 +107,7 @@ pub fn limits(tracer: &mut Tracer<'_>, value: &Value, state: &[Value], wanted: &
         "eps" => float(eps),
         "tiny" | "smallest_normal" => float(tiny),
         "bits" => Some(Value::int(element.size() as i64 * 8)),
-        "dtype" => Some(Value::str(super::strings::dtype_name(*element))),
+        "dtype" => Some(Value::str(element.torch_name())),
         _ => None,
     })
 }

@@ -8,7 +8,6 @@ use crate::fold;
 use crate::tracer::Tracer;
 use crate::value::Value;
 use flambeau_ir::code::Const;
-use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::ReasonCode;
 
 pub const TABLE: Table = &[
@@ -228,32 +227,13 @@ fn device(value: &Value) -> Flow<String> {
     Ok(if device.index < 0 { kind.into() } else { format!("{kind}:{}", device.index) })
 }
 
-/// `torch.<name>` of an element type.
-pub fn dtype_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::U8 => "uint8",
-        DType::I8 => "int8",
-        DType::I16 => "int16",
-        DType::I32 => "int32",
-        DType::I64 => "int64",
-        DType::F16 => "float16",
-        DType::F32 => "float32",
-        DType::F64 => "float64",
-        DType::C32 => "complex32",
-        DType::C64 => "complex64",
-        DType::C128 => "complex128",
-        DType::Bool => "bool",
-        DType::Bf16 => "bfloat16",
-    }
-}
-
 /// `repr(value)`
 pub fn represent(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
     if let Some(text) = own_text(tracer, value, "__repr__", &[])? {
         return text_of(text);
     }
     match value {
-        Value::Const(Const::Dtype(dtype)) => Ok(format!("torch.{}", dtype_name(*dtype))),
+        Value::Const(Const::Dtype(dtype)) => Ok(format!("torch.{}", dtype.torch_name())),
         Value::Const(Const::Layout(name) | Const::MemoryFormat(name)) => Ok(format!("torch.{name}")),
         Value::Const(c) => match fold::repr(c) {
             Err(fold::NotFolded::Unhandled) => {
