@@ -1,5 +1,5 @@
-"""flambeau beside torch.compile: first calls (cold, second process, after a restart), steady state, memory, and what
-one call of a tiny function costs.
+"""flambeau beside torch.compile: first calls (cold, second process, after a restart), steady state, memory, what one
+call of a tiny function costs, and graph breaks (100 nested frames, a loop of 10,000 iterations).
 
 Everything runs turn by turn, in fresh processes, with each compiler's own caches on; steady figures are medians over
 several processes of each. Times are in ms. From first calls one call is taken off.
@@ -131,6 +131,28 @@ def small_calls() -> dict[str, float]:
     }
 
 
+def graph_breaks() -> dict[str, float]:
+    """First calls of nested frames of 200 operations with a break in the innermost, s; what a break in a loop's body
+    adds to an iteration, us."""
+    caches = Caches()
+    try:
+        nested = {
+            f"{name}_s": caches.run("nested.py", *call)["first"]
+            for name, call in {
+                "nested_50": ("50", "flambeau", "eager"),
+                "nested_100": ("100", "flambeau", "eager"),
+                "nested_100_native": ("100", "flambeau", "cpu"),
+                "peer_nested_100": ("100", "torch", "eager"),
+            }.items()
+        }
+        loops = {backend: caches.run("loop.py", "10000", backend) for backend in ("eager", "cpu")}
+    finally:
+        caches.close()
+    added = {f"loop_{name}_us": (loop["compiled"] - loop["eager"]) * 1e6 for name, loop in loops.items()}
+    counts = {f"loop_{key}": loops["cpu"][key] for key in ("graphs", "recompiles")}
+    return {**nested, **added, **counts}
+
+
 def table(rows: list[dict], columns: list[str]) -> str:
     """A Markdown table."""
     lines = ["| model | batch | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
@@ -140,13 +162,13 @@ def table(rows: list[dict], columns: list[str]) -> str:
     return "\n".join(lines)
 
 
-def report(rows: list[dict], small: dict[str, float], as_json: bool) -> None:
+def report(rows: list[dict], small: dict[str, float], breaks: dict[str, float], as_json: bool) -> None:
     """Prints everything."""
     for row in rows:
         row |= {f"{name} x": row[a] / row[b] for name, (a, b) in RATIOS.items()}
     ratios = {name: geomean([row[f"{name} x"] for row in rows]) for name in RATIOS}
     if as_json:
-        print(json.dumps({"rows": rows, "ratios": ratios, "small_call": small}))
+        print(json.dumps({"rows": rows, "ratios": ratios, "small_call": small, "graph_breaks": breaks}))
         return
     for title, columns in SECTIONS.items():
         print(f"{title}\n\n{table(rows, columns)}\n")
@@ -155,6 +177,12 @@ def report(rows: list[dict], small: dict[str, float], as_json: bool) -> None:
     print(
         f"x + 1 on 8 floats: eager {small['eager_ns']:.0f} ns; flambeau adds {small['added_ns']:+.0f} ns, "
         f"torch.compile {small['peer_added_ns']:+.0f} ns"
+    )
+    print(
+        "A break below nested frames, first call: 50 frames {nested_50_s:.3g} s, 100 {nested_100_s:.3g} s, native "
+        "{nested_100_native_s:.3g} s, torch.compile {peer_nested_100_s:.3g} s\n"
+        "A break in a loop of 10,000 adds {loop_eager_us:+.3g} us an iteration, native {loop_cpu_us:+.3g} us; "
+        "{loop_graphs} graphs, {loop_recompiles} recompiles".format(**breaks)
     )
 
 
@@ -167,7 +195,7 @@ def main() -> None:
             rounds = [measure(model, batch, options.steady) for _ in range(options.runs)]
             row = {key: statistics.median(r[key] for r in rounds) for key in rounds[0]}
             rows.append({"model": model, "batch": batch, **row})
-    report(rows, small_calls(), options.json)
+    report(rows, small_calls(), graph_breaks(), options.json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""A part of the fuzzer for every day: some programs in each mode, and the shrunk programs of bugs found before."""
+"""A part of the fuzzer for every day: some programs in each mode, the same always and others at each commit, and the
+shrunk programs of bugs found before."""
 
-import os
-import random
+import datetime
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from .driver import Options, Run
 
 MODES = ["plain", "wrap", "leaf", "flat"]
+PROGRAMS = 75  # of each seed, in each mode
 FOUND = sorted((Path(__file__).parent / "found").glob("*.txt"))
 
 
@@ -23,30 +25,23 @@ def failures(report) -> str:
     return "\n".join([*rest, *(f"{f['kind']}: {f['detail']}\n{f['source']}" for f in shown)])
 
 
+def of_commit() -> int:
+    """A seed that is new at each commit, and the same wherever that commit is tested."""
+    command = ["git", "rev-parse", "--short=7", "HEAD"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return int(done.stdout, 16) if done.returncode == 0 else datetime.date.today().toordinal()
+
+
+@pytest.mark.parametrize("first", [0, pytest.param(of_commit(), id="of_commit")])
 @pytest.mark.parametrize("mode", MODES)
-def test_programs(mode):
+def test_programs(mode, first):
     from . import modes
 
     if not modes.available(mode):
         pytest.skip(f"no mode {mode} in this build")
-    report = Run(Options(list(range(40)), [mode], shrink=2, shrink_seconds=20), say=quiet).all()
-    assert report.programs[mode] == 40
-    assert not report.failures, failures(report)
-
-
-@pytest.mark.skipif("FLAMBEAU_FUZZ_FRESH" not in os.environ, reason="FLAMBEAU_FUZZ_FRESH: how many new programs")
-@pytest.mark.parametrize("mode", MODES)
-def test_new_programs(mode):
-    """Other programs every time, as many as `FLAMBEAU_FUZZ_FRESH` says; what to run again with is printed and in the message."""
-    from . import modes
-
-    if not modes.available(mode):
-        pytest.skip(f"no mode {mode} in this build")
-    first, count = random.SystemRandom().randrange(10**9), int(os.environ["FLAMBEAU_FUZZ_FRESH"])
-    again = f"python -m tests.fuzz --seeds {first}:{first + count} --mode {mode}"
-    print(again)
-    report = Run(Options(list(range(first, first + count)), [mode], shrink=2, shrink_seconds=20), say=quiet).all()
-    assert report.programs == {mode: count}, again
+    again = f"python -m tests.fuzz --seeds {first}:{first + PROGRAMS} --mode {mode}"
+    report = Run(Options(list(range(first, first + PROGRAMS)), [mode], shrink=2, shrink_seconds=20), say=quiet).all()
+    assert report.programs == {mode: PROGRAMS}, again
     assert not report.failures, f"{again}\n{failures(report)}"
 
 
