@@ -15,6 +15,10 @@ use std::ffi::c_void;
 
 /// Below this much work per thread, another thread costs more than it gives. Picoseconds.
 const WORK_PER_THREAD: u64 = 10_000_000;
+/// Most work that a thread does at a time, so that one that is slowed down keeps the others waiting no longer. Picoseconds.
+const WORK_PER_PIECE: u64 = 20_000_000;
+/// Most pieces of a thread's share.
+const PIECES: u64 = 16;
 
 /// The launch half.
 pub struct Cpu;
@@ -153,8 +157,10 @@ impl LaunchBackend for Cpu {
             // SAFETY: the code was made for these arguments; the caller vouches for them.
             unsafe { entry(buffers, scalars, 0, axis) };
         } else {
+            let work = unit_ps.saturating_mul(axis as u64) / u64::from(threads);
+            let pieces = (work / WORK_PER_PIECE).clamp(1, PIECES) as i64;
             // SAFETY: as above; pieces of the axis may run in any order and at once.
-            unsafe { threads::run(entry, buffers, scalars, axis, granule, threads) };
+            unsafe { threads::run(entry, buffers, scalars, (axis, granule), threads, pieces) };
         }
         0
     }

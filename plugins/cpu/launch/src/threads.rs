@@ -5,7 +5,10 @@ use crate::code::Entry;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+/// Teams up to this size need no memory from the heap.
+const FEW: usize = 16;
 
 /// The three functions of GCC's OpenMP ABI that are needed; LLVM's and Intel's runtimes have them too.
 #[derive(Clone, Copy)]
@@ -86,31 +89,55 @@ fn find() -> Option<OpenMp> {
     }
 }
 
-struct Job {
+/// How many of its pieces were taken, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Taken(AtomicI64);
+
+struct Job<'a> {
     entry: Entry,
     buffers: *const *mut c_void,
     scalars: *const i64,
     axis: i64,
     granule: i64,
+    /// Of each thread.
+    pieces: i64,
+    taken: &'a [Taken],
     openmp: OpenMp,
 }
 
-/// One thread's piece. The team may be smaller than asked for (nested regions), so its real size counts.
-unsafe extern "C" fn piece(job: *mut c_void) {
+impl Job<'_> {
+    /// Where piece `piece` of all begins, as the axis is cut for a team of `team`.
+    fn at(&self, piece: i64, team: i64) -> i64 {
+        let granules = (self.axis + self.granule - 1) / self.granule;
+        (granules * piece / (team * self.pieces) * self.granule).min(self.axis)
+    }
+}
+
+/// One thread's share: the same part of the axis in every kernel, so that it finds what it wrote in its own cache; then
+/// pieces of threads that are slower. The team may be smaller than asked for (nested regions), so its real size counts.
+unsafe extern "C" fn share(job: *mut c_void) {
     // SAFETY: `run` passes a job that lives until all threads are done.
     let job = unsafe { &*job.cast::<Job>() };
     // SAFETY (both): called from a thread of the team.
     let (me, team) = unsafe { (i64::from((job.openmp.thread_num)()), i64::from((job.openmp.num_threads)()).max(1)) };
-    let granules = (job.axis + job.granule - 1) / job.granule;
-    let at = |thread: i64| (granules * thread / team * job.granule).min(job.axis);
-    let (begin, end) = (at(me), at(me + 1));
-    if begin < end {
-        // SAFETY: the caller of `run` vouches for the arguments; pieces do not overlap.
-        unsafe { (job.entry)(job.buffers, job.scalars, begin, end) };
+    for owner in (0..team).map(|other| (me + other) % team) {
+        loop {
+            let piece = job.taken[owner as usize].0.fetch_add(1, Ordering::Relaxed);
+            if piece >= job.pieces {
+                break;
+            }
+            let first = owner * job.pieces + piece;
+            let (begin, end) = (job.at(first, team), job.at(first + 1, team));
+            if begin < end {
+                // SAFETY: the caller of `run` vouches for the arguments; pieces do not overlap.
+                unsafe { (job.entry)(job.buffers, job.scalars, begin, end) };
+            }
+        }
     }
 }
 
-/// Runs `entry` over `[0, axis)` on up to `threads` threads.
+/// Runs `entry` over `[0, axis)` on up to `threads` threads, in `pieces` pieces of each.
 ///
 /// # Safety
 /// `entry` may be called with these arguments and any piece of the axis, from several threads at once.
@@ -118,15 +145,24 @@ pub unsafe fn run(
     entry: Entry,
     buffers: *const *mut c_void,
     scalars: *const i64,
-    axis: i64,
-    granule: i64,
+    (axis, granule): (i64, i64),
     threads: u32,
+    pieces: i64,
 ) {
     let Some(openmp) = openmp() else {
         // SAFETY: passed on.
         return unsafe { entry(buffers, scalars, 0, axis) };
     };
-    let mut job = Job { entry, buffers, scalars, axis, granule, openmp };
-    // SAFETY: `piece` gets the job it expects; the region ends before `job` does.
-    unsafe { (openmp.parallel)(piece, (&raw mut job).cast(), threads, 0) };
+    let few: [Taken; FEW];
+    let many: Vec<Taken>;
+    let taken = if threads as usize <= FEW {
+        few = Default::default();
+        &few[..]
+    } else {
+        many = (0..threads).map(|_| Taken::default()).collect();
+        &many
+    };
+    let mut job = Job { entry, buffers, scalars, axis, granule, pieces, taken, openmp };
+    // SAFETY: `share` gets the job it expects; the region ends before `job` does.
+    unsafe { (openmp.parallel)(share, (&raw mut job).cast(), threads, 0) };
 }
