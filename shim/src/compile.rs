@@ -39,6 +39,14 @@ pub enum Outcome {
     Raise(PyErr),
 }
 
+/// What storage has for a call.
+enum Stored {
+    /// A frame whose guards hold.
+    Frame(Arc<Installed>, Checked),
+    /// Why calls like it are not compiled.
+    Refusal(Reason),
+}
+
 /// A call that found no compiled frame.
 struct Miss<'a, 'py> {
     py: Python<'py>,
@@ -173,8 +181,12 @@ impl Miss<'_, '_> {
         let key = self.key(&marked);
         // A recording is of a trace, which a stored frame would save.
         let records = settings::get().wire.record_dir.is_some();
-        if !records && let Some((installed, checked)) = self.lookup(&key)? {
-            return Ok(Outcome::Run(installed, checked));
+        if !records {
+            match self.lookup(&key)? {
+                Some(Stored::Frame(installed, checked)) => return Ok(Outcome::Run(installed, checked)),
+                Some(Stored::Refusal(reason)) => return Ok(self.failed(&reason)),
+                None => {}
+            }
         }
         let mut dynamic = marked;
         let reached = self.tensors_beyond(found);
@@ -238,8 +250,8 @@ impl Miss<'_, '_> {
         }
     }
 
-    /// A stored frame whose guards hold.
-    fn lookup(&self, key: &FrameKey) -> Result<Option<(Arc<Installed>, Checked)>, LinkError> {
+    /// A stored frame whose guards hold, or else why there is none for such calls.
+    fn lookup(&self, key: &FrameKey) -> Result<Option<Stored>, LinkError> {
         let py = self.py;
         let request = link::next_request();
         let begun = Instant::now();
@@ -250,16 +262,23 @@ impl Miss<'_, '_> {
             FromDaemon::Candidates { frames, miss, .. } => {
                 let count = frames.len();
                 let whole = self.options.fullgraph;
+                let (refusals, frames): (Vec<_>, Vec<_>) =
+                    frames.into_iter().partition(|d| d.frame.exit.refused().is_some());
                 for delivery in frames.into_iter().filter(|d| !whole || d.frame.exit.broken().is_none()) {
                     match self.install(delivery, "cache") {
-                        Ok(Some(ready)) => {
+                        Ok(Some((installed, checked))) => {
                             counters::cache_hit(py, "daemon");
                             say::log("cache", || format!("{}: a stored frame fits", name_of(self.function)));
-                            return Ok(Some(ready));
+                            return Ok(Some(Stored::Frame(installed, checked)));
                         }
                         Ok(None) => {}
                         Err(why) => say::log("cache", || format!("a stored frame cannot be used: {why}")),
                     }
+                }
+                if let Some(reason) = refusals.into_iter().find_map(|d| self.refusal(d)) {
+                    counters::cache_hit(py, "daemon");
+                    say::log("cache", || format!("{}: it is known why it is not compiled", name_of(self.function)));
+                    return Ok(Some(Stored::Refusal(reason)));
                 }
                 counters::cache_miss(py, "daemon");
                 say::log("cache", || {
@@ -270,6 +289,16 @@ impl Miss<'_, '_> {
             }
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Why calls like this one are not compiled, if the facts that this follows from hold.
+    fn refusal(&self, delivery: Delivery) -> Option<Reason> {
+        let frame = delivery.frame.clone();
+        // SAFETY: a live function.
+        let function = unsafe { Bound::from_borrowed_ptr(self.py, self.function) };
+        let installed = Installed::install(self.py, delivery, &function, self.args, &self.context()).ok()?;
+        installed.check(self.py, self.function, self.args).ok()?;
+        frame.exit.refused().cloned()
     }
 
     fn compile(&self, key: FrameKey, dynamic: &[Dynamic]) -> Result<Outcome, LinkError> {
@@ -356,19 +385,22 @@ impl Miss<'_, '_> {
         self.timings.borrow_mut().push((stage.to_owned(), begun.elapsed().as_secs_f64()));
     }
 
+    fn context(&self) -> InstallContext<'_> {
+        InstallContext {
+            codes: &self.entry.codes,
+            fx_backend: self.entry.fx.as_ref().map(|f| f.clone_ref(self.py)),
+            plugin_dirs: settings::get().wire.plugin_path.clone(),
+        }
+    }
+
     /// Makes a delivery ready and keeps it if its guards hold now.
     fn install(&self, delivery: Delivery, origin: &'static str) -> Result<Option<(Arc<Installed>, Checked)>, String> {
         let py = self.py;
         let begun = Instant::now();
         let frame = delivery.frame.clone();
-        let context = InstallContext {
-            codes: &self.entry.codes,
-            fx_backend: self.entry.fx.as_ref().map(|f| f.clone_ref(py)),
-            plugin_dirs: settings::get().wire.plugin_path.clone(),
-        };
         // SAFETY: a live function.
         let function = unsafe { Bound::from_borrowed_ptr(py, self.function) };
-        let installed = Arc::new(Installed::install(py, delivery, &function, self.args, &context)?);
+        let installed = Arc::new(Installed::install(py, delivery, &function, self.args, &self.context())?);
         // It runs Python, so it comes before the guards are checked.
         let logged = settings::get().logs("code");
         let listing = logged.then(|| assembled::listing(py, &frame, &self.entry.codes, &function));

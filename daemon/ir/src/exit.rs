@@ -134,6 +134,9 @@ pub enum End {
     Return(BuildId),
     /// It breaks off: something runs in plain Python, then a resume function goes on.
     Break(Box<Break>),
+    /// It does not run compiled: calls that pass the guards, which are the facts that this follows from, run as plain
+    /// Python. Kept so that nobody traces the frame again to find out.
+    Refused(Box<Reason>),
 }
 
 /// A graph break. The order is: graph, builds, effects, action, resume function.
@@ -215,7 +218,15 @@ impl Exit {
     pub fn broken(&self) -> Option<&Break> {
         match &self.end {
             End::Break(b) => Some(b),
-            End::Nothing | End::Return(_) => None,
+            End::Nothing | End::Return(_) | End::Refused(_) => None,
+        }
+    }
+
+    /// Why the frame does not run compiled, where it does not.
+    pub fn refused(&self) -> Option<&Reason> {
+        match &self.end {
+            End::Refused(reason) => Some(reason),
+            End::Nothing | End::Return(_) | End::Break(_) => None,
         }
     }
 }

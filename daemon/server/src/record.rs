@@ -152,7 +152,11 @@ pub struct Replay {
 pub fn replay(recording: &Recording) -> anyhow::Result<Replay> {
     let frame = flambeau_capture::capture(recording.key.frame.clone(), recording.snapshot.clone())?;
     let mut oracle = Replayed::new(recording.exchanges.clone());
-    let traced = stages::trace(&frame, &mut oracle, &mut Vec::new()).map(|trace| stages::guard(&frame, trace));
+    let trace = stages::trace(&frame, &mut oracle, &mut Vec::new());
+    let traced = match trace.exit.refused() {
+        Some(reason) => Err(reason.clone()),
+        None => Ok(stages::guard(&frame, trace)),
+    };
     let result = Recorded::of(traced.as_ref());
     Ok(Replay { result, traced: traced.ok(), unasked: oracle.left() })
 }

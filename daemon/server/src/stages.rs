@@ -47,9 +47,22 @@ pub enum Bodied {
 }
 
 /// Traces a frame; answers that came with the snapshot are served before the oracle is asked.
-pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> Result<Trace, Reason> {
+pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> Trace {
     let mut oracle = Prefetched::new(&frame.heap, oracle);
     flambeau_trace::trace(frame, &mut oracle, log)
+}
+
+/// What is stored of a frame that was refused.
+pub fn refused(frame: &Frame, trace: Trace) -> CompiledFrame {
+    CompiledFrame {
+        frame: frame.id.clone(),
+        guards: flambeau_guard::program(&trace),
+        symbols: trace.symbols,
+        body: Body::Eager(Graph::default()),
+        exit: trace.exit,
+        graph_text: String::new(),
+        fallback: None,
+    }
 }
 
 /// Orders the guards of a trace.

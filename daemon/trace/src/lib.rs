@@ -38,9 +38,9 @@ use flambeau_ir::trace::Trace;
 /// Attempts at one frame: each break that cannot be resumed from costs one.
 const MAX_ATTEMPTS: usize = 16;
 
-/// Traces a frame. A pure function of the frame and the oracle's answers. Where the frame's options ask for it, `log` gets a
-/// line per instruction, also of a trace that ends in a break.
-pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> Result<Trace, Reason> {
+/// Traces a frame. A pure function of the frame and the oracle's answers. What cannot be traced gives a trace that ends in
+/// [`End::Refused`]. Where the frame's options ask for it, `log` gets a line per instruction, however the trace ends.
+pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> Trace {
     let mut tracer = tracer::Tracer::new(frame, oracle);
     // Why the first attempt broke: what users are told.
     let mut first: Option<Reason> = None;
@@ -57,11 +57,11 @@ pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> R
                 if let (End::Break(end), Some(first)) = (&mut trace.exit.end, first) {
                     end.reason = first;
                 }
-                return Ok(*trace);
+                return *trace;
             }
             Outcome::Failed(reason) => {
                 log.append(&mut tracer.log);
-                return Err(first.unwrap_or(reason));
+                return tracer.refuse(first.unwrap_or(reason));
             }
             Outcome::Again(executed, reason) => {
                 let forced = Reason { stack: Vec::new(), ..reason.clone() };
@@ -71,5 +71,5 @@ pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> R
         }
     }
     log.append(&mut tracer.log);
-    Err(first.unwrap_or_else(|| Reason::new(ReasonCode::Internal, "the attempts at a frame ran out")))
+    tracer.refuse(first.unwrap_or_else(|| Reason::new(ReasonCode::Internal, "the attempts at a frame ran out")))
 }

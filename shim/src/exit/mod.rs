@@ -87,6 +87,12 @@ impl Ending {
             End::Nothing => Left::Value(py.None()),
             End::Return(id) => Left::Value(made[id.0 as usize].clone_ref(py)),
             End::Break(end) => Left::Broken(Broken::new(py, end, made)),
+            End::Refused(reason) => {
+                return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
+                    "a refused frame was run: {}",
+                    reason.detail
+                )));
+            }
         })
     }
 }

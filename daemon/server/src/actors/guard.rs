@@ -80,6 +80,10 @@ pub enum GuardMessage {
     LowerGraph(Request, Box<Graph>, TraceOptions, [u8; 32]),
     /// From Trace.
     Traced(Arc<Job>, Arc<Frame>, Box<flambeau_ir::trace::Trace>),
+    /// From Trace: a frame that is not compiled.
+    Refused(Arc<Job>, Arc<Frame>, Box<flambeau_ir::trace::Trace>),
+    /// From a worker thread: something to store besides.
+    Keep(Place, Encoded),
     /// From Trace: what it did, for clients that asked.
     Logged(Arc<Job>, Vec<String>),
     /// From Trace: the client that answered is gone.
@@ -128,6 +132,8 @@ impl Guard {
             GuardMessage::Compile(request, snapshot, join) => self.compile(request, snapshot, join),
             GuardMessage::LowerGraph(request, graph, options, join) => self.lower_graph(request, *graph, options, join),
             GuardMessage::Traced(job, frame, trace) => self.traced(job, frame, *trace),
+            GuardMessage::Refused(job, frame, trace) => self.refused(job, frame, *trace),
+            GuardMessage::Keep(place, frame) => self.store(place, frame),
             GuardMessage::Lost(job, frame) => self.lost(&job, frame),
             GuardMessage::Finished(job, outcome) => self.finished(job, outcome),
             GuardMessage::Logged(job, lines) => self.logged(&job, &lines),
@@ -278,6 +284,22 @@ impl Guard {
         }
     }
 
+    /// Answers, then stores why, so that the next process need not ask.
+    fn refused(&mut self, job: Arc<Job>, frame: Arc<Frame>, trace: flambeau_ir::trace::Trace) {
+        let Some(reason) = trace.exit.refused().cloned() else { return };
+        tracing::info!(job = job.id, frame = %job.key.frame.code, reason = reason.code.name(), reason.detail, "refused");
+        let place = self.flights.get(&job.id).map(|flight| flight.place.clone());
+        let lasts = !matches!(reason.code, ReasonCode::Internal | ReasonCode::UnusualAmbient);
+        self.finished(job, Outcome::Failed(reason));
+        let Some(place) = place.filter(|_| lasts) else { return };
+        let hub = self.hub.clone();
+        // Where there is too much to do, the next process asks again.
+        let _ = self.pool.offer(move || match Encoded::new(&stages::refused(&frame, trace), &[]) {
+            Ok(encoded) => hub.guard.tell(GuardMessage::Keep(place, encoded)),
+            Err(error) => tracing::warn!(%error, "a refusal cannot be encoded"),
+        });
+    }
+
     /// The asking client is gone or stopped: another that waits takes over, from the start of the trace. One that is
     /// stopped stays a waiter.
     fn lost(&mut self, job: &Arc<Job>, frame: Arc<Frame>) {
@@ -353,17 +375,20 @@ impl Guard {
         for asker in &flight.waiters {
             self.reply(asker, encoded::compiled(asker.request, &frame, &timings));
         }
-        if !frame.keep {
-            return;
+        if frame.keep {
+            self.store(flight.place, frame);
         }
-        if let Some(entry) = self.table.get_mut(&flight.place.key)
+    }
+
+    fn store(&mut self, place: Place, frame: Encoded) {
+        if let Some(entry) = self.table.get_mut(&place.key)
             && !entry.frames.iter().any(|f| f.hash == frame.hash)
         {
             self.table_bytes += frame.len();
             entry.frames.push(frame.clone());
             entry.failures.push(0);
         }
-        self.hub.cache.tell(CacheMessage::Store(flight.place, frame));
+        self.hub.cache.tell(CacheMessage::Store(place, frame));
     }
 
     fn land(&mut self, id: JobId) -> Option<Flight> {

@@ -48,11 +48,11 @@ fn run(hub: &Hub, job: Arc<Job>, frame: &Arc<Frame>) {
     let mut log = Vec::new();
     let result = if let Some(recording) = &job.recording {
         let mut recorder = Recorder::new(&mut oracle);
-        let result = job.run(hub, Stage::Trace, || stages::trace(frame, &mut recorder, &mut log));
+        let result = job.run(hub, Stage::Trace, || Ok(stages::trace(frame, &mut recorder, &mut log)));
         *lock(&recording.exchanges) = recorder.exchanges;
         result
     } else {
-        job.run(hub, Stage::Trace, || stages::trace(frame, &mut oracle, &mut log))
+        job.run(hub, Stage::Trace, || Ok(stages::trace(frame, &mut oracle, &mut log)))
     };
     let (lost, waited) = (oracle.lost, oracle.waited);
     job.took("questions", waited.as_secs_f64());
@@ -60,8 +60,9 @@ fn run(hub: &Hub, job: Arc<Job>, frame: &Arc<Frame>) {
         hub.guard.tell(GuardMessage::Logged(job.clone(), log));
     }
     let next = match result {
-        Ok(trace) => GuardMessage::Traced(job, frame.clone(), Box::new(trace)),
-        Err(_) if lost => GuardMessage::Lost(job, frame.clone()),
+        Ok(trace) if trace.exit.refused().is_none() => GuardMessage::Traced(job, frame.clone(), Box::new(trace)),
+        _ if lost => GuardMessage::Lost(job, frame.clone()),
+        Ok(trace) => GuardMessage::Refused(job, frame.clone(), Box::new(trace)),
         Err(reason) => GuardMessage::Finished(job, Outcome::Failed(reason)),
     };
     hub.guard.tell(next);

@@ -12,7 +12,7 @@ use crate::tracer::Tracer;
 use crate::value::{DictId, Origin, Payload, Value};
 use build::{Builder, Identity};
 use flambeau_ir::code::Const;
-use flambeau_ir::exit::End;
+use flambeau_ir::exit::{End, Exit};
 use flambeau_ir::graph::{Arg, NodeOp, Target};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -61,10 +61,10 @@ impl Tracer<'_> {
     }
 
     fn trace_root(&mut self) -> Flow<Value> {
-        self.check_ambient()?;
         let source = self.function_source();
         let ambient = self.frame.ambient.clone();
         self.guard(source, GuardKind::Ambient(Box::new(ambient)));
+        self.check_ambient()?;
         let Value::Function(function) = self.wrap(self.frame.function, source)? else {
             return stop(ReasonCode::UnsupportedCall, "the frame's function is no Python function");
         };
@@ -106,6 +106,17 @@ impl Tracer<'_> {
             return Ok(());
         };
         stop(ReasonCode::UnusualAmbient, what)
+    }
+
+    /// The end of a frame that is not compiled, with the facts that were read until that was clear.
+    pub(crate) fn refuse(&mut self, reason: Reason) -> Trace {
+        Trace {
+            sources: std::mem::take(&mut self.sources),
+            guards: std::mem::take(&mut self.guards),
+            symbols: std::mem::take(&mut self.symbols),
+            exit: Exit { end: End::Refused(Box::new(reason)), ..Exit::default() },
+            ..Trace::default()
+        }
     }
 
     /// The trace of a frame that returned `result`.

@@ -192,10 +192,14 @@ impl Tracer<'_> {
                     Output::Items(n) => Entry::Items(n),
                     Output::Truth | Output::Next => return stop(ReasonCode::Internal, "an instruction of two ends"),
                 };
-                if entry == Entry::Value && returns_next(leaf, below(inputs)) {
+                if entry == Entry::Value && returns_next(leaf, below(inputs)) && !self.holds_finalizer(leaf) {
                     return Ok(Sides::One(None));
                 }
-                let (target, entry) = past_unused(leaf, next, entry);
+                let operands = &leaf.stack[below(inputs).len()..];
+                let (target, entry) = match operands.iter().flatten().any(|value| self.makes_finalizer(value)) {
+                    true => (next, entry),
+                    false => past_unused(leaf, next, entry),
+                };
                 Ok(Sides::One(Some(self.take_up(b, leaf, target, below(inputs), entry, None)?)))
             }
             Kind::Jump { yes, no } => {
@@ -223,7 +227,7 @@ impl Tracer<'_> {
     ) -> Result<Option<Resume>, Option<usize>> {
         for (i, caller) in callers.iter().enumerate() {
             // It has returned as soon as the value is there. Above a frame that goes on it stays on Python's stack.
-            if child.is_none() && returns_next(caller, &caller.stack) {
+            if child.is_none() && returns_next(caller, &caller.stack) && !self.holds_finalizer(caller) {
                 continue;
             }
             let entry = if child.is_some() { Entry::Child } else { Entry::Value };
@@ -263,9 +267,10 @@ impl Tracer<'_> {
         }
         let live = live_for(&frame.code, &frame.decoded, frame.at as u32, target, entry);
         let (mut locals, mut state, mut closure) = (Vec::new(), Vec::new(), Vec::new());
-        for (i, slot) in frame.locals.iter().enumerate() {
+        // A tuple lets go of its last item first, a frame of its first variable.
+        for (i, slot) in frame.locals.iter().enumerate().rev() {
             let free = frame.code.localspluskinds[i] & Code::FREE != 0;
-            if !(free || live[i]) {
+            if !(free || live[i] || matches!(slot, Slot::Value(value) if self.has_finalizer(value))) {
                 continue;
             }
             let id = match slot {
@@ -290,6 +295,7 @@ impl Tracer<'_> {
         } else if entry == Entry::Value && matches!(frame.decoded.instrs[frame.at].op, Op::ForIter(_)) {
             varying.push(Varying::Value);
         }
+        closure.reverse();
         let stack = stack.iter().map(item).collect();
         let point = ResumePoint { at: frame.at as u32, target, locals, stack, entry };
         let code = assemble(&frame.code, &frame.decoded, &point).map_err(refused)?;
@@ -300,6 +306,29 @@ impl Tracer<'_> {
             b.varying.insert(frames, varying);
         }
         Ok(Resume { function, state, frames })
+    }
+}
+
+/// Objects whose end runs user code: a frame that holds one in a variable keeps it until it returns, though nothing reads
+/// the variable any more.
+impl Tracer<'_> {
+    fn has_finalizer(&mut self, value: &Value) -> bool {
+        match value {
+            Value::Instance(id) => {
+                let class = self.arenas.instances[*id].class.clone();
+                self.makes_finalizer(&Value::Class(class))
+            }
+            Value::Tuple(tuple) => tuple.items.iter().any(|item| self.has_finalizer(item)),
+            _ => false,
+        }
+    }
+
+    fn makes_finalizer(&mut self, value: &Value) -> bool {
+        matches!(value, Value::Class(class) if matches!(self.type_lookup(class, "__del__"), Ok(Some(_))))
+    }
+
+    fn holds_finalizer(&mut self, frame: &Frozen) -> bool {
+        frame.locals.iter().any(|slot| matches!(slot, Slot::Value(value) if self.has_finalizer(value)))
     }
 }
 
