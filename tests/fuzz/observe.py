@@ -212,17 +212,19 @@ def difference(eager: Outcome, compiled: Outcome) -> tuple[str, str] | None:
     assert set(order) == {f.name for f in fields(Outcome)}
     for name in order:
         a, b = getattr(eager, name), getattr(compiled, name)
-        if name == "printed" and eager.exception:
-            a, b = _without_ends(a), _without_ends(b)
+        if name == "printed":
+            a, b = _ends_apart(a, eager.exception), _ends_apart(b, eager.exception)
         found = _differ(a, b)
         if found:
             return name, found
     return None
 
 
-def _without_ends(printed: list[str]) -> list[str]:
-    """Without what finalizers print: a traceback keeps the variables of Python's frames, but not of compiled ones."""
-    return [line for line in printed if not line.startswith("end of ")]
+def _ends_apart(printed: list[str], exception: Any) -> list[str]:
+    """With what finalizers print behind the rest: a resume function that runs as plain Python keeps what it was given to
+    its end. Not at all after an exception: its traceback keeps the variables of Python's frames, but not of compiled ones."""
+    ends = sorted(line for line in printed if line.startswith("end of "))
+    return [line for line in printed if not line.startswith("end of ")] + ([] if exception else ends)
 
 
 def _differ(a: Any, b: Any) -> str:
