@@ -137,6 +137,7 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int)
     torch.set_grad_enabled(True)
     world.depth[0] = world.tallied = 0
     world.ledger.clear()
+    world.ended.clear()
     handler, output, stdout = _Records(), io.StringIO(), sys.stdout
     world.log.handlers[:] = [handler]
     result, error = None, None
@@ -157,6 +158,9 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int)
         module.__dict__["lock"]._is_owned(),
         world.tallied,
         tuple(world.ledger),
+        # Not in order: a resume function that runs as plain Python keeps what it was given to its end. Not at all after an
+        # exception: its traceback keeps the variables of Python's frames, but not of compiled ones.
+        None if error else sorted(world.ended),
     )
     torch.set_grad_enabled(True)
     rng = torch.get_rng_state().sum().item()
@@ -203,6 +207,8 @@ def _frames(error: BaseException | None, file: str | None) -> list[tuple[str, in
         if trace.tb_frame.f_code.co_filename in (file, world.__file__):
             frames.append((trace.tb_frame.f_code.co_name, trace.tb_lineno))
         trace = trace.tb_next
+    if isinstance(error, UnboundLocalError) and frames:
+        frames[-1] = (frames[-1][0], 0)  # once it is warm, CPython gives the line of the store before the load
     return frames
 
 
@@ -211,20 +217,10 @@ def difference(eager: Outcome, compiled: Outcome) -> tuple[str, str] | None:
     order = ("exception", "printed", "warned", "logged", "traceback", "result", "state", "modes", "rng", "gradients")
     assert set(order) == {f.name for f in fields(Outcome)}
     for name in order:
-        a, b = getattr(eager, name), getattr(compiled, name)
-        if name == "printed":
-            a, b = _ends_apart(a, eager.exception), _ends_apart(b, eager.exception)
-        found = _differ(a, b)
+        found = _differ(getattr(eager, name), getattr(compiled, name))
         if found:
             return name, found
     return None
-
-
-def _ends_apart(printed: list[str], exception: Any) -> list[str]:
-    """With what finalizers print behind the rest: a resume function that runs as plain Python keeps what it was given to
-    its end. Not at all after an exception: its traceback keeps the variables of Python's frames, but not of compiled ones."""
-    ends = sorted(line for line in printed if line.startswith("end of "))
-    return [line for line in printed if not line.startswith("end of ")] + ([] if exception else ends)
 
 
 def _differ(a: Any, b: Any) -> str:

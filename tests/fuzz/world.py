@@ -95,7 +95,7 @@ class OpBox(Box):
     __hash__ = object.__hash__
 
     def __bool__(self):
-        return os.getpid() > 0 and self.k > 2
+        return os.cpu_count() > 0 and self.k > 2
 
     def __iter__(self):
         for k in range(2):
@@ -215,15 +215,16 @@ class Record:
 
 
 class Ends:
-    """Prints when it is freed."""
+    """Says when it is freed."""
 
     def __init__(self, tag):
         self.tag = tag
 
     def __del__(self):
-        print("end of", self.tag)
+        ended.append(str(self.tag))
 
 
+ended: list[str] = []  # tags of what was freed
 tallied = 0  # a global that functions of this module write
 ledger: list[int] = []
 

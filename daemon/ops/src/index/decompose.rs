@@ -253,7 +253,7 @@ fn roll(cx: &mut Decompose) -> Done {
     if dims.len() != shifts.len() {
         return refuse("roll of the flattened tensor");
     }
-    for (shift, dim) in shifts.iter().zip(dims) {
+    for (shift, dim) in shifts.iter().zip(dims).filter(|_| !sizes.is_empty()) {
         let dim = cx.axis(dim, sizes.len())?;
         let Some(size) = sizes[dim].as_const().filter(|s| *s > 0) else { return refuse("roll along a symbolic size") };
         let shift = shift.rem_euclid(size);
@@ -270,7 +270,7 @@ fn roll(cx: &mut Decompose) -> Done {
 fn flip(cx: &mut Decompose) -> Done {
     let mut x = cx.tensor("input")?;
     let sizes = cx.sizes(x);
-    for dim in cx.ints("dims")?.unwrap_or_default() {
+    for dim in cx.ints("dims")?.unwrap_or_default().into_iter().filter(|_| !sizes.is_empty()) {
         let dim = cx.axis(dim, sizes.len())?;
         let last = sizes[dim].sub(&Dim::Const(1));
         x = cx.slice(x, dim, last, -1, sizes[dim].clone());
