@@ -6,7 +6,7 @@ mod class;
 mod constant;
 mod fact;
 mod group;
-mod order;
+pub mod order;
 mod pin;
 mod registry;
 mod source;
