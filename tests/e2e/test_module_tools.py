@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import gc
 import io
 import pickle
 import weakref
@@ -26,12 +25,9 @@ def traced(run):
 
 def test_state_dicts_of_vision_models():
     models = pytest.importorskip("torchvision").models
-    families = ("alexnet", "convnext", "densenet", "efficientnet", "googlenet", "inception", "maxvit", "mnasnet")
-    families += ("mobilenet", "regnet_x", "resne", "shufflenet", "squeezenet", "swin", "vgg", "vit", "wide_resnet")
-    large = ("_h_14", "_l_", "regnet_y", "efficientnet_b6", "efficientnet_b7", "efficientnet_v2_l", "swin_b", "vgg13")
-    names = [n for n in models.list_models(models) if n.startswith(families) and not any(part in n for part in large)]
-    names = names[:: max(1, len(names) // 40)][:40]
-    assert len(names) == 40, len(names)
+    # RegNet and MaxViT compute with tensors when they are made.
+    names = [n for n in models.list_models(models) if not n.startswith(("regnet", "maxvit", "vit_h"))]
+    assert len(names) >= 40, len(names)
     for name in names:
         with torch.device("meta"), contextlib.redirect_stdout(io.StringIO()):
             options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
@@ -136,7 +132,8 @@ def test_models_that_are_deleted_are_freed():
             return int(file.read().split()[1]) * 4096
 
     def one(grad):
-        model = nn.Sequential(nn.Linear(512, 512), Block_of(512), nn.Linear(512, 8))
+        model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 8))
+        model[1].register_forward_pre_hook(doubled)
         compiled = flambeau.compile(model)
         with torch.set_grad_enabled(grad):
             result = compiled(x)
@@ -147,19 +144,10 @@ def test_models_that_are_deleted_are_freed():
 
     x, sizes = torch.randn(2, 512), []
     for number in range(100):
-        references = one(number % 2 == 0)
-        gc.collect()
-        assert [r() for r in references] == [None] * 4
+        assert [r() for r in one(number % 2 == 0)] == [None] * 4
         sizes.append(resident())
     # A model has 2 MiB of weights, and as much again in gradients.
     assert max(sizes[50:]) - sizes[20] < 16 << 20, sizes
-
-
-def Block_of(width):
-    """A linear layer with a hook, which refers to its module."""
-    layer = nn.Linear(width, width)
-    layer.register_forward_hook(lambda module, args, out: out * (1 if module is layer else 2))
-    return layer
 
 
 class Small(nn.Module):
@@ -232,7 +220,7 @@ def test_a_compiled_module_inside_of_others():
 
 
 def test_feature_extraction():
-    extraction = pytest.importorskip("torchvision").models.feature_extraction
+    extraction = pytest.importorskip("torchvision.models.feature_extraction")
     torch.manual_seed(0)
     x, net = torch.randn(2, 1, 8, 8), Small().eval()
     net.__class__ = Plain
