@@ -1,8 +1,8 @@
 """Programs that change a module between its calls: how one is written, and how it is driven and compared.
 
-A program is a generator. It yields a module first, and gets back what its user holds (the module itself, or its compiled
-form); after that, each `yield` is one call, of the arguments that are yielded or of the program's own. Between calls it
-changes what it likes. `World` is its log of hooks and its source of tensors.
+A program is a generator. It yields a module first, and gets back what its user holds (the module itself, or what was
+compiled of it); after that, each `yield` is one call, with the arguments that are yielded or with a new input. Between
+calls it changes what it likes. `World` is its log of hooks and its source of tensors.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ PROGRAMS: dict[str, Program] = {}
 class Program:
     """A sequence of changes, and what it may cost.
 
-    `breaks`: codes of the graph breaks that are met. `frames`: traces of all calls together, if that is to be checked.
+    `breaks`: codes of the graph breaks that are met. `graphs`: graphs compiled in all calls together, where the changes
+    should cost none or few. `slack`: widens the tolerance.
     """
 
     run: Callable[[World], Iterator[Any]]
     breaks: frozenset[str] = frozenset()
-    frames: int | None = None
+    graphs: int | None = None
     slack: float = 1.0
 
 
 def program(
-    frames: int | None = None, breaks: str = "", slack: float = 1.0
+    graphs: int | None = None, breaks: str = "", slack: float = 1.0
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Adds a generator function to `PROGRAMS`."""
 
     def add(run: Callable[..., Any]) -> Callable[..., Any]:
         assert run.__name__ not in PROGRAMS, run.__name__
-        PROGRAMS[run.__name__] = Program(run, frozenset(breaks.split()), frames, slack)
+        PROGRAMS[run.__name__] = Program(run, frozenset(breaks.split()), graphs, slack)
         return run
 
     return add
@@ -109,12 +110,9 @@ class Seen:
     state: dict[str, Any]
     log: list[Any]
     warned: list[str]
-    cost: Any = None
 
 
-def drive(
-    program: Program, compiling: Callable[[Any], Any], grad: bool, cost: Callable[[], Any], through: str = "compiled"
-) -> list[Seen]:
+def drive(program: Program, compiling: Callable[[Any], Any], grad: bool, through: str = "compiled") -> list[Seen]:
     """Runs a program; `compiling` makes the compiled form, `through` says which of the two it gets to change."""
     torch.manual_seed(0)
     world = World(grad)
@@ -127,9 +125,7 @@ def drive(
             args = arguments if isinstance(arguments, tuple) else (world.x(),)
             kwargs = args[-1] if isinstance(args[-1], dict) else {}
             args = args[: len(args) - bool(kwargs)]
-            before = cost()
             seen.append(_call(called, args, kwargs, world))
-            seen[-1].cost = (before, cost())
             try:
                 arguments = next(steps)
             except StopIteration:

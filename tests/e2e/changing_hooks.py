@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from typing import Any
@@ -51,9 +52,7 @@ def hooks_with_kwargs(w: World) -> Any:
     yield w.x(), {"extra": 3.0}
     before = net.register_forward_pre_hook(lambda m, args, kw: (args, {**kw, "extra": 0.25}), with_kwargs=True)
     yield w.x(), {"extra": 3.0}
-    after = net.register_forward_hook(
-        lambda m, args, kw, out: w.log(sorted(kw.items()), out), with_kwargs=True
-    )
+    after = net.register_forward_hook(lambda m, args, kw, out: w.log(sorted(kw.items()), out), with_kwargs=True)
     yield w.x(), {"extra": 3.0}
     before.remove()
     yield w.x(), {"extra": 3.0}
@@ -129,7 +128,6 @@ def hooks_changed_in_their_dict(w: World) -> Any:
     yield
     net.block._forward_hooks[handle.id] = lambda m, args, out: out - 1
     yield
-    net.block._forward_hooks[handle.id].__defaults__
     net.block._forward_hooks.clear()
     yield
     net.block._forward_hooks = type(net.block._forward_hooks)({5: lambda m, args, out: out * 5})
@@ -261,7 +259,7 @@ def backward_hooks_of_the_old_kind(w: World) -> Any:
     yield
 
 
-@program()
+@program(graphs=1)
 def hooks_of_tensors(w: World) -> Any:
     net = yield Net()
     yield
@@ -373,7 +371,7 @@ def a_method_of_the_module_as_its_hook(w: World) -> Any:
     yield
 
 
-@program()
+@program(graphs=2)
 def activations_collected(w: World) -> Any:
     """As tools for feature extraction do."""
     net = yield nn.Sequential(nn.Linear(4, 4), nn.ReLU(), Block(), nn.Linear(4, 2))
@@ -397,3 +395,47 @@ def activations_collected(w: World) -> Any:
         handle.remove()
     yield
     assert not features
+
+
+@program(graphs=5)
+def hooks_registered_for_one_call(w: World) -> Any:
+    """Each call with a hook of its own: only the first one of a kind is compiled for."""
+    net = yield Net()
+    for kind, options in [
+        ("forward", {}),
+        ("forward", {"with_kwargs": True}),
+        ("forward_pre", {}),
+        ("forward_pre", {"with_kwargs": True}),
+    ]:
+        for _ in range(4):
+            with contextlib.closing(Registered(net.block, kind, w.noting(kind), **options)):
+                yield
+    yield
+
+
+class Registered:
+    """A hook, until it is closed."""
+
+    def __init__(self, module: nn.Module, kind: str, hook: Any, **options: Any) -> None:
+        self.handle = getattr(module, f"register_{kind}_hook")(hook, **options)
+
+    def close(self) -> None:
+        self.handle.remove()
+
+
+@program(graphs=3)
+def calls_counted_by_a_hook(w: World) -> Any:
+    """An int that each call changes is symbolic from the third call on."""
+
+    class Counting(nn.Linear):
+        calls = 0
+
+        def count(self, args: Any) -> Any:
+            self.calls += 1
+            return (args[0] * self.calls,)
+
+    net = yield nn.Sequential(Counting(4, 4), nn.ReLU())
+    net[0].register_forward_pre_hook(Counting.count)
+    for _ in range(8):
+        yield
+    assert net[0].calls == 8

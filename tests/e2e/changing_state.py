@@ -35,7 +35,7 @@ def parameters_replaced(w: World) -> Any:
     yield
 
 
-@program()
+@program(graphs=2)
 def weights_tied(w: World) -> Any:
     net = yield nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
     yield
@@ -98,7 +98,7 @@ class Buffered(nn.Module):
         return y * self.extra if "extra" in self._buffers else y
 
 
-@program()
+@program(graphs=4)
 def buffers(w: World) -> Any:
     net = yield Buffered()
     for _ in range(3):
@@ -119,7 +119,7 @@ def buffers(w: World) -> Any:
     yield
 
 
-@program()
+@program(graphs=1)
 def state_loaded(w: World) -> Any:
     net = yield Net()
     yield
@@ -135,7 +135,7 @@ def state_loaded(w: World) -> Any:
     yield
 
 
-@program()
+@program(graphs=1)
 def hooks_of_state_dicts(w: World) -> Any:
     net = yield Net()
     handles = [
@@ -192,7 +192,7 @@ def gradients_required(w: World) -> Any:
     yield
 
 
-@program()
+@program(graphs=1)
 def weights_swapped(w: World) -> Any:
     """As an exponential moving average does for evaluation."""
     net = yield Net()

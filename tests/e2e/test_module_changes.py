@@ -5,16 +5,10 @@ import changing_hooks  # noqa: F401
 import changing_modules  # noqa: F401
 import changing_state  # noqa: F401
 import pytest
-from mode import COUNTED
+from mode import MODE
 from support import assert_same
 
 import flambeau
-
-
-def cost():
-    """Traces and what is no compiled code, so far."""
-    counters = flambeau.counters()
-    return {name: counters[name] for name in ("frames_traced", "graph_breaks", "eager_fallbacks")}
 
 
 @pytest.mark.parametrize("grad", [True, False], ids=["training", "inference"])
@@ -23,12 +17,14 @@ def test_changes_between_calls(name, grad):
     """Changes go to the compiled form where calls train, to the module itself where they do not."""
     program, through = changing.PROGRAMS[name], "compiled" if grad else "module"
     with flambeau.config.patch(recompile_limit=16):
-        expected = changing.drive(program, lambda module: module, grad, cost)
-        seen = changing.drive(program, flambeau.compile, grad, cost, through)
+        expected = changing.drive(program, lambda module: module, grad)
+        seen = changing.drive(program, flambeau.compile, grad, through)
     assert len(seen) == len(expected)
     for number, (a, b) in enumerate(zip(seen, expected, strict=True)):
         for what in ("outcome", "gradients", "state", "log", "warned"):
             assert_same(getattr(a, what), getattr(b, what), f"call {number}: {what}", program.slack)
     counters = flambeau.counters()
     assert not counters["eager_fallbacks"]
-    assert not COUNTED or set(counters["graph_breaks"]) <= program.breaks
+    if MODE == "plain":  # elsewhere frames of other programs fit, which break off earlier
+        assert set(counters["graph_breaks"]) <= program.breaks
+        assert program.graphs in (None, counters["graphs"])

@@ -1,4 +1,4 @@
-"""What tools do with compiled modules: copies, pickles, state dicts, many instances, memory, training loops, wrappers."""
+"""What tools do with compiled modules: copies, pickles, state dicts, many instances, memory, training, wrappers."""
 
 import contextlib
 import copy
@@ -28,11 +28,13 @@ def test_state_dicts_of_vision_models():
     # RegNet and MaxViT compute with tensors when they are made.
     names = [n for n in models.list_models(models) if not n.startswith(("regnet", "maxvit", "vit_h"))]
     assert len(names) >= 40, len(names)
+    log = []
     for name in names:
         with torch.device("meta"), contextlib.redirect_stdout(io.StringIO()):
             options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
             model = models.get_model(name, **options)
-        log, compiled = [], flambeau.compile(model)
+        log.clear()
+        compiled = flambeau.compile(model)
         hooks = [
             model.register_state_dict_pre_hook(lambda m, prefix, keep: log.append(("before", prefix))),
             model.register_state_dict_post_hook(lambda m, state, prefix, meta: log.append(("after", len(state)))),
@@ -107,7 +109,8 @@ def test_instances_share_a_compile():
 
 def test_models_and_functions_made_again_share_a_compile():
     x = torch.randn(3, 4)
-    source = "class Again(nn.Module):\n  def forward(self, x):\n    return x.sin() * 7\ndef again(x):\n  return x.cos() * 7\n"
+    source = "def again(x):\n  return x.cos() * 7\n"
+    source += "class Again(nn.Module):\n  def forward(self, x):\n    return x.sin() * 7\n"
 
     def models():
         for _ in range(5):

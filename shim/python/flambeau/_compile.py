@@ -168,7 +168,7 @@ def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
 
 
 def _replicate(self: Any) -> Any:
-    """As `torch.nn.DataParallel` asks for it: torch's own would make an instance of the view's class without a module."""
+    """For `torch.nn.DataParallel`. Torch's own would make an instance of the view's class that has no module."""
     return view(self._flambeau_module._replicate_for_data_parallel(), self._flambeau_options)
 
 
