@@ -1,8 +1,8 @@
 """Sequences of changes to a module under flambeau and torch.compile: calls that are right, graphs compiled. A table.
 
-The programs are those of the tests (`tests/e2e/changing*.py`). "right": values, gradients, logs of hooks, buffers and
-warnings of a call are those of the plain module. A compile is a graph that the back end is given; a program's count is
-of all its calls. torch runs with `backend="eager"`, ours with the same. One process; not a timing.
+The programs are those of the tests (`tests/e2e/changing*.py`), in training. "right": values, gradients, logs of hooks and
+buffers after a call are those of the plain module. Changes are made to the module itself, as what torch.compile gives
+has other names of parameters. Graphs are what the back end is given, in all calls. One process; not a timing.
 
 Usage: module_changes.py [PROGRAM ...]
 """
@@ -24,7 +24,7 @@ from support import assert_same  # noqa: E402
 
 import flambeau  # noqa: E402
 
-PARTS = ("outcome", "gradients", "state", "log", "warned")
+PARTS = ("outcome", "gradients", "state", "log")
 
 
 class Counted:
@@ -53,7 +53,7 @@ def row(program, compiling, counted) -> tuple[str, int]:
     """How the calls of a program went, and how many graphs were compiled."""
     expected = changing.drive(program, lambda module: module, True)
     try:
-        seen = changing.drive(program, compiling, True)
+        seen = changing.drive(program, compiling, True, "module")
     except Exception as error:
         return f"the program fails: {type(error).__name__}", counted.graphs
     bad = {i: wrong(a, b, max(program.slack, 10.0)) for i, (a, b) in enumerate(zip(seen, expected, strict=False))}

@@ -113,27 +113,28 @@ class Seen:
 
 
 def drive(program: Program, compiling: Callable[[Any], Any], grad: bool, through: str = "compiled") -> list[Seen]:
-    """Runs a program; `compiling` makes the compiled form, `through` says which of the two it gets to change."""
+    """Runs a program; `compiling` makes the compiled form, `through` says which of the two is changed and looked at."""
     torch.manual_seed(0)
     world = World(grad)
     with world.after, torch.set_grad_enabled(grad):
         steps = program.run(world)
         module = next(steps)
         called = compiling(module)
-        arguments, seen = steps.send(called if through == "compiled" else module), []
+        held = called if through == "compiled" else module
+        arguments, seen = steps.send(held), []
         while True:
             args = arguments if isinstance(arguments, tuple) else (world.x(),)
             kwargs = args[-1] if isinstance(args[-1], dict) else {}
             args = args[: len(args) - bool(kwargs)]
-            seen.append(_call(called, args, kwargs, world))
+            seen.append(_call(called, held, args, kwargs, world))
             try:
                 arguments = next(steps)
             except StopIteration:
                 return seen
 
 
-def _call(called: Any, args: tuple[Any, ...], kwargs: dict[str, Any], world: World) -> Seen:
-    named = dict(called.named_parameters()) | {
+def _call(called: Any, held: Any, args: tuple[Any, ...], kwargs: dict[str, Any], world: World) -> Seen:
+    named = dict(held.named_parameters()) | {
         f"input {i}": a for i, a in enumerate(args) if isinstance(a, torch.Tensor) and a.is_leaf
     }
     for tensor in named.values():
@@ -147,7 +148,7 @@ def _call(called: Any, args: tuple[Any, ...], kwargs: dict[str, Any], world: Wor
         except Exception as error:
             outcome = (type(error), str(error))
     gradients = {name: t.grad.clone() for name, t in named.items() if t.grad is not None}
-    state = {name: t.detach().clone() for name, t in called.state_dict().items() if isinstance(t, torch.Tensor)}
+    state = {name: t.detach().clone() for name, t in held.state_dict().items() if isinstance(t, torch.Tensor)}
     texts = [str(w.message) for w in warned if not str(w.message).startswith("flambeau ")]
     return Seen(outcome, gradients, state, list(world.entries), texts)
 
