@@ -5,8 +5,8 @@ use crate::exit::{self, Codes, Ending, Given, Left};
 use crate::fx::FxBody;
 use crate::guard::{Passed, Program, Roots};
 use crate::leaves::{Place, Size};
-use crate::run::{Failure, eager::EagerBody, native::NativeBody};
 use crate::raw::Raw;
+use crate::run::{Failure, eager::EagerBody, native::NativeBody};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Graph, NodeOp};
@@ -92,7 +92,8 @@ impl Owners {
             _ => return false,
         };
         // SAFETY: a weak reference; what it gives is borrowed and only compared.
-        weak.and_then(Option::as_ref).is_some_and(|weak| Some(unsafe { ffi::PyWeakref_GetObject(weak.as_ptr()) }) == now)
+        weak.and_then(Option::as_ref)
+            .is_some_and(|weak| Some(unsafe { ffi::PyWeakref_GetObject(weak.as_ptr()) }) == now)
     }
 }
 

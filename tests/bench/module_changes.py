@@ -1,6 +1,6 @@
 """Sequences of changes to a module under flambeau and torch.compile: calls that are right, graphs compiled. A table.
 
-The programs are those of the tests (`tests/e2e/changing*.py`), in training. "right": values, gradients, logs of hooks and
+The programs are those of the tests (`tests/e2e/changing*.py`), in training. "right": values, gradients, logs of hooks,
 buffers after a call are those of the plain module. Changes are made to the module itself, as what torch.compile gives
 has other names of parameters. Graphs are what the back end is given, in all calls. One process; not a timing.
 
