@@ -5,7 +5,7 @@ use crate::breaks::{self, Kind, Noted, describe};
 use crate::entry::{CaptureScope, Entry};
 use crate::gil::GilCell;
 use crate::installed::{Checked, InstallContext, Installed};
-use crate::leaves::{self, Dynamic, Place};
+use crate::leaves::{self, Dynamic, Place, Size};
 use crate::lines::Lines;
 use crate::link::{self, LinkError, Pending};
 use crate::raw::Raw;
@@ -25,6 +25,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
@@ -189,15 +190,15 @@ impl Miss<'_, '_> {
             }
         }
         let mut dynamic = marked;
-        let reached = self.tensors_beyond(found);
+        let reached = self.sized_beyond(found);
         let again = {
             let mut table = self.table.borrow(py);
             let mut found = found.to_vec();
-            for (place, tensor, sizes) in &reached {
-                sizes.iter().for_each(|sizes| table.history.saw(place, sizes.clone()));
-                found.push((place.clone(), tensor.as_ptr()));
+            for (place, object, size) in &reached {
+                size.iter().for_each(|size| table.history.saw(place, size.clone()));
+                found.push((place.clone(), object.as_ptr()));
             }
-            // SAFETY: as above; `reached` keeps its tensors.
+            // SAFETY: as above; `reached` keeps its objects.
             let varies = unsafe { table.history.note(py, &found) };
             if self.options.dynamic != Some(false) {
                 dynamic.extend(
@@ -218,13 +219,14 @@ impl Miss<'_, '_> {
         self.compile(key, &dynamic)
     }
 
-    /// Tensors that compiled frames read from objects of the call, beyond those in containers of its arguments.
-    fn tensors_beyond(&self, found: &[(Place, Raw)]) -> Vec<(Place, Py<PyAny>, Option<Vec<i64>>)> {
+    /// Tensors and ints that compiled frames read from objects of the call, beyond those in containers of its arguments.
+    fn sized_beyond(&self, found: &[(Place, Raw)]) -> Vec<(Place, Py<PyAny>, Option<Size>)> {
         let known: Vec<_> = self.table.borrow(self.py).frames.iter().map(|f| f.installed.clone()).collect();
-        let mut reached: Vec<(Place, Py<PyAny>, Option<Vec<i64>>)> = Vec::new();
-        for (place, tensor, sizes) in known.iter().flat_map(|f| f.tensors(self.py, self.function, self.args)) {
-            if !found.iter().any(|(p, _)| *p == place) && !reached.iter().any(|(p, ..)| *p == place) {
-                reached.push((place, tensor, sizes));
+        let mut taken: HashSet<Place> = found.iter().map(|(place, _)| place.clone()).collect();
+        let mut reached: Vec<(Place, Py<PyAny>, Option<Size>)> = Vec::new();
+        for (place, object, size) in known.iter().flat_map(|f| f.sized(self.py, self.function, self.args)) {
+            if taken.insert(place.clone()) {
+                reached.push((place, object, size));
             }
         }
         reached

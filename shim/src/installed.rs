@@ -4,15 +4,18 @@ use crate::breaks::{Kind, Noted};
 use crate::exit::{self, Codes, Ending, Given, Left};
 use crate::fx::FxBody;
 use crate::guard::{Passed, Program, Roots};
-use crate::leaves::Place;
+use crate::leaves::{Place, Size};
+use crate::raw::Raw;
 use crate::run::{Failure, eager::EagerBody, native::NativeBody};
+use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Graph, NodeOp};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::plan::{Body, CompiledFrame};
-use flambeau_ir::source::SourceId;
+use flambeau_ir::source::{SourceId, Step};
 use flambeau_ir::text;
 use flambeau_wire::from_daemon::Delivery;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -55,6 +58,43 @@ pub struct Installed {
     plain: Option<usize>,
     /// Runs that ended in its graph break.
     broken: Cell<u64>,
+    /// Weak references to the function and the arguments that it was made ready for; none to what takes none.
+    owners: Owners,
+}
+
+/// The objects of a call, held weakly.
+struct Owners {
+    function: Option<Py<PyAny>>,
+    args: Vec<Option<Py<PyAny>>>,
+}
+
+impl Owners {
+    fn new(py: Python<'_>, function: Raw, args: &[Raw]) -> Owners {
+        let weak = |object: &Raw| -> Option<Py<PyAny>> {
+            if object.is_null() {
+                return None;
+            }
+            // SAFETY: a live object; it gives a new reference, or none and an error that is cleared.
+            unsafe {
+                let made = Py::from_owned_ptr_or_opt(py, ffi::PyWeakref_NewRef(*object, std::ptr::null_mut()));
+                ffi::PyErr_Clear();
+                made
+            }
+        };
+        Owners { function: weak(&function), args: args.iter().map(weak).collect() }
+    }
+
+    /// Whether a place of another call begins at the same object.
+    fn holds(&self, place: &Place, function: Raw, args: &[Raw]) -> bool {
+        let (weak, now) = match place.first() {
+            Some(Step::Arg(i)) => (self.args.get(*i as usize), args.get(*i as usize).copied()),
+            Some(Step::Function) => (Some(&self.function), Some(function)),
+            _ => return false,
+        };
+        // SAFETY: a weak reference; what it gives is borrowed and only compared.
+        weak.and_then(Option::as_ref)
+            .is_some_and(|weak| Some(unsafe { ffi::PyWeakref_GetObject(weak.as_ptr()) }) == now)
+    }
 }
 
 enum Run {
@@ -147,8 +187,8 @@ impl Installed {
         };
         let ending = Ending::new(py, &frame.exit, function, context.codes, &slot)?;
         let plain = exit::plain_output(&frame.exit).map(|i| i as usize);
-        let _ = args;
-        Ok(Installed { frame, program, body, ending, plain, broken: Cell::new(0) })
+        let owners = Owners::new(py, function.as_ptr(), args);
+        Ok(Installed { frame, program, body, ending, plain, broken: Cell::new(0), owners })
     }
 
     /// Whether the frame may run for this call; else the index of a failing guard. Runs no user code.
@@ -164,23 +204,27 @@ impl Installed {
         Ok(Checked { passed })
     }
 
-    /// The tensors that the guards are about, as this call has them: places, objects, and the sizes of the frame, where
-    /// all are fixed.
-    pub fn tensors(
+    /// The tensors and ints that the guards are about, as this call has them: places, objects, and the sizes of the frame,
+    /// where all are fixed. Of ints only those that one and the same object changed: another one's differ for good.
+    pub fn sized(
         &self,
         py: Python<'_>,
         function: *mut pyo3::ffi::PyObject,
         args: &[*mut pyo3::ffi::PyObject],
-    ) -> Vec<(Place, Py<PyAny>, Option<Vec<i64>>)> {
+    ) -> Vec<(Place, Py<PyAny>, Option<Size>)> {
         let program = &self.frame.guards;
-        let found = self.program.tensors(py, Roots { function, args }).into_iter();
-        let described = found.map(|(index, tensor)| {
+        let found = self.program.sized(py, Roots { function, args }).into_iter();
+        let described = found.filter_map(|(index, object)| {
             let guard = &program.guards[index];
-            let sizes = match &guard.kind {
-                GuardKind::Tensor(of) => of.sizes.iter().map(Dim::as_const).collect(),
-                _ => None,
+            let place = program.sources.path(guard.source);
+            let size = match &guard.kind {
+                GuardKind::Tensor(of) => of.sizes.iter().map(Dim::as_const).collect::<Option<_>>().map(Size::Tensor),
+                GuardKind::Equals(Const::Int(value)) if self.owners.holds(&place, function, args) => {
+                    Some(Size::Int(*value))
+                }
+                _ => return None,
             };
-            (program.sources.path(guard.source), tensor, sizes)
+            Some((place, object, size))
         });
         described.collect()
     }

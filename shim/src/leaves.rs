@@ -186,9 +186,9 @@ pub struct History {
 }
 
 impl History {
-    /// Takes note of a tensor's sizes in a compile, unless some were seen at its place.
-    pub fn saw(&mut self, place: &Place, sizes: Vec<i64>) {
-        self.seen.entry(place.clone()).or_insert(Size::Tensor(sizes));
+    /// Takes note of a size in a compile, unless one was seen at its place.
+    pub fn saw(&mut self, place: &Place, size: Size) {
+        self.seen.entry(place.clone()).or_insert(size);
     }
 
     /// Takes the ints at these places for symbolic from the first compile on.

@@ -312,11 +312,15 @@ pub fn object_at<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>
 
 /// What a path names now. The longest prefix that is an imported module is its root; the rest are attributes.
 pub fn resolve<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
-    let (mut object, rest) = match path.split_once('.') {
-        Some((first, rest)) => (py.import(first)?.into_any(), rest),
-        None => return Ok(py.import(path)?.into_any()),
+    let mut end = path.len();
+    let mut object = loop {
+        match (import(py, &path[..end]), path[..end].rfind('.')) {
+            (Some(module), _) => break module.into_any(),
+            (None, Some(dot)) => end = dot,
+            (None, None) => break py.import(&path[..end])?.into_any(),
+        }
     };
-    for part in rest.split('.') {
+    for part in path[end..].split('.').skip(1) {
         object = object.getattr(part)?;
     }
     Ok(object)

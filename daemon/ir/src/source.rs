@@ -25,6 +25,8 @@ pub enum Step {
     Item(Const),
     /// The key at this position of a dict's order.
     Key(u32),
+    /// The value at this position of a dict's order.
+    Value(u32),
     /// Item of a list or tuple (or subclass) by index, raw.
     Index(u32),
     /// The value of a raw slot (member descriptor).
@@ -142,6 +144,7 @@ impl SourceTable {
             Step::Item(Const::Str(s)) => format!("{base}['{s}']"),
             Step::Item(k) => format!("{base}[{k:?}]"),
             Step::Key(i) => format!("list({base})[{i}]"),
+            Step::Value(i) => format!("list({base}.values())[{i}]"),
             Step::Index(i) => format!("{base}[{i}]"),
             Step::Class => format!("type({base})"),
             Step::Slot(name) | Step::TypeAttr(name) => format!("{base}.{name}"),

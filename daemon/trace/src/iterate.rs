@@ -4,7 +4,7 @@ use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::frame::FrameEnd;
 use crate::tracer::Tracer;
-use crate::value::{Class, Iter, IterId, Value, ViewKind};
+use crate::value::{Class, DictId, Iter, IterId, Value, ViewKind};
 use flambeau_bytecode::Binary;
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::Target;
@@ -25,8 +25,8 @@ impl Tracer<'_> {
             // An iterator's `__iter__` gives itself in all built-in types.
             Value::Opaque(o) if is_iterator(&o.class) => return Ok(value.clone()),
             Value::List(list) => Iter::List { list: *list, at: 0 },
-            Value::Dict(dict) => Iter::Dict { dict: *dict, kind: ViewKind::Keys, at: 0, len: self.whole_len(*dict)? },
-            Value::DictView(dict, kind) => Iter::Dict { dict: *dict, kind: *kind, at: 0, len: self.whole_len(*dict)? },
+            Value::Dict(dict) => self.dict_iter(*dict, ViewKind::Keys)?,
+            Value::DictView(dict, kind) => self.dict_iter(*dict, *kind)?,
             Value::Tuple(t) => Iter::Items { items: t.items.clone(), at: 0 },
             Value::Const(Const::Str(s)) => {
                 Iter::Items { items: s.chars().map(|c| Value::str(c.encode_utf8(&mut [0; 4]))).collect(), at: 0 }
@@ -81,7 +81,16 @@ impl Tracer<'_> {
         }
     }
 
-    fn whole_len(&mut self, dict: crate::value::DictId) -> Flow<usize> {
+    fn dict_iter(&mut self, dict: DictId, kind: ViewKind) -> Flow<Iter> {
+        let hooks = self.hooks(dict, kind)?;
+        let len = match &hooks {
+            Some(hooks) => hooks.len(),
+            None => self.whole_len(dict)?,
+        };
+        Ok(Iter::Dict { dict, kind, at: 0, len, hooks })
+    }
+
+    fn whole_len(&mut self, dict: DictId) -> Flow<usize> {
         self.load_dict(dict)?;
         Ok(self.arenas.dicts[dict].items.len())
     }
@@ -148,7 +157,8 @@ impl Tracer<'_> {
                 *at += 1;
                 Ok(self.list_items(*list)?.get(*at - 1).cloned())
             }
-            Iter::Dict { dict, kind, at, len } => {
+            Iter::Dict { dict, at, hooks: Some(hooks), .. } => self.next_hook(*dict, hooks, at),
+            Iter::Dict { dict, kind, at, len, hooks: None } => {
                 if self.whole_len(*dict)? != *len {
                     return self.raise_named("RuntimeError", "dictionary changed size during iteration");
                 }

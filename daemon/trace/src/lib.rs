@@ -14,6 +14,7 @@ pub mod exit;
 pub mod flow;
 pub mod fold;
 pub mod frame;
+mod hooks;
 pub mod iterate;
 mod log;
 mod lookup;

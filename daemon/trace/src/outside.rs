@@ -515,7 +515,7 @@ impl Tracer<'_> {
     }
 
     /// The index of an outside dict's items; `None` for a namespace.
-    fn dict_index(&mut self, dict: DictId) -> Flow<Option<Rc<DictIndex>>> {
+    pub(crate) fn dict_index(&mut self, dict: DictId) -> Flow<Option<Rc<DictIndex>>> {
         let entry = &self.arenas.dicts[dict];
         let (Some(outside), Some(origin)) = (&entry.outside, entry.origin) else { return Ok(None) };
         if let Some(index) = &outside.index {

@@ -241,6 +241,7 @@ impl<'a> Tracer<'a> {
                     }
                 }
             }
+            Value::Int(dim) => return Ok(Key::Const(Const::Int(self.fix(dim)))),
             _ => {}
         }
         match Key::by_structure(value) {

@@ -155,10 +155,21 @@ def _attach(view: Any, module: torch.nn.Module, options: Options) -> None:
     object.__setattr__(view, "_flambeau_compiled", options.start(call))
 
 
+def _copy(self: Any) -> Any:
+    import copy
+
+    return view(copy.copy(self._flambeau_module), self._flambeau_options)
+
+
 def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
     import copy
 
     return view(copy.deepcopy(self._flambeau_module, memo), self._flambeau_options)
+
+
+def _replicate(self: Any) -> Any:
+    """For `torch.nn.DataParallel`. Torch's own would make an instance of the view's class that has no module."""
+    return view(self._flambeau_module._replicate_for_data_parallel(), self._flambeau_options)
 
 
 def _reduce(self: Any, _protocol: Any) -> Any:
@@ -184,8 +195,9 @@ def _view_class(cls: type) -> type:
 
 def _make_view_class(cls: type) -> type:
     body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-    hooks = {"__call__": _call, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce}
-    return builtins.type(cls.__name__, (cls,), {"__slots__": View.__slots__, **body, **hooks})
+    copies = {"__copy__": _copy, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce}
+    calls = {"__call__": _call, "_replicate_for_data_parallel": _replicate}
+    return builtins.type(cls.__name__, (cls,), {"__slots__": View.__slots__, **body, **copies, **calls})
 
 
 def view(module: torch.nn.Module, options: Options) -> Any:

@@ -6,7 +6,7 @@ mod class;
 mod constant;
 mod fact;
 mod group;
-mod order;
+pub mod order;
 mod pin;
 mod registry;
 mod source;
@@ -20,6 +20,7 @@ pub use symbols::Expr;
 use crate::raw::Raw;
 use crate::torch_abi::Torch;
 use fact::Fact;
+use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardProgram;
 use flambeau_ir::plan::Symbol;
 use flambeau_ir::source::SourceId;
@@ -121,10 +122,15 @@ impl Program {
 }
 
 impl Program {
-    /// The tensors that its guards are about, as a call has them, with the guards' indices.
-    pub fn tensors(&self, py: Python<'_>, roots: Roots<'_>) -> Vec<(usize, Py<PyAny>)> {
+    /// What those of its guards are about that compare a tensor or an int, as a call has it, with the guards' indices.
+    pub fn sized(&self, py: Python<'_>, roots: Roots<'_>) -> Vec<(usize, Py<PyAny>)> {
         let mut values = Values::new(&self.steps, roots);
-        let facts = self.facts.iter().enumerate().filter(|(_, (_, fact))| matches!(fact, Fact::Tensor(_)));
+        let sized = |fact: &Fact| match fact {
+            Fact::Tensor(_) => true,
+            Fact::Equals(constant) => matches!(constant.value, Const::Int(_)),
+            _ => false,
+        };
+        let facts = self.facts.iter().enumerate().filter(|(_, (_, fact))| sized(fact));
         facts.filter_map(|(index, (source, _))| Some((index, own(py, values.get(py, *source))?))).collect()
     }
 }

@@ -87,3 +87,21 @@ pub unsafe fn key_at(dict: Raw, index: usize) -> Raw {
     }
     found
 }
+
+/// The value of the key at a position, or null.
+///
+/// # Safety
+/// As [`each_key`].
+pub unsafe fn value_at(dict: Raw, index: usize) -> Raw {
+    let (mut position, mut key, mut value) = (0, null_mut(), null_mut());
+    // SAFETY: the caller's promise; an `OrderedDict` keeps the key objects of the dict.
+    unsafe {
+        let wanted = key_at(dict, index);
+        while !wanted.is_null() && ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
+            if key == wanted {
+                return value;
+            }
+        }
+    }
+    null_mut()
+}

@@ -157,7 +157,7 @@ impl<'a> Pinner<'a> {
             match read {
                 Read::Dict => self.instance_dict(base, value),
                 Read::Item(_) => self.dict(base, Some((ItemKey::Source(source), value))),
-                Read::KeyAt(_) => self.dict(base, None),
+                Read::KeyAt(_) | Read::ValueAt(_) => self.dict(base, None),
                 Read::Index(i) => self.item(base, *i, value),
                 Read::Class => {}
                 Read::TypeAttr(_) | Read::Mro(_) => self.tag(base),

@@ -24,6 +24,8 @@ pub enum Read {
     Item(Key),
     /// Dict key by position.
     KeyAt(usize),
+    /// Dict value by position of its key.
+    ValueAt(usize),
     /// List or tuple item.
     Index(usize),
     /// Raw slot; null if empty.
@@ -170,6 +172,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::Dict => Read::Dict,
         Step::Item(key) => Read::Item(Key::new(py, key)?),
         Step::Key(i) => Read::KeyAt(*i as usize),
+        Step::Value(i) => Read::ValueAt(*i as usize),
         Step::Index(i) => Read::Index(*i as usize),
         Step::Slot(s) => Read::Slot(name(s)),
         Step::Class => Read::Class,
@@ -372,6 +375,7 @@ pub unsafe fn borrowed_step(base: Raw, read: &Read) -> Raw {
             Read::Dict => raw::attributes(base),
             Read::Item(key) if ffi::PyDict_Check(base) != 0 => key.get(base),
             Read::KeyAt(i) if ffi::PyDict_Check(base) != 0 => super::order::key_at(base, *i),
+            Read::ValueAt(i) if ffi::PyDict_Check(base) != 0 => super::order::value_at(base, *i),
             Read::Index(i) => item(base, *i),
             Read::Class => raw::class_of(base),
             Read::TypeAttr(name) if ffi::PyType_Check(base) != 0 => raw::type_lookup(base, name.as_ptr()),

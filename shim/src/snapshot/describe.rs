@@ -1,6 +1,7 @@
 //! One object at a time: raw slots as `ir::object::Object`. Runs no user code.
 
 use super::tensor::TensorReader;
+use crate::guard::order;
 use crate::raw::{self, Raw};
 use crate::{code, consts, paths};
 use flambeau_ir::code::{Code, CodeHash};
@@ -362,9 +363,16 @@ impl<'py> Describer<'py> {
             let (mut position, mut key, mut value) = (0, ptr::null_mut(), ptr::null_mut());
             let mut items = Vec::with_capacity(ffi::PyDict_Size(dict) as usize);
             while ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
-                items.push((self.child(key, depth), self.child(value, depth)));
+                items.push((key, value));
             }
-            ObjectData::Dict(items)
+            if order::is_ordered(dict) {
+                let mut by_key: HashMap<Raw, Raw> = items.drain(..).collect();
+                order::each_key(dict, |key| {
+                    items.extend(by_key.remove(&key).map(|value| (key, value)));
+                    true
+                });
+            }
+            ObjectData::Dict(items.iter().map(|(k, v)| (self.child(*k, depth), self.child(*v, depth))).collect())
         }
     }
 

@@ -15,7 +15,7 @@ mod itertools;
 mod lists;
 mod numbers;
 mod operators;
-mod sets;
+pub(crate) mod sets;
 mod slots;
 mod strings;
 mod tuples;

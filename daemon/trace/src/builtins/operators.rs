@@ -441,7 +441,14 @@ pub fn contains(tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flo
             }
             Ok(Some(false))
         }
-        Value::Dict(id) | Value::DictView(id, ViewKind::Keys) => Ok(Some(tracer.dict_get(*id, item)?.is_some())),
+        Value::Dict(id) | Value::DictView(id, ViewKind::Keys) => {
+            if let Value::Int(number) = item
+                && let Some(found) = tracer.has_number(*id, number)?
+            {
+                return Ok(Some(found));
+            }
+            Ok(Some(tracer.dict_get(*id, item)?.is_some()))
+        }
         Value::DictView(id, ViewKind::Items) => match item {
             Value::Tuple(pair) if pair.items.len() == 2 => match tracer.dict_get(*id, &pair.items[0])? {
                 Some(value) => tracer.equal(&value, &pair.items[1]).map(Some),

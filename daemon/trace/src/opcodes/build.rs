@@ -1,6 +1,6 @@
 //! Building and taking apart containers and strings.
 
-use crate::builtins;
+use crate::builtins::{self, sets};
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::frame::{Control, PyFrame};
@@ -67,31 +67,38 @@ pub(super) fn slice(f: &mut PyFrame, n: u32) -> Flow<Control> {
     Ok(Control::Next)
 }
 
+/// The container that an instruction of a comprehension or display fills is one that a trace cannot hold, taken up from
+/// before a break: too large, or of elements that have no key.
+fn outside(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
+    let container = f.peek(n as usize)?.clone();
+    stop(ReasonCode::UnsupportedObject, format!("filling a {}", t.type_name(&container)))
+}
+
 pub(super) fn list_append(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
     let item = f.pop()?;
-    let Value::List(list) = *f.peek(n as usize)? else { return stop(ReasonCode::Internal, "no list to append to") };
+    let Value::List(list) = *f.peek(n as usize)? else { return outside(t, f, n) };
     t.list_mut(list)?.push(item);
     Ok(Control::Next)
 }
 
 pub(super) fn set_add(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
     let item = f.pop()?;
-    let Value::Set(set) = *f.peek(n as usize)? else { return stop(ReasonCode::Internal, "no set to add to") };
+    let Value::Set(set) = *f.peek(n as usize)? else { return outside(t, f, n) };
     let key = t.key(&item)?;
-    t.arenas.sets[set].items.entry(key).or_insert(item);
+    sets::change(t, set).entry(key).or_insert(item);
     Ok(Control::Next)
 }
 
 pub(super) fn map_add(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
     let (value, key) = (f.pop()?, f.pop()?);
-    let Value::Dict(dict) = *f.peek(n as usize)? else { return stop(ReasonCode::Internal, "no dict to store into") };
+    let Value::Dict(dict) = *f.peek(n as usize)? else { return outside(t, f, n) };
     t.dict_set(dict, key, value)?;
     Ok(Control::Next)
 }
 
 pub(super) fn list_extend(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
     let iterable = f.pop()?;
-    let Value::List(list) = *f.peek(n as usize)? else { return stop(ReasonCode::Internal, "no list to extend") };
+    let Value::List(list) = *f.peek(n as usize)? else { return outside(t, f, n) };
     let items = t.collect(&iterable)?;
     t.list_mut(list)?.extend(items);
     Ok(Control::Next)
@@ -99,17 +106,17 @@ pub(super) fn list_extend(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<C
 
 pub(super) fn set_update(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
     let iterable = f.pop()?;
-    let Value::Set(set) = *f.peek(n as usize)? else { return stop(ReasonCode::Internal, "no set to update") };
+    let Value::Set(set) = *f.peek(n as usize)? else { return outside(t, f, n) };
     for item in t.collect(&iterable)? {
         let key = t.key(&item)?;
-        t.arenas.sets[set].items.entry(key).or_insert(item);
+        sets::change(t, set).entry(key).or_insert(item);
     }
     Ok(Control::Next)
 }
 
 pub(super) fn dict_update(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32, merge: bool) -> Flow<Control> {
     let mapping = f.pop()?;
-    let Value::Dict(dict) = *f.peek(n as usize)? else { return stop(ReasonCode::Internal, "no dict to update") };
+    let Value::Dict(dict) = *f.peek(n as usize)? else { return outside(t, f, n) };
     for (key, value) in t.mapping_items(&mapping)? {
         if merge && t.dict_get(dict, &key)?.is_some() {
             let message = format!("got multiple values for keyword argument '{}'", key.as_str().map_or("?", |s| s));

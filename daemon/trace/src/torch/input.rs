@@ -126,6 +126,15 @@ impl Tracer<'_> {
         Some(Value::Int(self.new_symbol(source, SymbolOf::Int, *hint, min, max)))
     }
 
+    /// A number that a hook was given, as a symbolic int.
+    pub(crate) fn number(&mut self, number: i64, source: SourceId) -> Value {
+        if let Some(known) = self.symbols.iter().find(|s| s.source == source) {
+            return Value::Int(Dim::sym(known.id));
+        }
+        self.guard(source, GuardKind::Type(ClassRef { module: "builtins".into(), qualname: "int".into() }));
+        Value::Int(self.new_symbol(source, SymbolOf::Int, number, 0, i64::MAX))
+    }
+
     /// Symbolic sizes are two at least, as zero and one broadcast in another way. Ints may be less: those that sizes of the
     /// graph were computed from get the bound now. True if one is below it: the frame is to be traced again with it fixed.
     pub(crate) fn bound_sizes(&mut self, trace: &mut Trace) -> bool {

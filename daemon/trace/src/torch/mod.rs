@@ -86,6 +86,9 @@ impl Tracer<'_> {
         if !known {
             return stop(ReasonCode::UnsupportedCall, path);
         }
+        if path == "torch._C._FunctionBase.apply" {
+            return stop(ReasonCode::UnsupportedCall, "apply of a torch.autograd.Function");
+        }
         if DATA.contains(&name) {
             return stop(ReasonCode::DataDependentValue, path);
         }

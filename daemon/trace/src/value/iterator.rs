@@ -1,6 +1,7 @@
 //! Built-in iterators. `Tracer::iter` makes them, `Tracer::next` advances them.
 
 use super::{DictId, Id, ListId, Value};
+use std::rc::Rc;
 
 /// Names an iterator.
 pub type IterId = Id<Iter>;
@@ -32,6 +33,8 @@ pub enum Iter {
         at: usize,
         /// Its length at creation.
         len: usize,
+        /// What it yields, of a dict of hooks.
+        hooks: Option<Rc<[Value]>>,
     },
     /// `range`, all ints constant.
     Range {
