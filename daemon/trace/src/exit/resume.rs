@@ -196,9 +196,10 @@ impl Tracer<'_> {
                     return Ok(Sides::One(None));
                 }
                 let operands = &leaf.stack[below(inputs).len()..];
-                let (target, entry) = match operands.iter().flatten().any(|value| self.makes_finalizer(value)) {
-                    true => (next, entry),
-                    false => past_unused(leaf, next, entry),
+                let (target, entry) = if operands.iter().flatten().any(|value| self.makes_finalizer(value)) {
+                    (next, entry)
+                } else {
+                    past_unused(leaf, next, entry)
                 };
                 Ok(Sides::One(Some(self.take_up(b, leaf, target, below(inputs), entry, None)?)))
             }
