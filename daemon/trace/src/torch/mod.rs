@@ -293,6 +293,17 @@ impl Tracer<'_> {
         let all: Vec<&Value> = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).collect();
         for i in written {
             let Some(Value::Tensor(into)) = all.get(*i) else { continue };
+            let meta = &self.arenas.tensors[*into].meta;
+            if meta
+                .sizes
+                .iter()
+                .zip(&meta.strides)
+                .any(|(size, stride)| stride.is(0) && size.as_const().is_none_or(|n| n > 1))
+            {
+                // Torch refuses, which eager does where the program stands and a plan only behind its commit point.
+                let name = target_name(target);
+                return stop(ReasonCode::SideEffect, format!("{name} into an expanded tensor"));
+            }
             let root = self.root(*into, false);
             for (j, other) in all.iter().enumerate() {
                 if let Value::Tensor(from) = other
