@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import torch
 from fuzz import observe
 
 from .changes import Change, every
@@ -104,6 +105,7 @@ def check(
     changes = [change for change in every(World(entry)) if only is None or only in change.name]
     if most is not None and most < len(changes):
         changes = random.Random(entry.name).sample(changes, most)
+    torch.set_num_threads(1)  # two threads wait for each other longer than such small tensors take
     report = Report(len(changes))
     run = Run(entry, report, backend, dynamic)
     for i, change in enumerate(changes):
