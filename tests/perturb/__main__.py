@@ -11,7 +11,7 @@ from fuzz import program
 
 from .check import check
 from .corpus import ENTRIES
-from .world import Entry
+from .world import Entry, World
 
 
 def main() -> int:
@@ -28,6 +28,11 @@ def main() -> int:
     entries = entries or [e for e in ENTRIES if not args.names or e.name in args.names]
     wrong = 0
     for entry in entries:
+        try:
+            World(entry)
+        except Exception as error:
+            print(f"{entry.name}: cannot be loaded: {error}")
+            continue
         began = time.process_time()
         report = check(entry, args.backend, None if args.dynamic else False, args.most, args.change)
         seconds = time.process_time() - began

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from fuzz import world as names
 
 from . import values
 from .places import CONSTANTS, MISSING, Neighbourhood, Path, Undo, follow, read, user_class, write
@@ -58,8 +59,11 @@ def arguments() -> Iterator[Change]:
 
 
 def _shared(near: Neighbourhood, change: Change) -> Change:
-    """A change of a library module is in force for the call alone: the harness uses the library too."""
-    if not any(isinstance(near.values.get(change.path[:k]), types.ModuleType) for k in range(1, len(change.path))):
+    """A change of what the harness uses too, a library or the fuzzer's world, is in force for the call alone."""
+    before = [near.values.get(change.path[:k]) for k in range(1, len(change.path) + 1)]
+    shared = any(isinstance(value, types.ModuleType) for value in before[:-1])
+    shared |= any(isinstance(value, type) and value.__module__ == names.__name__ for value in before)
+    if not shared and all(step[0] != "global" for step in change.path):
         return change
 
     @contextlib.contextmanager
@@ -70,7 +74,11 @@ def _shared(near: Neighbourhood, change: Change) -> Change:
         finally:
             undo()
 
-    return Change(change.name, change.path, lambda world: around(world, lambda: during(world)))
+    def apply(world: World) -> Undo:
+        change.apply(world)()  # what Python refuses it refuses here
+        return around(world, lambda: during(world))
+
+    return Change(change.name, change.path, apply)
 
 
 def around(world: World, enter: Around) -> Undo:

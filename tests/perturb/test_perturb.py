@@ -6,9 +6,11 @@ A change that fails is run alone in `tests` with `python -m perturb NAME --chang
 import re
 
 import pytest
+from fuzz import program
 
 from .check import check
 from .corpus import ENTRIES
+from .world import Entry
 
 #: Changes that give other results than eager: open bugs. (entry, change): what is wrong.
 _FIELDS = "which item a field of a named tuple gives is taken from `_fields`, not from the field's descriptor"
@@ -31,6 +33,17 @@ UNBROKEN = {
 
 #: Entries that are too large for all of their changes at each run.
 SAMPLED = {"modules": 150, "module": 300}
+
+
+#: Random programs of the fuzzer, some changes of each.
+SEEDS = (2, 5, 34, 45)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_changes_of_random_programs(seed):
+    report = check(Entry(f"seed {seed}", program.source(seed, 0.2), seed, reach=3), most=60)
+    assert not [str(w) for w in report.wrong]
+    assert report.guards
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
