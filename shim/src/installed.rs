@@ -229,6 +229,16 @@ impl Installed {
         described.collect()
     }
 
+    /// Whether each guard holds for this call, for tests.
+    pub fn facts(
+        &self,
+        py: Python<'_>,
+        function: *mut pyo3::ffi::PyObject,
+        args: &[*mut pyo3::ffi::PyObject],
+    ) -> Vec<bool> {
+        self.program.each(py, Roots { function, args })
+    }
+
     /// Runs the body and the exit, up to the action of a graph break.
     pub fn run(
         &self,

@@ -41,4 +41,5 @@ mod snapshot;
 mod structure;
 mod table;
 mod testing;
+mod testing_facts;
 mod torch_abi;

@@ -101,6 +101,8 @@ const ROOTS: &[&str] = &[
 
 struct Paths {
     by_address: HashMap<usize, Arc<str>>,
+    /// What these paths named when the table was made; `torch.relu = mine` does not change what a graph calls.
+    by_path: HashMap<Arc<str>, usize>,
     /// Keeps the addresses valid.
     objects: Vec<Py<PyAny>>,
     /// Directories that trusted Python functions come from.
@@ -114,7 +116,8 @@ fn paths(py: Python<'_>) -> &'static Paths {
 
 impl Paths {
     fn load(py: Python<'_>) -> Paths {
-        let mut paths = Paths { by_address: HashMap::new(), objects: Vec::new(), directories: Vec::new() };
+        let mut paths =
+            Paths { by_address: HashMap::new(), by_path: HashMap::new(), objects: Vec::new(), directories: Vec::new() };
         for name in TABLE_MODULES {
             if let Some(module) = import(py, name) {
                 paths.add_all(&module.dict(), name);
@@ -125,6 +128,14 @@ impl Paths {
                 && let Ok(class) = class.cast_into::<PyType>()
             {
                 paths.add_type(py, &class, &format!("{module}.{name}"));
+            }
+        }
+        for (i, object) in paths.objects.iter().enumerate() {
+            // SAFETY: a live object. A class method is another object wherever it is read.
+            if unsafe { raw::class_names(raw::class_of(object.as_ptr())) }.1 != "classmethod_descriptor"
+                && let Some(path) = paths.by_address.get(&(object.as_ptr() as usize))
+            {
+                paths.by_path.insert(path.clone(), i);
             }
         }
         for name in ["torch", "functools", "flambeau"] {
@@ -291,7 +302,16 @@ unsafe fn torch_op(py: Python<'_>, object: Raw) -> Option<Arc<str>> {
 }
 
 /// The object that a path was given to (see [`path_of`]): what a class keeps under a name, not what reading it there gives.
+/// Fails where the path names another object now, as after `torch.relu = mine`.
 pub fn object_at<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
+    let found = named_object(py, path)?;
+    if path_of(py, found.as_ptr()).as_deref() == Some(path) {
+        return Ok(found);
+    }
+    Err(pyo3::exceptions::PyLookupError::new_err(format!("{path} is not what it was")))
+}
+
+fn named_object<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
     let found = resolve(py, path)?;
     let Some((owner, name)) = path.rsplit_once('.') else { return Ok(found) };
     let owner = resolve(py, owner)?;
@@ -310,8 +330,13 @@ pub fn object_at<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>
     }
 }
 
-/// What a path names now. The longest prefix that is an imported module is its root; the rest are attributes.
+/// What a path names: the original of a built-in function or descriptor, else what is there now. The longest prefix that is
+/// an imported module is its root; the rest are attributes.
 pub fn resolve<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
+    let paths = paths(py);
+    if let Some(known) = paths.by_path.get(path) {
+        return Ok(paths.objects[*known].bind(py).clone());
+    }
     let mut end = path.len();
     let mut object = loop {
         match (import(py, &path[..end]), path[..end].rfind('.')) {

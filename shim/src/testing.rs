@@ -103,6 +103,7 @@ pub fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("same_code", pyo3::wrap_pyfunction!(same_code, &module)?)?;
     module.add("put", pyo3::wrap_pyfunction!(put, &module)?)?;
     module.add("ambient", pyo3::wrap_pyfunction!(ambient, &module)?)?;
+    module.add("guards", pyo3::wrap_pyfunction!(crate::testing_facts::guards, &module)?)?;
     module.add("snapshot", pyo3::wrap_pyfunction!(snapshot, &module)?)?;
     module.add("snapshot_cost", pyo3::wrap_pyfunction!(snapshot_cost, &module)?)?;
     parent.add_submodule(&module)

@@ -90,6 +90,11 @@ impl Tracer<'_> {
                 self.subclass_attr(value, class, attrs, name)
             }
             Value::Tuple(tuple) => {
+                if let Some(class) = &tuple.class
+                    && !self.reads_generically(class)?
+                {
+                    return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", class.name.qualname));
+                }
                 if let Some(item) = builtins::field(self, tuple, name)? {
                     return Ok(Some(item));
                 }
@@ -123,6 +128,9 @@ impl Tracer<'_> {
         name: &str,
     ) -> Flow<Option<Value>> {
         let Some(class) = class.filter(|c| c.is_python) else { return self.builtin_attr(value, name) };
+        if !self.reads_generically(&class)? {
+            return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", class.name.qualname));
+        }
         let found = self.type_lookup(&class, name)?;
         if let Some((_, raw)) = &found
             && self.is_data_descriptor(raw)?
@@ -147,7 +155,7 @@ impl Tracer<'_> {
     fn instance_attr(&mut self, id: InstanceId, name: &str) -> Flow<Option<Value>> {
         let value = Value::Instance(id);
         let class = self.arenas.instances[id].class.clone();
-        if class.is_python && !class.generic_getattr {
+        if !self.reads_generically(&class)? {
             let Some((_, hook @ Value::Function(_))) = self.type_lookup(&class, "__getattribute__")? else {
                 return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", class.name.qualname));
             };
@@ -162,6 +170,19 @@ impl Tracer<'_> {
             Some(found) => Ok(Some(found)),
             None => self.getattr_hook(&value, &class, name),
         }
+    }
+
+    /// Whether attribute reads on instances of a class start at `object.__getattribute__`: a fact about the class.
+    fn reads_generically(&mut self, class: &Rc<Class>) -> Flow<bool> {
+        if !class.is_python {
+            return Ok(true);
+        }
+        let found = self.type_lookup(class, "__getattribute__")?;
+        // Built-in types have wrappers of their own round the same function, but for these.
+        let other =
+            |class: &str| matches!(class, "builtins.super" | "builtins.type" | "builtins.module" | "_thread._local");
+        let same = |path: &str| path.strip_suffix(".__getattribute__").is_some_and(|class| !other(class));
+        Ok(class.generic_getattr || matches!(found, Some((_, Value::Builtin(b))) if same(&b.path)))
     }
 
     /// `object.__getattribute__(instance, name)`; `None` where it raises.
@@ -241,6 +262,10 @@ impl Tracer<'_> {
         {
             return self.module_getattr(*id, name);
         }
+        if !matches!(hook, Value::Function(_) | Value::Builtin(_)) {
+            let hook = self.bind_attr(&hook, value, class, "__getattr__")?;
+            return self.call(&hook, Args::new(vec![Value::str(name)])).map(Some);
+        }
         self.call(&hook, Args::new(vec![value.clone(), Value::str(name)])).map(Some)
     }
 
@@ -248,10 +273,17 @@ impl Tracer<'_> {
     fn module_getattr(&mut self, id: InstanceId, name: &str) -> Flow<Option<Value>> {
         let Some(attrs) = self.arenas.instances[id].attrs else { return Ok(None) };
         for table in ["_parameters", "_buffers", "_modules"] {
-            if let Some(Value::Dict(dict)) = self.dict_get_str(attrs, table)?
-                && let Some(found) = self.dict_get_str(dict, name)?
-            {
-                return Ok(Some(found));
+            match self.dict_get_str(attrs, table)? {
+                None => {}
+                Some(Value::Dict(dict)) => {
+                    if let Some(found) = self.dict_get_str(dict, name)? {
+                        return Ok(Some(found));
+                    }
+                }
+                Some(other) => {
+                    let kind = self.type_name(&other);
+                    return stop(ReasonCode::UnsupportedObject, format!("a module whose {table} is a {kind}"));
+                }
             }
         }
         Ok(None)
@@ -303,10 +335,11 @@ impl Tracer<'_> {
     fn metaclass_attr(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
         let Some(origin) = class.origin else { return Ok(None) };
         let described = self.describe(origin.object)?;
-        if self.describe(described.class)?.path.as_deref() == Some("builtins.type") {
+        let s = self.step(origin.source, Step::Class);
+        if let Some(path) = self.describe(described.class)?.path.clone().filter(|p| &**p == "builtins.type") {
+            self.guard(s, GuardKind::IsPath(path));
             return Ok(None);
         }
-        let s = self.step(origin.source, Step::Class);
         let Value::Class(metaclass) = self.wrap(described.class, s)? else { return Ok(None) };
         match self.type_lookup(&metaclass, name)? {
             Some((_, raw)) => self.bind_attr(&raw, &Value::Class(class.clone()), &metaclass, name).map(Some),
@@ -570,16 +603,21 @@ impl Tracer<'_> {
             {
                 Ok(())
             }
-            Value::Instance(id) => {
-                let class = self.arenas.instances[*id].class.clone();
-                if let Some((owner, Value::Function(hook))) = self.type_lookup(&class, "__setattr__")?
-                    && !owner.is("builtins.object")
-                {
-                    let args = vec![target.clone(), Value::str(name), value];
-                    self.call(&Value::Function(hook), Args::new(args))?;
-                    return Ok(());
+            Value::Instance(_) | Value::Dict(_) | Value::List(_) => {
+                let class = self.class_of(target)?;
+                match self.type_lookup(&class, "__setattr__")? {
+                    None => self.generic_set_attr(target, name, Some(value)),
+                    Some((_, Value::Builtin(b)))
+                        if class.generic_setattr || &*b.path == "builtins.BaseException.__setattr__" =>
+                    {
+                        self.generic_set_attr(target, name, Some(value))
+                    }
+                    Some((_, hook @ (Value::Function(_) | Value::Builtin(_)))) => {
+                        let args = vec![target.clone(), Value::str(name), value];
+                        self.call(&hook, Args::new(args)).map(|_| ())
+                    }
+                    Some(_) => stop(ReasonCode::SideEffect, format!("{}.__setattr__", class.name.qualname)),
                 }
-                self.generic_set_attr(target, name, Some(value))
             }
             Value::Module(m) => self.dict_set(m.dict, Value::str(name), value),
             Value::Function(f) => {
@@ -597,7 +635,6 @@ impl Tracer<'_> {
                 }
                 self.dict_set(attrs, Value::str(name), value)
             }
-            Value::Dict(_) | Value::List(_) => self.generic_set_attr(target, name, Some(value)),
             Value::Tensor(id) => self.set_tensor_attr(*id, name, value),
             _ => stop(ReasonCode::SideEffect, format!("setting {name} of a {}", self.type_name(target))),
         }
@@ -676,13 +713,18 @@ impl Tracer<'_> {
         match target {
             Value::Instance(id) => {
                 let class = self.arenas.instances[*id].class.clone();
-                if let Some((owner, Value::Function(hook))) = self.type_lookup(&class, "__delattr__")?
-                    && !owner.is("builtins.object")
-                {
-                    self.call(&Value::Function(hook), Args::new(vec![target.clone(), Value::str(name)]))?;
-                    return Ok(());
+                match self.type_lookup(&class, "__delattr__")? {
+                    None => self.generic_set_attr(target, name, None),
+                    Some((_, Value::Builtin(b)))
+                        if class.generic_setattr || &*b.path == "builtins.BaseException.__delattr__" =>
+                    {
+                        self.generic_set_attr(target, name, None)
+                    }
+                    Some((_, hook @ (Value::Function(_) | Value::Builtin(_)))) => {
+                        self.call(&hook, Args::new(vec![target.clone(), Value::str(name)])).map(|_| ())
+                    }
+                    Some(_) => stop(ReasonCode::SideEffect, format!("{}.__delattr__", class.name.qualname)),
                 }
-                self.generic_set_attr(target, name, None)
             }
             Value::Module(m) => match self.dict_remove(m.dict, &Value::str(name))? {
                 Some(_) => Ok(()),

@@ -5,6 +5,7 @@ use crate::flow::{Flow, stop};
 use crate::frame::Slot;
 use crate::tracer::Tracer;
 use crate::value::{Class, DictValue, Function, Instance, ListValue, Opaque, Payload, Tuple, Value};
+use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::Step;
@@ -318,10 +319,14 @@ impl Tracer<'_> {
                 return self.raise_named("TypeError", &format!("{name}() takes no arguments"));
             }
             Some((owner, _)) if owner.is("builtins.object") => {}
-            Some((_, init)) => {
+            Some((_, init @ (Value::Function(_) | Value::Builtin(_)))) => {
                 let mut init_args = args;
                 init_args.pos.insert(0, object.clone());
                 self.call(&init, init_args)?;
+            }
+            Some((_, other)) => {
+                let init = self.bind_attr(&other, &object, class, "__init__")?;
+                self.call(&init, args)?;
             }
         }
         Ok(object)
@@ -333,10 +338,11 @@ impl Tracer<'_> {
         let described = self.describe(origin.object)?;
         let meta = self.describe(described.class)?;
         let plain = ["builtins.type", "abc.ABCMeta", "torch._C._TensorMeta"];
-        if meta.path.as_deref().is_some_and(|p| plain.contains(&p)) {
+        let s = self.step(origin.source, Step::Class);
+        if let Some(path) = meta.path.as_ref().filter(|p| plain.contains(&&***p)) {
+            self.guard(s, GuardKind::IsPath(path.clone()));
             return Ok(None);
         }
-        let s = self.step(origin.source, Step::Class);
         let Value::Class(metaclass) = self.wrap(described.class, s)? else { return Ok(None) };
         match self.type_lookup(&metaclass, "__call__")? {
             Some((owner, _)) if owner.is("builtins.type") => Ok(None),

@@ -107,12 +107,12 @@ impl Tracer<'_> {
                         None => return self.wrap_opaque(object, origin),
                     },
                 };
-                self.guard_path_or_type(object, source)?;
+                self.guard_descriptor(object, name, source)?;
                 Ok(Value::Builtin(Rc::new(Builtin { path, receiver: None, unbound: true, origin: Some(origin) })))
             }
             ObjectData::DataDescriptor { owner, name, member } => {
                 let owner = self.describe(*owner)?.path.clone();
-                self.guard_path_or_type(object, source)?;
+                self.guard_descriptor(object, name, source)?;
                 Ok(Value::Descriptor(Rc::new(Descriptor::Data { owner, name: name.clone(), member: *member })))
             }
             ObjectData::Property { get, set } => {
@@ -309,6 +309,18 @@ impl Tracer<'_> {
             self.guard_type(object.class, source)?;
         }
         Ok(())
+    }
+
+    /// Guards a descriptor of a C type or a slot. Its own name is no fact that can be checked: it must be the one that it
+    /// is found under.
+    fn guard_descriptor(&mut self, object: &Object, name: &Arc<str>, source: SourceId) -> Flow<()> {
+        let found = &self.sources.get(source).step;
+        let named =
+            matches!(found, Step::TypeAttr(n) if n == name) || matches!(found, Step::Item(Const::Str(n)) if n == name);
+        if object.path.is_none() && !named {
+            return stop(ReasonCode::UnguardableObject, format!("{name} under another name"));
+        }
+        self.guard_path_or_type(object, source)
     }
 
     /// The instance dict of an object, if it has one.

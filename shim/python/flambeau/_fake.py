@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -46,6 +48,7 @@ def call(
                     dtype = _DTYPES.get(number)
                     stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
             stack.enter_context(mode())
+            stack.enter_context(_quiet())
             return "value", _meta(target(*args, **kwargs))
     except UnsupportedOperatorException as error:
         return "no_fake_kernel", str(error)
@@ -53,6 +56,17 @@ def call(
         return "data_dependent", str(error)
     except Exception as error:
         return "raised", f"{type(error).__name__}: {error}"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Torch logs a call that raises as an error of its own; here it is an answer like others."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    disabled, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = disabled
 
 
 _DTYPES = {5: torch.float16, 6: torch.float32, 15: torch.bfloat16}

@@ -44,7 +44,8 @@ pub struct Program {
     symbols: Symbols,
     /// Values that a run needs: the first slots.
     wanted: usize,
-    slots: usize,
+    /// The source of each slot.
+    slots: Vec<u32>,
     torch: &'static Torch,
 }
 
@@ -98,13 +99,13 @@ impl Program {
         }
         let symbols = Symbols::new(symbols, &mut |s| slots.of(s));
         let groups = group::by_root(&steps, &facts, &slots.sources, resumed);
-        Ok(Program { steps, facts, groups, across, symbols, wanted: wanted.len(), slots: slots.sources.len(), torch })
+        Ok(Program { steps, facts, groups, across, symbols, wanted: wanted.len(), slots: slots.sources, torch })
     }
 
     /// The values and symbols of a call that passes; else the index of a failing guard, or past the guards that of a symbol
     /// out of its range.
     pub fn check(&self, py: Python<'_>, roots: Roots<'_>) -> Result<Passed, usize> {
-        let mut slots: SmallVec<[Raw; 64]> = SmallVec::from_elem(null_mut(), self.slots);
+        let mut slots: SmallVec<[Raw; 64]> = SmallVec::from_elem(null_mut(), self.slots.len());
         let mut values = Values::new(&self.steps, roots);
         let shape = Shape { steps: &self.steps, facts: &self.facts };
         for group in &self.groups {
@@ -132,6 +133,24 @@ impl Program {
         };
         let facts = self.facts.iter().enumerate().filter(|(_, (_, fact))| sized(fact));
         facts.filter_map(|(index, (source, _))| Some((index, own(py, values.get(py, *source))?))).collect()
+    }
+}
+
+impl Program {
+    /// Whether each guard holds, all read by value: what [`Program::check`] finds out in another order, and with less.
+    pub fn each(&self, py: Python<'_>, roots: Roots<'_>) -> Vec<bool> {
+        let mut values = Values::new(&self.steps, roots);
+        let slots: Vec<Raw> = self.slots.iter().map(|source| values.get(py, *source)).collect();
+        let symbols = self.symbols.bind(self.torch, &slots).unwrap_or_default();
+        let holds = |(source, fact): &(u32, Fact)| {
+            let value = values.get(py, *source);
+            if fact.is_across() {
+                fact.holds_across(py, self.torch, value, &slots, &symbols)
+            } else {
+                fact.holds(py, self.torch, value, &mut values)
+            }
+        };
+        self.facts.iter().map(holds).collect()
     }
 }
 

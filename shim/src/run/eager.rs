@@ -42,7 +42,7 @@ struct Step {
 pub fn callable(py: Python<'_>, target: &Target) -> PyResult<Py<PyAny>> {
     Ok(match target {
         Target::Function(path) => paths::resolve(py, path)?.unbind(),
-        Target::Method(name) => paths::resolve(py, "torch.Tensor")?.getattr(&**name)?.unbind(),
+        Target::Method(name) => paths::resolve(py, &format!("torch.Tensor.{name}"))?.unbind(),
     })
 }
 

@@ -13,7 +13,6 @@ use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Class, Payload, TensorId, TensorValue, Tuple, Value};
 use flambeau_ir::code::Const;
-use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::oracle::{AnswerValue, QueryArg, Question};
 use flambeau_ir::reason::ReasonCode;
@@ -185,7 +184,6 @@ impl Tracer<'_> {
         self.graph.commits |= commits;
         if !inferred.mutates.is_empty() {
             self.check_leaves(&target, inferred.mutates.iter().filter_map(|i| argument(*i)))?;
-            self.check_spread(&target, inferred.mutates.iter().filter_map(|i| argument(*i)))?;
             self.graph.mutates = true;
             self.check_write(&target, &args, &graph_args, &inferred.mutates)?;
         }
@@ -237,19 +235,6 @@ impl Tracer<'_> {
             if owner.is_leaf && owner.meta.requires_grad {
                 let name = target_name(target);
                 return stop(ReasonCode::SideEffect, format!("{name} on a leaf that requires grad"));
-            }
-        }
-        Ok(())
-    }
-
-    /// As [`Self::check_leaves`], for tensors of which several elements share memory.
-    fn check_spread<'v>(&self, target: &Target, written: impl Iterator<Item = &'v Value>) -> Flow<()> {
-        for value in written {
-            let Value::Tensor(id) = value else { continue };
-            let meta = &self.arenas.tensors[*id].meta;
-            let spread = |(size, stride): (&Dim, &Dim)| stride.as_const() == Some(0) && size.as_const() != Some(1);
-            if meta.sizes.iter().zip(&meta.strides).any(spread) {
-                return stop(ReasonCode::SideEffect, format!("{} on an expanded tensor", target_name(target)));
             }
         }
         Ok(())
@@ -311,6 +296,17 @@ impl Tracer<'_> {
         let all: Vec<&Value> = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).collect();
         for i in written {
             let Some(Value::Tensor(into)) = all.get(*i) else { continue };
+            let meta = &self.arenas.tensors[*into].meta;
+            if meta
+                .sizes
+                .iter()
+                .zip(&meta.strides)
+                .any(|(size, stride)| stride.is(0) && size.as_const().is_none_or(|n| n > 1))
+            {
+                // Torch refuses, which eager does where the program stands and a plan only behind its commit point.
+                let name = target_name(target);
+                return stop(ReasonCode::SideEffect, format!("{name} into an expanded tensor"));
+            }
             let root = self.root(*into, false);
             for (j, other) in all.iter().enumerate() {
                 if let Value::Tensor(from) = other
