@@ -273,6 +273,16 @@ impl Tracer<'_> {
         id
     }
 
+    /// Whether two tensors are views of one, or views that were there before the trace.
+    fn share_memory(&self, a: TensorId, b: TensorId) -> bool {
+        let (a, b) = (self.root(a, false), self.root(b, false));
+        let storage = |id: TensorId| {
+            let origin = self.arenas.tensors[id].origin?;
+            self.inputs.iter().find(|(input, _)| *input == origin).map(|(_, storage)| *storage)
+        };
+        a == b || storage(a).is_some_and(|storage_of_a| Some(storage_of_a) == storage(b))
+    }
+
     /// A write that needs a gradient gives one to the written tensor's base and to every view of it.
     fn spread_grad(&mut self, written: TensorId) {
         let root = self.root(written, true);
@@ -307,12 +317,11 @@ impl Tracer<'_> {
                 let name = target_name(target);
                 return stop(ReasonCode::SideEffect, format!("{name} into an expanded tensor"));
             }
-            let root = self.root(*into, false);
             for (j, other) in all.iter().enumerate() {
                 if let Value::Tensor(from) = other
                     && j != *i
                     && from != into
-                    && self.root(*from, false) == root
+                    && self.share_memory(*from, *into)
                     && !self.is_item(*from, graph_args)
                 {
                     let name = target_name(target);
