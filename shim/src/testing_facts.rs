@@ -33,8 +33,9 @@ pub fn guards(compiled: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> PyResul
             let holds = (tables == 0).then(|| frame.installed.facts(py, function.as_ptr(), slots));
             let program = &frame.installed.frame().guards;
             let guards = program.guards.iter().enumerate().map(|(i, guard)| {
+                let kind = format!("{:?}", guard.kind);
                 json!({
-                    "kind": guard.kind,
+                    "kind": kind.split(|c: char| !c.is_alphanumeric()).next(),
                     "path": program.sources.path(guard.source),
                     "text": text::guard(program, guard),
                     "holds": holds.as_ref().map(|holds| holds[i]),

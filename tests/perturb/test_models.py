@@ -101,7 +101,7 @@ def sampled(world: Standing, chance: random.Random) -> list[Change]:
     for guard in world.guards():
         path = place(guard["path"])
         if (path and len(path) > 1) or (path and path[0] != ("arg", 0)):
-            kind = guard["kind"] if isinstance(guard["kind"], str) else next(iter(guard["kind"]))
+            kind = guard["kind"]
             kinds[kind, path[-1][0]].append(path)
     assert {kind for kind, _ in kinds} >= {"Tensor", "Equals", "Len"}, kinds.keys()
     made = []
