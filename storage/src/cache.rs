@@ -92,8 +92,8 @@ struct KernelRecord {
 
 /// Eviction frees down to this share of the limit, in percent, so that it is rare.
 const LOW_WATER: u64 = 80;
-/// Most frames kept under one key.
-const FRAMES_PER_KEY: usize = 64;
+/// Most frames kept under one key: modules of equal structure share one, whatever their hooks do.
+const FRAMES_PER_KEY: usize = 256;
 /// The index is rebuilt once it takes this many bytes per record, and no less than [`REBUILD_FROM`].
 const REBUILD_PER_RECORD: u64 = 16 << 10;
 const REBUILD_FROM: u64 = 16 << 20;

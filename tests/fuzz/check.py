@@ -79,6 +79,7 @@ def load(source: str, file: str) -> types.ModuleType:
 
 def outcomes(source: str, seed: int, root: str, calls: int, backend: str | None, file: str) -> list[observe.Outcome]:
     """Outcomes of the calls; stops after one that cannot go on. `backend`: None for eager."""
+    torch.manual_seed(seed)
     module = load(source, file)
     fn = getattr(module, root)
     fn = fn if backend is None else flambeau.compile(fn, backend=backend)
