@@ -10,7 +10,6 @@ from support import assert_same
 
 import flambeau
 
-
 pytestmark = pytest.mark.plain_only(
     "modules of equal structure share a key: which frames fit depends on the order of tests", "warm"
 )
