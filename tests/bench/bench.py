@@ -21,8 +21,8 @@ from processes import Caches
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 PROCESSES = {"seawater": 9}
-"""Processes that time later calls, of each compiler, where three are too few: how fast memory is differs between
-processes by 40 %, which only the calls that wait for memory notice."""
+"""Processes that time later calls, of each compiler, where three are too few: such short calls take up to 40 % longer
+in one process than in another."""
 NAMES = ["resnet18", "mobilenet_v2", "vit_tiny_patch16_224", "transformer_encoder", "decoder", "seawater"]
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fuzz import modes
 
 import flambeau
@@ -24,6 +25,8 @@ from flambeau import _compile, _report
 MODE = os.environ.get("FLAMBEAU_TEST_MODE", "plain")
 #: Whether graphs, ops and breaks are as many as in the plain run.
 COUNTED = MODE in ("plain", "wrap", "flat")
+#: For tests that compile many modules of equal structure.
+SHARED_KEY = pytest.mark.plain_only("they share a key: which stored frames fit depends on the order of tests", "warm")
 
 _compiled: list[Any] = []  # by this test
 _ROOT = Path(__file__).parents[2]
@@ -63,7 +66,7 @@ def after() -> None:
     """At the end of each test's call: in a new process nothing was traced."""
     if MODE == "again":
         again = flambeau.counters()["frames_traced"]
-        # What cannot be compiled at all is not stored: these frames ran eagerly as a whole.
+        # Refusals are not stored where the thread is in an unusual state: these frames ran eagerly as a whole.
         breaks = [b for c in _compiled for b in _report.explanation(c).data["breaks"]]
         eager = sum(b["count"] for b in breaks if not b["resumed"])
         assert again <= eager, f"{again} frames were traced again, {eager} in vain: {flambeau.counters()}"

@@ -5,14 +5,12 @@ import changing_hooks  # noqa: F401
 import changing_modules  # noqa: F401
 import changing_state  # noqa: F401
 import pytest
-from mode import MODE
+from mode import MODE, SHARED_KEY
 from support import assert_same
 
 import flambeau
 
-pytestmark = pytest.mark.plain_only(
-    "modules of equal structure share a key: which frames fit depends on the order of tests", "warm"
-)
+pytestmark = SHARED_KEY
 
 
 @pytest.mark.parametrize("grad", [True, False], ids=["training", "inference"])

@@ -9,15 +9,13 @@ import weakref
 import pytest
 import torch
 from changing import Block, Net, World
-from mode import COUNTED
+from mode import COUNTED, SHARED_KEY
 from support import assert_same
 from torch import nn
 
 import flambeau
 
-pytestmark = pytest.mark.plain_only(
-    "modules of equal structure share a key: which frames fit depends on the order of tests", "warm"
-)
+pytestmark = SHARED_KEY
 
 
 def traced(run):

@@ -243,10 +243,10 @@ def alterations(value: Any) -> Iterator[Alteration]:
         case list():
             yield from ((name, _list(change)) for name, change in _LISTS)
         case dict():
-            yield from ((name, _dict(change)) for name, change in _DICTS)
+            yield from ((name, _held(dict, change)) for name, change in _DICTS)
         case set():
-            yield "one more", _set(lambda v: v.add("new"))
-            yield "one less", _set(lambda v: v and v.remove(sorted(v, key=repr)[0]))
+            yield "one more", _held(set, lambda v: v.add("new"))
+            yield "one less", _held(set, lambda v: v and v.remove(sorted(v, key=repr)[0]))
         case torch.Tensor():
             yield from ((name, _tensor(change)) for name, change in _TENSORS)
         case torch.nn.Module():
@@ -262,23 +262,11 @@ def _list(change: Callable[[Any], Any]) -> Callable[[Any], Callable[[], Any]]:
     return apply
 
 
-def _dict(change: Callable[[Any], Any]) -> Callable[[Any], Callable[[], Any]]:
+def _held(kind: type, change: Callable[[Any], Any]) -> Callable[[Any], Callable[[], Any]]:
+    """Of a dict or a set."""
+
     def apply(value: Any) -> Callable[[], Any]:
-        old = dict(value)
-
-        def undo() -> None:
-            value.clear()
-            value.update(old)
-
-        change(value)
-        return undo
-
-    return apply
-
-
-def _set(change: Callable[[Any], Any]) -> Callable[[Any], Callable[[], Any]]:
-    def apply(value: Any) -> Callable[[], Any]:
-        old = set(value)
+        old = kind(value)
 
         def undo() -> None:
             value.clear()

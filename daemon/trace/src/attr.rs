@@ -607,9 +607,7 @@ impl Tracer<'_> {
                 let class = self.class_of(target)?;
                 match self.type_lookup(&class, "__setattr__")? {
                     None => self.generic_set_attr(target, name, Some(value)),
-                    Some((_, Value::Builtin(b)))
-                        if class.generic_setattr || &*b.path == "builtins.BaseException.__setattr__" =>
-                    {
+                    Some((_, Value::Builtin(b))) if stores_generically(&class, &b.path) => {
                         self.generic_set_attr(target, name, Some(value))
                     }
                     Some((_, hook @ (Value::Function(_) | Value::Builtin(_)))) => {
@@ -715,9 +713,7 @@ impl Tracer<'_> {
                 let class = self.arenas.instances[*id].class.clone();
                 match self.type_lookup(&class, "__delattr__")? {
                     None => self.generic_set_attr(target, name, None),
-                    Some((_, Value::Builtin(b)))
-                        if class.generic_setattr || &*b.path == "builtins.BaseException.__delattr__" =>
-                    {
+                    Some((_, Value::Builtin(b))) if stores_generically(&class, &b.path) => {
                         self.generic_set_attr(target, name, None)
                     }
                     Some((_, hook @ (Value::Function(_) | Value::Builtin(_)))) => {
@@ -751,6 +747,11 @@ pub(crate) fn bound(func: Value, receiver: Value) -> Value {
         })),
         func => Value::Method(Rc::new(Method { func, receiver, origin: None })),
     }
+}
+
+/// Whether the built-in `__setattr__` or `__delattr__` of a class does what that of `object` does.
+fn stores_generically(class: &Class, path: &str) -> bool {
+    class.generic_setattr || matches!(path, "builtins.BaseException.__setattr__" | "builtins.BaseException.__delattr__")
 }
 
 /// Whether this is torch's own `Module.__getattr__` (its code is guarded where it was read).
