@@ -20,7 +20,7 @@ from pathlib import Path
 from processes import Caches
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-PROCESSES = {"seawater": 9}
+PROCESSES = {"seawater": 21}
 """Processes that time later calls, of each compiler, where three are too few: such short calls take up to 40 % longer
 in one process than in another."""
 NAMES = ["resnet18", "mobilenet_v2", "vit_tiny_patch16_224", "transformer_encoder", "decoder", "seawater"]
