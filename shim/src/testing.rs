@@ -106,7 +106,21 @@ pub fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("guards", pyo3::wrap_pyfunction!(crate::testing_facts::guards, &module)?)?;
     module.add("snapshot", pyo3::wrap_pyfunction!(snapshot, &module)?)?;
     module.add("snapshot_cost", pyo3::wrap_pyfunction!(snapshot_cost, &module)?)?;
+    module.add("measure_outside", pyo3::wrap_pyfunction!(measure_outside, &module)?)?;
+    module.add("measuring_cost", pyo3::wrap_pyfunction!(measuring_cost, &module)?)?;
     parent.add_submodule(&module)
+}
+
+/// Starts or stops counting the time that native plans spend in kernels and torch: nanoseconds and calls since then.
+#[pyfunction]
+fn measure_outside(on: bool) -> (u64, u64) {
+    crate::run::outside::measure(on)
+}
+
+/// Nanoseconds that counting adds to each of these calls.
+#[pyfunction]
+fn measuring_cost() -> f64 {
+    crate::run::outside::cost()
 }
 
 /// Makes this step of every compiled frame fail; `None` ends it.

@@ -8,6 +8,7 @@ pub mod expect;
 pub mod extents;
 pub mod native;
 pub mod ops;
+pub mod outside;
 pub mod regs;
 
 use pyo3::prelude::*;

@@ -3,6 +3,7 @@
 use super::expect::{Expected, Unexpected};
 use super::extents::{Evaluated, Extents, size};
 use super::ops::{Op, OpError};
+use super::outside::outside;
 use super::regs::{Regs, Slot};
 use super::{Failure, failure, injected_failure};
 use crate::fork;
@@ -199,7 +200,7 @@ impl NativeBody {
         let pointers = Pointers(pointers);
         // SAFETY: the plan was lowered with this kernel for tensors of these sizes and strides, which the guards checked;
         // the registers keep the memory alive.
-        let run = || unsafe { kernel.launch(pointers.get(), &scalars, threads) };
+        let run = || outside(|| unsafe { kernel.launch(pointers.get(), &scalars, threads) });
         if largest < DETACH_ELEMENTS { run() } else { py.detach(run) }
     }
 }

@@ -1,5 +1,6 @@
 //! Torch ops of a plan: the frequent ones through their C functions, all others through `torch.ops` and vectorcall.
 
+use super::outside::outside;
 use super::regs::{Regs, Slot};
 use crate::consts;
 use crate::guard::Expr;
@@ -193,13 +194,17 @@ impl Op {
             Callee::Out3(function) => {
                 let (a, b, out) = (handle(0)?, handle(1)?, handle(2)?);
                 // SAFETY: live handles.
-                done(py.detach(|| unsafe { function(out.get(), a.get(), b.get()) }))
+                done(py.detach(|| outside(|| unsafe { function(out.get(), a.get(), b.get()) })))
             }
             Callee::OutScaled(function) => {
                 let (input, a, b, out) = (handle(0)?, handle(1)?, handle(2)?, handle(5)?);
                 let (beta, alpha) = (args[3].float(symbols)?, args[4].float(symbols)?);
                 // SAFETY: live handles.
-                done(py.detach(|| unsafe { function(out.get(), input.get(), a.get(), b.get(), beta, alpha) }))
+                done(
+                    py.detach(|| {
+                        outside(|| unsafe { function(out.get(), input.get(), a.get(), b.get(), beta, alpha) })
+                    }),
+                )
             }
             Callee::Convolution(function) => {
                 let (input, weight) = (handle(0)?, handle(1)?);
@@ -304,7 +309,8 @@ impl Op {
                 Some(kwargs)
             }
         };
-        let result = overload.bind(py).call(PyTuple::new(py, &objects[..positional])?, kwargs.as_ref())?;
+        let positional = PyTuple::new(py, &objects[..positional])?;
+        let result = outside(|| overload.bind(py).call(positional, kwargs.as_ref()))?;
         if let [only] = self.results[..] {
             regs.set(only, Slot::Python(result.unbind()));
         } else if !self.results.is_empty() {
@@ -337,7 +343,7 @@ impl SendHandle {
 /// On success `call` has written all of them.
 unsafe fn make<const N: usize>(call: impl FnOnce([*mut Handle; N]) -> Status) -> (Status, [SendHandle; N]) {
     let mut handles = [SendHandle(std::ptr::null_mut()); N];
-    let status = call(handles.each_mut().map(|h| &raw mut h.0));
+    let status = outside(|| call(handles.each_mut().map(|h| &raw mut h.0)));
     (status, handles)
 }
 

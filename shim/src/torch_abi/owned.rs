@@ -1,6 +1,7 @@
 //! A tensor handle that is deleted when it goes out of scope.
 
 use super::{Handle, Status, Torch};
+use crate::run::outside::outside;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
 use std::fmt;
@@ -32,7 +33,7 @@ impl Owned {
     /// On success `make` has written a new reference.
     pub unsafe fn make(torch: &'static Torch, make: impl FnOnce(*mut Handle) -> Status) -> Result<Owned, String> {
         let mut handle = std::ptr::null_mut();
-        torch.check(make(&raw mut handle))?;
+        torch.check(outside(|| make(&raw mut handle)))?;
         Ok(Owned { torch, handle })
     }
 
@@ -83,6 +84,6 @@ impl Owned {
 impl Drop for Owned {
     fn drop(&mut self) {
         // SAFETY: owned, and not used after this.
-        unsafe { (self.torch.c.delete)(self.handle) };
+        outside(|| unsafe { (self.torch.c.delete)(self.handle) });
     }
 }
