@@ -32,7 +32,7 @@ impl FxBody {
             NodeOp::Call { .. } => None,
         });
         let commits = graph.nodes.iter().any(|node| match &node.op {
-            NodeOp::Call { target, args, kwargs } => commit::commits(target, args, kwargs),
+            NodeOp::Call { target, args, kwargs } => !node.private && commit::commits(target, args, kwargs),
             NodeOp::Placeholder(_) => false,
         });
         let symbols = graph.symbols().into_iter().collect();

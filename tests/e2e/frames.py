@@ -77,7 +77,7 @@ class Frame:
             "sizes": sizes or [{"Const": s} for s in tensor.size()],
             "strides": strides or [{"Const": s} for s in tensor.stride()],
             "requires_grad": tensor.requires_grad,
-            "is_leaf": None,
+            "is_leaf_or_view": None,
             "dispatch_keys": torch._C._dispatch_keys(tensor).raw_repr(),
         }
         return self.guard(source, {"Tensor": guard})

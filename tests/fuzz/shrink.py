@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import json
 import os
@@ -91,7 +92,8 @@ def _candidates(source: str) -> Iterator[str]:
     tree = ast.parse(source)
     for edit in (_without_statements, _hoisted, _without_clauses, _simpler_expressions):
         for made in edit(tree):
-            yield ast.unparse(ast.fix_missing_locations(made)) + "\n"
+            with contextlib.suppress(ValueError):  # a part that cannot stand there, as a call within an f-string's text
+                yield ast.unparse(ast.fix_missing_locations(made)) + "\n"
 
 
 def _bodies(tree: ast.AST) -> list[tuple[int, str]]:

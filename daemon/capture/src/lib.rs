@@ -236,7 +236,7 @@ mod tests {
             storage_offset: 0,
             storage: 0,
             dispatch_keys: 0,
-            is_leaf: true,
+            is_leaf_or_view: true,
             is_inference: false,
             unusual: None,
         };

@@ -34,6 +34,8 @@ pub struct Node {
     pub meta: ValueMeta,
     /// User line it comes from: index into [`Graph::locations`].
     pub location: Option<u32>,
+    /// It writes, but only to memory made in this graph: nobody sees it if the frame is run again.
+    pub private: bool,
 }
 
 /// The kinds of nodes.

@@ -95,8 +95,8 @@ pub struct TensorGuard {
     pub strides: Vec<Dim>,
     /// Torch's flag.
     pub requires_grad: bool,
-    /// Whether it is a leaf; only where the trace read it.
-    pub is_leaf: Option<bool>,
+    /// Whether it is a leaf or a view; only where the trace depends on it.
+    pub is_leaf_or_view: Option<bool>,
     /// `DispatchKeySet::raw_repr()`.
     pub dispatch_keys: u64,
 }

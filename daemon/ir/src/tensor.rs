@@ -72,8 +72,8 @@ pub struct TensorDesc {
     pub storage: u32,
     /// `DispatchKeySet::raw_repr()`.
     pub dispatch_keys: u64,
-    /// `is_leaf`, of the tensor or of what it is a view of.
-    pub is_leaf: bool,
+    /// Whether it is a leaf (`is_leaf`) or a view (`_base` is not `None`).
+    pub is_leaf_or_view: bool,
     /// A tensor made under inference mode.
     pub is_inference: bool,
     /// Conjugate or negative bit set, not strided, sparse, quantised, nested, subclass with `__torch_function__`, fake or

@@ -13,7 +13,7 @@ pub struct TensorFact {
     device: flambeau_ir::tensor::Device,
     keys: u64,
     requires_grad: bool,
-    is_leaf: Option<bool>,
+    is_leaf_or_view: Option<bool>,
     rank: usize,
     sizes: Extents,
     strides: Extents,
@@ -53,7 +53,7 @@ impl TensorFact {
             device: guard.device,
             keys: guard.dispatch_keys,
             requires_grad: guard.requires_grad,
-            is_leaf: guard.is_leaf,
+            is_leaf_or_view: guard.is_leaf_or_view,
             rank: guard.sizes.len(),
             sizes: Extents::new(&guard.sizes),
             strides: Extents::new(&guard.strides),
@@ -86,7 +86,7 @@ impl TensorFact {
                 && self.sizes.hold(torch.sizes(handle))
                 && self.strides.hold(torch.strides(handle))
                 && torch.requires_grad(handle) == self.requires_grad
-                && self.is_leaf.is_none_or(|expected| is_leaf(py, tensor) == Some(expected))
+                && self.is_leaf_or_view.is_none_or(|expected| is_leaf_or_view(py, tensor) == Some(expected))
         }
     }
 
@@ -98,14 +98,16 @@ impl TensorFact {
     }
 }
 
-/// `tensor.is_leaf`, through torch's own getter.
-unsafe fn is_leaf(py: Python<'_>, tensor: Raw) -> Option<bool> {
-    let base = crate::paths::resolve(py, "torch._C.TensorBase").ok()?;
-    let getter = base.getattr("is_leaf").ok()?;
-    // SAFETY: a getset descriptor of tensors, called on a tensor.
-    unsafe {
-        let get = (*ffi::Py_TYPE(getter.as_ptr())).tp_descr_get?;
-        let value = get(getter.as_ptr(), tensor, raw::class_of(tensor));
-        Bound::from_owned_ptr_or_opt(py, value)?.extract().ok()
-    }
+/// Whether the tensor is a leaf or a view, through torch's own getters.
+unsafe fn is_leaf_or_view(py: Python<'_>, tensor: Raw) -> Option<bool> {
+    let class = crate::paths::resolve(py, "torch._C.TensorBase").ok()?;
+    let get = |name: &str| -> Option<Bound<'_, PyAny>> {
+        let getter = class.getattr(name).ok()?;
+        // SAFETY: a getset descriptor of tensors, called on a tensor.
+        unsafe {
+            let get = (*ffi::Py_TYPE(getter.as_ptr())).tp_descr_get?;
+            Bound::from_owned_ptr_or_opt(py, get(getter.as_ptr(), tensor, raw::class_of(tensor)))
+        }
+    };
+    Some(get("is_leaf")?.extract().ok()? || !get("_base")?.is_none())
 }

@@ -61,7 +61,7 @@ impl EagerBody {
             match &node.op {
                 NodeOp::Placeholder(source) => body.inputs.push((slot(*source), dest)),
                 NodeOp::Call { target, args, kwargs } => {
-                    if body.commit == usize::MAX && commit::commits(target, args, kwargs) {
+                    if body.commit == usize::MAX && !node.private && commit::commits(target, args, kwargs) {
                         body.commit = body.steps.len();
                     }
                     body.grad_mode |= commit::is_grad_mode(target);

@@ -102,7 +102,7 @@ impl TensorReader {
             }
             let dtype = flambeau_ir::kernel::DType::from_torch(u8::try_from(torch.dtype(handle)).ok()?)?;
             let requires_grad = torch.requires_grad(handle);
-            let is_leaf = !requires_grad || shows_leaf(&Bound::from_borrowed_ptr(py, object)).ok()?;
+            let is_leaf_or_view = !requires_grad || is_leaf_or_view(&Bound::from_borrowed_ptr(py, object)).ok()?;
             let (start, size) = torch.storage(handle);
             // Empty storages have no address to tell them apart by, and nothing that could overlap.
             let storage = if size == 0 { object as usize } else { start };
@@ -118,7 +118,7 @@ impl TensorReader {
                 storage_offset: torch.storage_offset(handle),
                 storage: self.number(storage),
                 dispatch_keys: keys,
-                is_leaf,
+                is_leaf_or_view,
                 is_inference: false,
                 unusual: None,
             })
@@ -161,21 +161,17 @@ impl TensorReader {
             storage_offset: tensor.call_method0("storage_offset")?.extract()?,
             storage: self.number(storage),
             dispatch_keys: keys,
-            is_leaf: shows_leaf(tensor)?,
+            is_leaf_or_view: is_leaf_or_view(tensor)?,
             is_inference: called("is_inference")?,
             unusual: None,
         })
     }
 }
 
-/// Whether the tensor is a leaf or a view of one: torch lets nobody write to either while it requires grad.
-fn shows_leaf(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let is_leaf = |t: &Bound<'_, PyAny>| t.getattr("is_leaf")?.is_truthy();
-    if is_leaf(tensor)? {
-        return Ok(true);
-    }
-    let base = tensor.getattr("_base")?;
-    Ok(!base.is_none() && is_leaf(&base)?)
+/// Whether the tensor is a leaf or a view: while they require grad, torch lets nobody write to leaves, views of leaves, and
+/// views of which one call made several.
+fn is_leaf_or_view(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(tensor.getattr("is_leaf")?.is_truthy()? || !tensor.getattr("_base")?.is_none())
 }
 
 /// What makes the tensor one that is not traced, if anything does.
@@ -210,7 +206,7 @@ fn unusual(what: String) -> TensorDesc {
         storage_offset: 0,
         storage: u32::MAX,
         dispatch_keys: 0,
-        is_leaf: true,
+        is_leaf_or_view: true,
         is_inference: false,
         unusual: Some(what),
     }

@@ -66,8 +66,9 @@ impl Parser<'_> {
         } else {
             self.call()?
         };
+        let private = self.lex.eat_word("private");
         let location = if self.lex.eat("#") { Some(self.lex.number()?) } else { None };
-        Ok(Node { name, op, meta, location })
+        Ok(Node { name, op, meta, location, private })
     }
 
     fn call(&mut self) -> Parsed<NodeOp> {

@@ -150,6 +150,7 @@ impl Printer<'_> {
                 f.write_str(")")?;
             }
         }
+        f.write_str(if node.private { " private" } else { "" })?;
         match node.location {
             Some(l) => writeln!(f, " # {l}"),
             None => writeln!(f),

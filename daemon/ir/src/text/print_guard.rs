@@ -58,7 +58,7 @@ fn dims(dims: &[Dim]) -> String {
 }
 
 fn of_tensor(tensor: &TensorGuard) -> String {
-    let TensorGuard { class, dtype, device, sizes, strides, requires_grad, is_leaf, dispatch_keys: _ } = tensor;
+    let TensorGuard { class, dtype, device, sizes, strides, requires_grad, is_leaf_or_view, dispatch_keys: _ } = tensor;
     let mut text = format!(
         "a {}.{} of {} on {}, sizes [{}], strides [{}]",
         class.module,
@@ -71,9 +71,9 @@ fn of_tensor(tensor: &TensorGuard) -> String {
     if *requires_grad {
         text += ", requires_grad";
     }
-    match is_leaf {
-        Some(true) => text + ", a leaf",
-        Some(false) => text + ", not a leaf",
+    match is_leaf_or_view {
+        Some(true) => text + ", a leaf or view",
+        Some(false) => text + ", neither a leaf nor a view",
         None => text,
     }
 }

@@ -43,7 +43,7 @@ impl Tracer<'_> {
                 sizes: meta.sizes.clone(),
                 strides: meta.strides.clone(),
                 requires_grad: meta.requires_grad,
-                is_leaf: None,
+                is_leaf_or_view: None,
                 dispatch_keys: desc.dispatch_keys,
             }),
         );
@@ -55,7 +55,7 @@ impl Tracer<'_> {
         let label = self.input_name(origin.source);
         let node = self.graph.placeholder(origin.source, &label, ValueMeta::Tensor(meta.clone()));
         self.inputs.push((origin, desc.storage));
-        let (origin, is_leaf) = (Some(origin), desc.is_leaf);
+        let (origin, is_leaf) = (Some(origin), desc.is_leaf_or_view);
         let tensor = TensorValue { node, meta, class, origin, attrs, is_leaf, base: None, severed: false };
         Ok(Value::Tensor(self.arenas.tensors.push(tensor)))
     }

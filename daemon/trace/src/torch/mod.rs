@@ -14,8 +14,10 @@ use crate::tracer::Tracer;
 use crate::value::{Class, Payload, TensorId, TensorValue, Tuple, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::{Arg, NodeId, NodeOp, Target, ValueMeta};
+use flambeau_ir::guard::{Guard, GuardKind};
 use flambeau_ir::oracle::{AnswerValue, QueryArg, Question};
 use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::TensorMeta;
 use flambeau_ops::{InferError, Inferred, OpArg};
 use std::rc::Rc;
@@ -163,9 +165,9 @@ impl Tracer<'_> {
             op_kwargs.push((name.clone(), o));
         }
         let ambient = self.ambient.clone();
-        let inferred = match flambeau_ops::infer(&target, &op_args, &op_kwargs, &ambient, self) {
-            Ok(inferred) => inferred,
-            Err(InferError::NoRule) => self.ask_meta(&target, &args, &op_args, &op_kwargs)?,
+        let (inferred, by_rule) = match flambeau_ops::infer(&target, &op_args, &op_kwargs, &ambient, self) {
+            Ok(inferred) => (inferred, true),
+            Err(InferError::NoRule) => (self.ask_meta(&target, &args, &op_args, &op_kwargs)?, false),
             Err(InferError::Invalid(message)) => {
                 return stop(ReasonCode::Shape, format!("{}: {message}", target_name(&target)));
             }
@@ -183,7 +185,7 @@ impl Tracer<'_> {
         }
         self.graph.commits |= commits;
         if !inferred.mutates.is_empty() {
-            self.check_leaves(&target, inferred.mutates.iter().filter_map(|i| argument(*i)))?;
+            self.check_leaves(&target, inferred.mutates.iter().filter_map(|i| argument(*i)).cloned())?;
             self.graph.mutates = true;
             self.check_write(&target, &args, &graph_args, &inferred.mutates)?;
         }
@@ -200,6 +202,8 @@ impl Tracer<'_> {
             return Ok(value.clone());
         }
         let node = self.graph_call(&target, graph_args, graph_kwargs, inferred.meta.clone())?;
+        self.graph.nodes[node.0 as usize].private =
+            by_rule && !inferred.mutates.is_empty() && !commits && !inferred.rng;
         if inferred.meta.as_tensor().is_none() {
             self.grad_of_written(&args, &inferred.mutates)?;
         }
@@ -223,21 +227,52 @@ impl Tracer<'_> {
         self.node_value(node, &inferred.meta, base, &target)
     }
 
-    /// Torch refuses to change a leaf that requires grad, also through a view of it: that call runs in plain Python, where
+    /// Torch refuses to change a leaf that requires grad, also through a view of it, and views of which one call made several: that call runs in plain Python, where
     /// its exception meets the user's frames and handlers.
-    fn check_leaves<'v>(&self, target: &Target, written: impl Iterator<Item = &'v Value>) -> Flow<()> {
+    fn check_leaves(&mut self, target: &Target, written: impl Iterator<Item = Value>) -> Flow<()> {
         if !self.ambient.grad_enabled || target_name(target).ends_with("requires_grad_") {
             return Ok(());
         }
         for value in written {
             let Value::Tensor(id) = value else { continue };
-            let owner = &self.arenas.tensors[self.root(*id, true)];
+            let owner = &self.arenas.tensors[self.root(id, true)];
             if owner.is_leaf && owner.meta.requires_grad {
                 let name = target_name(target);
-                return stop(ReasonCode::SideEffect, format!("{name} on a leaf that requires grad"));
+                return stop(ReasonCode::SideEffect, format!("{name} on a leaf or view that requires grad"));
+            }
+            if let Some(origin) = &owner.origin {
+                self.guard_no_leaf(origin.source);
             }
         }
         Ok(())
+    }
+
+    fn requires_grad(&self, value: &Value) -> bool {
+        matches!(value, Value::Tensor(id) if self.arenas.tensors[*id].meta.requires_grad)
+    }
+
+    /// Whether one call made several views of the tensor's memory: autograd refuses writes to them, and to use them after a
+    /// write to what they show.
+    fn has_several_views(&self, id: TensorId) -> bool {
+        let root = self.root(id, true);
+        let is_one_of_several = |tensor: &TensorValue| {
+            let node = self.graph.nodes.get(tensor.node.0 as usize);
+            matches!(node.map(|n| &n.op), Some(NodeOp::Call { args, .. }) if matches!(args.first(), Some(Arg::Node(from))
+                if matches!(self.graph.nodes[from.0 as usize].meta, ValueMeta::Tuple(_))))
+        };
+        let mut views =
+            self.arenas.tensors.iter().filter(|(view, tensor)| tensor.base.is_some() && self.root(*view, true) == root);
+        views.any(|(_, tensor)| is_one_of_several(tensor))
+    }
+
+    /// Adds to the guard of an input that requires grad that it is neither a leaf nor a view.
+    fn guard_no_leaf(&mut self, source: SourceId) {
+        let of_input = |guard: &&mut Guard| guard.source == source;
+        for guard in self.guards.iter_mut().filter(of_input) {
+            if let GuardKind::Tensor(tensor) = &mut guard.kind {
+                tensor.is_leaf_or_view = tensor.requires_grad.then_some(false);
+            }
+        }
     }
 
     /// Whether the tensor, or what it is a view of, was there before the trace.
@@ -249,8 +284,7 @@ impl Tracer<'_> {
     /// What a call that returns something else makes of the tensors it writes to (`a[i] = b`).
     fn grad_of_written(&mut self, args: &Args, written: &[usize]) -> Flow<()> {
         let all: Vec<Value> = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).cloned().collect();
-        let needs = |t: &Self, v: &Value| matches!(v, Value::Tensor(id) if t.arenas.tensors[*id].meta.requires_grad);
-        if !self.ambient.grad_enabled || written.is_empty() || !all.iter().any(|v| needs(self, v)) {
+        if !self.ambient.grad_enabled || written.is_empty() || !all.iter().any(|v| self.requires_grad(v)) {
             return Ok(());
         }
         for i in written {
@@ -304,8 +338,13 @@ impl Tracer<'_> {
             return stop(ReasonCode::UnsupportedCall, format!("{} with several out tensors", target_name(target)));
         }
         let all: Vec<&Value> = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).collect();
+        let with_history = self.ambient.grad_enabled && all.iter().any(|value| self.requires_grad(value));
         for i in written {
             let Some(Value::Tensor(into)) = all.get(*i) else { continue };
+            if with_history && self.has_several_views(*into) {
+                let name = target_name(target);
+                return stop(ReasonCode::SideEffect, format!("{name} on what unbind, split or chunk gave views of"));
+            }
             let meta = &self.arenas.tensors[*into].meta;
             if meta
                 .sizes

@@ -697,19 +697,21 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Halves the vector until one element is left.
+    /// Halves the vector until one element is left. Neighbours are joined where their order tells (zeros of both signs).
     fn across_lanes(&mut self, reduce: &Reduce, vector: String) -> Result<String, String> {
         let elem = Elem::of(reduce.dtype);
         let (mut vector, mut lanes) = (vector, self.width());
+        let ordered = matches!(reduce.op, ReduceOp::Max | ReduceOp::Min);
         while lanes > 1 {
             let half = lanes / 2;
             let ty = Ty::new(elem, lanes);
-            let mut part = |from: u32| {
-                let picks: Vec<String> = (from..from + half).map(|l| format!("i32 {l}")).collect();
+            let mut part = |which: u32| {
+                let pick = |l: u32| if ordered { 2 * l + which } else { l + which * half };
+                let picks: Vec<String> = (0..half).map(|l| format!("i32 {}", pick(l))).collect();
                 let mask = format!("<{half} x i32> <{}>", picks.join(", "));
                 def!(self.text, "shufflevector {ty} {vector}, {ty} poison, {mask}")
             };
-            let (low, high) = (part(0), part(half));
+            let (low, high) = (part(0), part(1));
             if half == 1 {
                 let one = format!("<1 x {}>", elem.text());
                 let low = def!(self.text, "extractelement {one} {low}, i64 0");

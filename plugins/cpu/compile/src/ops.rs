@@ -313,7 +313,8 @@ impl Ops<'_> {
         def!(self.text, "trunc {int} {rounded} to {target}")
     }
 
-    /// One step of a reduction.
+    /// One step of a reduction: what is found already (`a`) and what comes to it. Of a positive and a negative zero, the
+    /// least and the greatest are the later one, as in torch's loops over few elements.
     pub fn combine(&mut self, op: ReduceOp, dtype: DType, a: &str, b: &str) -> Option<String> {
         let binary = match op {
             ReduceOp::Sum => Binary::Add,
@@ -323,6 +324,7 @@ impl Ops<'_> {
             ReduceOp::Any => Binary::Or,
             ReduceOp::All => Binary::And,
         };
+        let (a, b) = if matches!(op, ReduceOp::Max | ReduceOp::Min) { (b, a) } else { (a, b) };
         self.binary(binary, dtype, a, b)
     }
 }
