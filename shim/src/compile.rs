@@ -299,7 +299,10 @@ impl Miss<'_, '_> {
         // SAFETY: a live function.
         let function = unsafe { Bound::from_borrowed_ptr(self.py, self.function) };
         let installed = Installed::install(self.py, delivery, &function, self.args, &self.context()).ok()?;
-        installed.check(self.py, self.function, self.args).ok()?;
+        if let Err(guard) = installed.check(self.py, self.function, self.args) {
+            say::log("guards", || format!("a refusal does not fit: {}", installed.explain_failure(guard)));
+            return None;
+        }
         frame.exit.refused().cloned()
     }
 

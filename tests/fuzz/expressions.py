@@ -130,8 +130,8 @@ class Expressions(Writer):
         name = self.i(scope, 0)
         return self.pick(
             f"crc({name})", f"crc({name})", f"int({self.s(scope)}.item()) % 7", f"int({self.s(scope)}) % 5",
-            f"len({self.name(scope, 't', 'GT')}.tolist())", f"(os.cpu_count() and {name})", f"(id(G) and {name})",
-            f"(time.time_ns() and {name})", f"(flambeau.graph_break() or {name})", f"(print('e', {name}) or {name})",
+            f"len({self.name(scope, 't', 'GT')}.tolist())", f"(os.cpu_count() and {name})", f"(hash(str(G)) and {name})",
+            f"(time.gmtime(0).tm_year and {name})", f"(flambeau.graph_break() or {name})", f"(print('e', {name}) or {name})",
             f"binascii.crc_hqx(b'q', 1) % 5 + {name}", f"len(callback(lambda v: v + {name}, {name}))",
             f"len(callback(lambda v: {self.t(scope, 1)}.shape[-1] + v, {name}))", f"len(sorted(GL, key=lambda v: crc(v + {name})))",
             f"max([crc(v) for v in range({name} % 3)], default=1)", "len({v: crc(v) for v in GL[:3]})",

@@ -94,3 +94,18 @@ def test_modes_keep_what_programs_do():
             assert f"def {root}(" in text
     leaf, _ = modes.transform(PROGRAM, "leaf", 0)
     assert leaf.count("flambeau.graph_break()") == 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ("tensor [2.5e+10, 1.]", "tensor [2.500001e+10, 1.]", True),
+        ("0.1", "0.1001", False),
+        ("0.000", "-0.000", False),
+        ("1.0 x", "1.0 y", False),
+        ("1.0", "1.0 1.0", False),
+        ("3", "4", False),
+    ],
+)
+def test_last_digits_of_floats_may_differ(a, b, same):
+    assert (observe._differ([a], [b]) == "") is same
