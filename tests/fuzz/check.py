@@ -98,10 +98,15 @@ def load(source: str, file: str) -> types.ModuleType:
 def outcomes(source: str, seed: int, root: str, calls: int, backend: str | None, file: str) -> list[observe.Outcome]:
     """Outcomes of the calls; stops after one that cannot go on. `backend`: None for eager."""
     torch.manual_seed(seed)
+    world.forget()
     module = load(source, file)
     fn = getattr(module, root)
     fn = fn if backend is None else flambeau.compile(fn, backend=backend)
-    return [observe.observe(module, fn, world.inputs(seed, call), seed + call) for call in range(calls)]
+    found: list[observe.Outcome] = []
+    for call in range(calls):
+        raised = any(outcome.exception for outcome in found)
+        found.append(observe.observe(module, fn, world.inputs(seed, call), seed + call, raised))
+    return found
 
 
 def check(source: str, seed: int, mode: str, backend: str, calls: int = CALLS) -> Failure | None:

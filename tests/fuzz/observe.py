@@ -158,13 +158,11 @@ class _Records(logging.Handler):
         self.records.append((record.levelname, record.getMessage(), record.funcName, record.lineno))
 
 
-def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int) -> Outcome:
-    """Calls `fn` and looks at the result, the arguments and the module's globals."""
+def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int, raised: bool = False) -> Outcome:
+    """Calls `fn` and looks at the result, the arguments and the module's globals. `raised`: a call before it raised."""
     torch.default_generator.manual_seed(seed)  # of this device alone: `torch.manual_seed` costs 2 ms
     torch.set_grad_enabled(True)
-    world.depth[0] = world.tallied = 0
-    world.ledger.clear()
-    world.ended.clear()
+    world.forget()
     handler, output, stdout = _Records(), io.StringIO(), sys.stdout
     world.log.handlers[:] = [handler]
     result, error = None, None
@@ -186,8 +184,8 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int)
         world.tallied,
         tuple(world.ledger),
         # Not in order: a resume function that runs as plain Python keeps what it was given to its end. Not at all after an
-        # exception: its traceback keeps the variables of Python's frames, but not of compiled ones.
-        None if error else sorted(world.ended),
+        # exception: its traceback keeps the variables of Python's frames, but not of compiled ones, for some time.
+        None if error or raised else sorted(world.ended),
     )
     torch.set_grad_enabled(True)
     rng = torch.get_rng_state().sum().item()
