@@ -229,6 +229,9 @@ def zero_dim(a, b):
         s.expand(3),
         s[...],
         s.t(),
+        s.transpose(0, -1),
+        s.movedim(0, 0),
+        s.flip(0),
     )
 
 

@@ -96,7 +96,8 @@ fn movedim(cx: &mut Decompose) -> Done {
     };
     let (from, to) = (places(cx, "source")?, places(cx, "destination")?);
     let mut order = vec![usize::MAX; rank];
-    from.iter().zip(&to).for_each(|(s, d)| order[*d] = *s);
+    // A scalar takes dimension 0 and has none.
+    from.iter().zip(&to).filter(|_| rank > 0).for_each(|(s, d)| order[*d] = *s);
     let mut rest = (0..rank).filter(|d| !from.contains(d));
     order.iter_mut().filter(|o| **o == usize::MAX).for_each(|o| *o = rest.next().unwrap_or(0));
     Ok(ordered(of, &order))
