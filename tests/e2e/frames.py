@@ -93,7 +93,9 @@ class Frame:
         return self._node({"Call": {"target": target, "args": [self._arg(a) for a in args], "kwargs": named}})
 
     def _node(self, op):
-        self.nodes.append({"name": f"n{len(self.nodes)}", "op": op, "meta": {"Const": "None"}, "location": None})
+        self.nodes.append(
+            {"name": f"n{len(self.nodes)}", "op": op, "meta": {"Const": "None"}, "location": None, "private": False}
+        )
         return Node(len(self.nodes) - 1)
 
     def _arg(self, value):

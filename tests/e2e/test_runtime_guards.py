@@ -271,7 +271,7 @@ def guarded(model):
     frame = Frame()
     inputs = guard_module(frame, model, [{"Arg": 0}])
     frame.nodes = [
-        {"name": f"p{i}", "op": {"Placeholder": s}, "meta": {"Const": "None"}, "location": None}
+        {"name": f"p{i}", "op": {"Placeholder": s}, "meta": {"Const": "None"}, "location": None, "private": False}
         for i, s in enumerate(inputs)
     ]
     frame.returns(frame.nodes and 0)
