@@ -187,7 +187,7 @@ def test_stopped_daemon_meets_the_deadline():
     """A daemon that is stopped costs one deadline; calls after it do not wait; it is used again once it continues."""
     rng = random.Random(1)
     a = torch.ones(4)
-    for _ in range(5):
+    for _ in range(20):
         flambeau.reset()
         pid = daemon_pid()
         with flambeau.config.patch(timeout=0.4), our_warnings() as said:
