@@ -227,8 +227,8 @@ impl Tracer<'_> {
         self.node_value(node, &inferred.meta, base, &target)
     }
 
-    /// Torch refuses to change a leaf that requires grad, also through a view of it, and views of which one call made several: that call runs in plain Python, where
-    /// its exception meets the user's frames and handlers.
+    /// Torch refuses to change a leaf that requires grad, also through a view of it, and views of which one call made
+    /// several: that call runs in plain Python, where its exception meets the user's frames and handlers.
     fn check_leaves(&mut self, target: &Target, written: impl Iterator<Item = Value>) -> Flow<()> {
         if !self.ambient.grad_enabled || target_name(target).ends_with("requires_grad_") {
             return Ok(());

@@ -21,7 +21,7 @@ pub struct TensorValue {
     pub origin: Option<Origin>,
     /// The instance dict of an input that has one, read on demand.
     pub attrs: Option<super::DictId>,
-    /// `is_leaf` as known when it was made.
+    /// `is_leaf` as known when it was made; of inputs of the frame, whether they are leaves or views.
     pub is_leaf: bool,
     /// The tensor whose storage it shares (`_base`), for views made in the trace.
     pub base: Option<TensorId>,
