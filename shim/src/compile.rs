@@ -132,6 +132,7 @@ fn left_alone(py: Python<'_>, table: &GilCell<Table>, fingerprint: u64) -> bool 
     match table.failed.get_mut(&fingerprint) {
         Some(retry) if retry.skip > 0 => {
             retry.skip -= 1;
+            counters::eager_fallback(py, "left_alone");
             true
         }
         _ => false,
@@ -264,9 +265,17 @@ impl Miss<'_, '_> {
             FromDaemon::Candidates { frames, miss, .. } => {
                 let count = frames.len();
                 let whole = self.options.fullgraph;
-                let (refusals, frames): (Vec<_>, Vec<_>) =
-                    frames.into_iter().partition(|d| d.frame.exit.refused().is_some());
+                // In the order they were stored: this process then goes the way of the one that compiled them.
                 for delivery in frames.into_iter().filter(|d| !whole || d.frame.exit.broken().is_none()) {
+                    if delivery.frame.exit.refused().is_some() {
+                        if let Some(reason) = self.refusal(delivery) {
+                            counters::cache_hit(py, "daemon");
+                            let name = name_of(self.function);
+                            say::log("cache", || format!("{name}: it is known why it is not compiled"));
+                            return Ok(Some(Stored::Refusal(reason)));
+                        }
+                        continue;
+                    }
                     match self.install(delivery, "cache") {
                         Ok(Some((installed, checked))) => {
                             counters::cache_hit(py, "daemon");
@@ -276,11 +285,6 @@ impl Miss<'_, '_> {
                         Ok(None) => {}
                         Err(why) => say::log("cache", || format!("a stored frame cannot be used: {why}")),
                     }
-                }
-                if let Some(reason) = refusals.into_iter().find_map(|d| self.refusal(d)) {
-                    counters::cache_hit(py, "daemon");
-                    say::log("cache", || format!("{}: it is known why it is not compiled", name_of(self.function)));
-                    return Ok(Some(Stored::Refusal(reason)));
                 }
                 counters::cache_miss(py, "daemon");
                 say::log("cache", || {

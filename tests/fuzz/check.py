@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import signal
 import sys
 import types
@@ -44,18 +45,25 @@ class Slow(BaseException):
     """The alarm of `deadline`."""
 
 
+GAVE_UP = 75
+"""Exit code of a process whose program cannot be stopped."""
+
+
 @contextmanager
-def deadline(seconds: float, clock: int = signal.ITIMER_REAL) -> Iterator[None]:
-    """Raises `Slow` in the block after this time; `ITIMER_PROF`: time of this process."""
+def deadline(seconds: float, clock: int = signal.ITIMER_REAL, mercy: float = 0) -> Iterator[None]:
+    """Raises `Slow` in the block after this time; `ITIMER_PROF`: time of this process. A program that catches it and is
+    not done so many seconds later (`mercy`, if any) ends the process."""
 
     def stop(*_):
+        if late:
+            os._exit(GAVE_UP)
         late.append(True)
         raise Slow
 
     late: list[bool] = []
     number = signal.SIGALRM if clock == signal.ITIMER_REAL else signal.SIGPROF
     old = signal.signal(number, stop)
-    signal.setitimer(clock, seconds)
+    signal.setitimer(clock, seconds, mercy)
     try:
         yield
     finally:
@@ -119,7 +127,7 @@ def check(source: str, seed: int, mode: str, backend: str, calls: int = CALLS) -
         return Failure(kind, detail, seed, mode, backend, source, call)
 
     try:
-        with deadline(0.4, signal.ITIMER_PROF), deadline(10), Depth() as depth:
+        with deadline(0.4, signal.ITIMER_PROF, mercy=2), deadline(10), Depth() as depth:
             eager = outcomes(text, seed, root, calls, None, file)
     except Slow:
         return None

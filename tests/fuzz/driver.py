@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .check import GAVE_UP
+
 ROOT = Path(__file__).parents[2]
 Given = tuple[int, str | None]  # a program: its seed, and its source where that is not made from the seed
 SILENCE = 90.0  # seconds after which a child that says nothing is a hang
@@ -137,7 +139,10 @@ class Run:
                 self.fail(self.failure("crash", f"a child died outside programs: {note}", (-1, ""), mode, backend))
                 return
             self.count(mode)
-            self.fail(self.failure("hang" if "silent" in note else "crash", note, programs[done], mode, backend))
+            if f"exit code {GAVE_UP}:" in note:
+                self.report.counts["endless"] = self.report.counts.get("endless", 0) + 1
+            else:
+                self.fail(self.failure("hang" if "silent" in note else "crash", note, programs[done], mode, backend))
             programs = programs[done + 1 :]
 
     def failure(self, kind: str, detail: str, program: Given, mode: str, backend: str) -> dict[str, Any]:

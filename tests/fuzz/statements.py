@@ -119,7 +119,7 @@ class Statements(Rare):
             self.fill(
                 self.pick(
                     f"print('p', {i})", f"print({{c}}, {i}, sep='-')", f"print(f'{{{{{self.s(scope)}.item():.3f}}}}')",
-                    "flambeau.graph_break()", "flambeau.graph_break()", "time.time_ns() and None", "os.cpu_count() and 0",
+                    "flambeau.graph_break()", "flambeau.graph_break()", "time.gmtime(0) and None", "os.cpu_count() and 0",
                     f"warnings.warn('w', stacklevel={self.random.randrange(1, 4)})", "warn_here('h')", "log.info('i %s', {i})",
                     "log.warning({c})", "print(where())", "print({t}.tolist())", "print({t}.shape)", "print(*GL)",
                     "bump({t}, 1)", "print(sorted(globals().keys() & {{'G', 'GL'}}))", "print(eval('G + 1'))",
