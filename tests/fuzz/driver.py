@@ -111,12 +111,13 @@ class Run:
                 programs, backend = pending.get_nowait()
             except queue.Empty:
                 return
-            self.batch(mode, programs, backend)
+            tried = self.batch(mode, programs, backend)
             if mode == "warm":
-                self.batch(mode, programs, backend, second=True)
+                self.batch(mode, tried, backend, second=True)
 
-    def batch(self, mode: str, programs: list[Given], backend: str, second: bool = False) -> None:
-        """One child, and another from after the program that killed it."""
+    def batch(self, mode: str, programs: list[Given], backend: str, second: bool = False) -> list[Given]:
+        """One child, and another from after the program that killed it: the programs that were not too slow for a try."""
+        tried: list[Given] = []
         while programs and time.time() < self.until:
             job = {"programs": programs, "mode": mode, "backend": backend, "until": self.until, "second": second}
             running, done, note = False, 0, ""
@@ -125,6 +126,8 @@ class Run:
                     running = True
                 elif "done" in event:
                     self.count(mode)
+                    if event["tried"]:
+                        tried.append(programs[event["done"]])
                     if event["failure"]:
                         self.fail(event["failure"])
                     running, done = False, event["done"] + 1
@@ -132,18 +135,19 @@ class Run:
                     with self.lock:
                         for name, number in event["end"].items():
                             self.report.counts[name] = self.report.counts.get(name, 0) + number
-                    return
+                    return tried
                 elif "died" in event:
                     note = event["died"]
             if not running:
                 self.fail(self.failure("crash", f"a child died outside programs: {note}", (-1, ""), mode, backend))
-                return
+                return tried
             self.count(mode)
             if f"exit code {GAVE_UP}:" in note:
                 self.report.counts["endless"] = self.report.counts.get("endless", 0) + 1
             else:
                 self.fail(self.failure("hang" if "silent" in note else "crash", note, programs[done], mode, backend))
             programs = programs[done + 1 :]
+        return tried
 
     def failure(self, kind: str, detail: str, program: Given, mode: str, backend: str) -> dict[str, Any]:
         """A failure that the child could not report itself."""

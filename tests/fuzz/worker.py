@@ -1,6 +1,6 @@
 """A child process: checks the programs of one job, or shrinks one failure; an event per line of JSON on standard output.
 
-{"start": place}   {"done": place, "failure": null or {...}}   {"end": {...counts}}
+{"start": place}   {"done": place, "failure": null or {...}, "tried": whether it was run compiled}   {"end": {...counts}}
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def main(job: dict[str, Any]) -> None:
         fallbacks = {f"eager: {name}": count for name, count in now["eager_fallbacks"].items()}
         for name, count in {"graphs": now["graphs"], "traced": traced, **now["graph_breaks"], **fallbacks}.items():
             counts[name] = counts.get(name, 0) + count
-        say({"done": at, "failure": failure and failure.data()})
+        tried = bool(failure or traced or sum(now["cache"]["hits"].values()))
+        say({"done": at, "failure": failure and failure.data(), "tried": tried})
     say({"end": counts})
 
 
