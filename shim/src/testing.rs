@@ -107,20 +107,38 @@ pub fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("snapshot", pyo3::wrap_pyfunction!(snapshot, &module)?)?;
     module.add("snapshot_cost", pyo3::wrap_pyfunction!(snapshot_cost, &module)?)?;
     module.add("measure_outside", pyo3::wrap_pyfunction!(measure_outside, &module)?)?;
-    module.add("measuring_cost", pyo3::wrap_pyfunction!(measuring_cost, &module)?)?;
+    module.add("empty_section", pyo3::wrap_pyfunction!(empty_section, &module)?)?;
+    module.add("time_calls", pyo3::wrap_pyfunction!(time_calls, &module)?)?;
     parent.add_submodule(&module)
 }
 
-/// Starts or stops counting the time that native plans spend in kernels and torch: nanoseconds and calls since then.
+/// Starts or stops counting the time that native plans spend in kernels and torch: nanoseconds and sections since then.
 #[pyfunction]
-fn measure_outside(on: bool) -> (u64, u64) {
+fn measure_outside(on: bool) -> (f64, u64) {
     crate::run::outside::measure(on)
 }
 
-/// Nanoseconds that counting adds to each of these calls.
+/// Nanoseconds that an empty one of these sections counts.
 #[pyfunction]
-fn measuring_cost() -> f64 {
-    crate::run::outside::cost()
+fn empty_section() -> f64 {
+    crate::run::outside::of_nothing()
+}
+
+/// Nanoseconds of a call of any callable, over `repeats` of them.
+#[pyfunction]
+#[pyo3(signature = (repeats, callable, *args))]
+fn time_calls(repeats: u32, callable: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> PyResult<f64> {
+    let args = pointers(args);
+    let begun = std::time::Instant::now();
+    for _ in 0..repeats {
+        // SAFETY: live objects, kept by the caller.
+        unsafe {
+            let made =
+                pyo3::ffi::PyObject_Vectorcall(callable.as_ptr(), args.as_ptr(), args.len(), std::ptr::null_mut());
+            drop(Bound::from_owned_ptr_or_err(callable.py(), made)?);
+        }
+    }
+    Ok(begun.elapsed().as_nanos() as f64 / f64::from(repeats))
 }
 
 /// Makes this step of every compiled frame fail; `None` ends it.

@@ -1,9 +1,9 @@
 """One process that times what calls cost beside kernels and torch's own functions, and prints nanoseconds as JSON:
-medians of a call (`call`), of what it spends outside the compiler (`outside`), and of the difference (`own`): guards,
+medians of a call (`call`), of what it spends outside the compiler (`outside`), and the difference (`own`): guards,
 dispatch, arguments of kernels, what is checked on the way.
 
-Outside are, of flambeau: kernels and calls of torch's C interface, each timed by itself, without what timing adds. Of
-torch.compile: all of inductor's generated code, its checks, allocations and calls with it.
+Outside are, of flambeau: kernels and calls of torch's C interface, each timed by itself, less what timing counts of
+nothing. Of torch.compile: all of inductor's generated code, its checks, allocations and calls with it.
 
 Usage: own_cost.py resnet50|mlp|mlp_50|tensors|tensors_60 flambeau|torch
 """
@@ -13,11 +13,15 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 
 import torch
 
+import flambeau
+
 SECONDS = 4.0
 """How long calls are timed."""
+TIMING = flambeau._native._testing
 
 
 def mlp(layers: int):
@@ -34,15 +38,10 @@ def resnet50():
 
 
 def tensors(count: int):
-    """A sum of that many tensors."""
-
-    def total(*tensors):
-        found = tensors[0]
-        for tensor in tensors[1:]:
-            found = found + tensor
-        return found
-
-    return total, tuple(torch.randn(8) for _ in range(count))
+    """A sum of that many tensors, each a parameter of its own."""
+    names, made = [f"t{i}" for i in range(count)], {}
+    exec(f"def total({', '.join(names)}):\n    return {' + '.join(names)}", made)
+    return made["total"], tuple(torch.randn(8) for _ in range(count))
 
 
 PROGRAMS = {
@@ -54,26 +53,20 @@ PROGRAMS = {
 }
 
 
-def flambeau_calls(program, args):
-    """Compiles it: a function that calls it and gives the nanoseconds spent outside."""
-    import flambeau
+def ours(program, args) -> tuple[Callable, Callable[[], float]]:
+    """The compiled program, and a function that calls it and gives the nanoseconds spent outside."""
+    compiled, nothing = flambeau.compile(program, backend="cpu"), TIMING.empty_section()
 
-    compiled, testing = flambeau.compile(program, backend="cpu"), flambeau._native._testing
-    compiled(*args)
-    cost = testing.measuring_cost()
-
-    def call() -> tuple[float, float]:
-        testing.measure_outside(True)
-        begun = time.perf_counter_ns()
+    def outside() -> float:
+        TIMING.measure_outside(True)
         compiled(*args)
-        taken = time.perf_counter_ns() - begun
-        outside, sections = testing.measure_outside(False)
-        return taken - sections * cost, outside
+        spent, sections = TIMING.measure_outside(False)
+        return spent - sections * nothing
 
-    return call
+    return compiled, outside
 
 
-def torch_calls(program, args):
+def peers(program, args) -> tuple[Callable, Callable[[], float]]:
     """The same for inductor."""
     compiled = torch.compile(program)
     compiled(*args)
@@ -84,34 +77,33 @@ def torch_calls(program, args):
     def timed(inputs):
         begun = time.perf_counter_ns()
         made = generated(inputs)
-        spent[0] += time.perf_counter_ns() - begun
+        spent[0] = time.perf_counter_ns() - begun
         return made
 
-    graph.current_callable = timed
-
-    def call() -> tuple[float, float]:
-        spent[0] = 0
-        begun = time.perf_counter_ns()
+    def outside() -> float:
+        graph.current_callable = timed
         compiled(*args)
-        return time.perf_counter_ns() - begun, spent[0]
+        graph.current_callable = generated
+        return spent[0]
 
-    return call
+    return compiled, outside
 
 
 def main() -> None:
     torch.set_num_threads(2)
     program, args = PROGRAMS[sys.argv[1]]()
     with torch.no_grad():
-        call = {"flambeau": flambeau_calls, "torch": torch_calls}[sys.argv[2]](program, args)
+        compiled, outside = {"flambeau": ours, "torch": peers}[sys.argv[2]](program, args)
         for _ in range(20):
-            call()
-        found = []
+            outside()
+        repeats = max(1, int(1e5 / TIMING.time_calls(20, compiled, *args)))
+        found: dict[str, list[float]] = {"call": [], "outside": []}
         until = time.perf_counter() + SECONDS
-        while time.perf_counter() < until and len(found) < 20_000:
-            found.append(call())
-    own = [total - outside for total, outside in found]
-    columns = {"call": [t for t, _ in found], "outside": [o for _, o in found], "own": own}
-    print(json.dumps({name: statistics.median(values) for name, values in columns.items()}))
+        while time.perf_counter() < until:
+            found["call"].append(TIMING.time_calls(repeats, compiled, *args))
+            found["outside"] += [outside() for _ in range(repeats)]
+    medians = {name: statistics.median(values) for name, values in found.items()}
+    print(json.dumps(medians | {"own": medians["call"] - medians["outside"]}))
 
 
 if __name__ == "__main__":

@@ -50,6 +50,8 @@ pub struct Tracer<'a> {
     pub(crate) trusted: HashMap<&'static str, Rc<Class>>,
     /// Tensor inputs, with the number of their storage in the snapshot.
     pub(crate) inputs: Vec<(Origin, u32)>,
+    /// Storages of inputs that autograd saw written to: views of them may be unusable since.
+    pub(crate) written: HashSet<u32>,
     /// Names of the root frame's slots.
     pub(crate) root_names: Vec<String>,
     /// Where the last exception was raised.
@@ -107,6 +109,7 @@ impl<'a> Tracer<'a> {
             modules: HashMap::new(),
             trusted: HashMap::new(),
             inputs: Vec::new(),
+            written: HashSet::new(),
             root_names: Vec::new(),
             raised_at: Vec::new(),
             builtin_classes: HashMap::new(),

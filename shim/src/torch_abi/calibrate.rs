@@ -1,5 +1,6 @@
 //! Start-up check of torch's C interface: what the borrowed handles of probe tensors say must be what Python says.
 
+use super::layout::Layout;
 use super::{Functions, TENSOR_OFFSET, Torch, find};
 use flambeau_ir::kernel::DType;
 use pyo3::prelude::*;
@@ -15,12 +16,16 @@ pub(super) fn load(py: Python<'_>) -> Result<Torch, String> {
     let c = Functions::load(&|name| find(&libraries, name))?;
     let class = |path: &str| crate::paths::resolve(py, path).map(|c| c.as_ptr() as usize).map_err(fail);
     let (tensor_class, parameter_class) = (class("torch.Tensor")?, class("torch.nn.Parameter")?);
-    let mut torch = Torch { c, keys_offset: 0, tensor_class, parameter_class, libraries };
+    let mut torch = Torch { c, keys_offset: 0, layout: None, tensor_class, parameter_class, libraries };
     let probes = probes(&module).map_err(fail)?;
     for probe in &probes {
         agrees(&torch, probe).map_err(fail)?.then_some(()).ok_or("tensor objects have an unknown layout")?;
     }
     torch.keys_offset = keys_offset(&module, &probes).map_err(fail)?.ok_or("the dispatch key word was not found")?;
+    torch.layout = layout(&torch, &probes);
+    for probe in &probes {
+        agrees(&torch, probe).map_err(fail)?.then_some(()).ok_or("tensors have an unknown layout")?;
+    }
     Ok(torch)
 }
 
@@ -38,6 +43,9 @@ fn libraries() -> Result<Vec<usize>, String> {
         })
         .collect()
 }
+
+/// The probe that is a view.
+const CONJUGATE: usize = 3;
 
 /// Tensors that differ in all that is checked.
 fn probes<'py>(torch: &Bound<'py, PyModule>) -> PyResult<Vec<Bound<'py, PyAny>>> {
@@ -102,4 +110,51 @@ fn keys_offset(module: &Bound<'_, PyModule>, probes: &[Bound<'_, PyAny>]) -> PyR
         }
     }
     Ok(if let [only] = candidates[..] { Some(only * 8) } else { None })
+}
+
+/// The one layout in which every probe says what torch's functions say of it.
+fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
+    // SAFETY: live tensors, whose `TensorImpl` is larger than the words read (see `keys_offset`).
+    unsafe {
+        let known = probes.iter().map(|probe| {
+            let handle = torch.handle(probe.as_ptr());
+            let facts = (torch.dtype(handle), torch.device(handle), torch.requires_grad(handle));
+            (*handle.cast::<*const u64>(), torch.sizes(handle), torch.strides(handle), facts)
+        });
+        let known: Vec<_> = known.collect();
+        let one = |holds: &dyn Fn(usize) -> bool, count: usize| {
+            let mut found = (1..count).filter(|at| holds(*at));
+            found.next().filter(|_| found.next().is_none())
+        };
+        let sizes = one(
+            &|at| {
+                known.iter().all(|(body, sizes, strides, _)| {
+                    let layout = Layout { sizes: at, typed: 0, autograd: 0 };
+                    *body.add(at) == sizes.len() as u64
+                        && layout.sizes(*body) == *sizes
+                        && layout.strides(*body) == *strides
+                })
+            },
+            IMPL_WORDS - 10,
+        )?;
+        let typed = one(
+            &|at| {
+                known.iter().all(|(body, _, _, (dtype, device, _))| {
+                    let layout = Layout { sizes, typed: at * 2, autograd: 0 };
+                    layout.dtype(*body) == *dtype && layout.device(*body) == *device
+                })
+            },
+            IMPL_WORDS * 4,
+        )?;
+        // Of a view autograd knows something in any case.
+        let autograd = one(
+            &|at| {
+                known.iter().enumerate().all(|(i, (body, _, _, (_, _, requires_grad)))| {
+                    (*body.add(at) != 0) == *requires_grad || i == CONJUGATE
+                })
+            },
+            IMPL_WORDS,
+        )?;
+        Some(Layout { sizes, typed: typed * 2, autograd })
+    }
 }

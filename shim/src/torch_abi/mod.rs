@@ -2,13 +2,16 @@
 //! to the tensors inside Python objects. Nothing here is used before [`Torch::get`] has checked it on probe tensors.
 
 mod calibrate;
+mod layout;
 mod owned;
 
 pub use owned::Owned;
 
 use crate::raw::Raw;
+use crate::run::outside::outside;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
+use layout::Layout;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::ffi::{CStr, c_char, c_void};
@@ -71,6 +74,8 @@ pub struct Torch {
     pub c: Functions,
     /// Byte offset of the dispatch key word in a `c10::TensorImpl`.
     keys_offset: usize,
+    /// Where the rest is, if it was found; else torch's functions are asked.
+    layout: Option<Layout>,
     /// `torch.Tensor`, kept alive by torch.
     tensor_class: usize,
     /// `torch.nn.Parameter`, kept alive by torch.
@@ -141,7 +146,10 @@ impl Torch {
     /// As [`Torch::keys`].
     pub unsafe fn requires_grad(&self, handle: Handle) -> bool {
         // SAFETY: as `keys`.
-        unsafe { (self.c.requires_grad)(*handle.cast::<*const c_void>()) }
+        unsafe {
+            let body = *handle.cast::<*const c_void>();
+            self.layout.is_none_or(|layout| layout.has_autograd(body)) && (self.c.requires_grad)(body)
+        }
     }
 
     /// Sizes, in elements. Borrowed from the tensor.
@@ -150,7 +158,12 @@ impl Torch {
     /// As [`Torch::keys`]; the tensor is strided.
     pub unsafe fn sizes<'a>(&self, handle: Handle) -> &'a [i64] {
         // SAFETY: torch gives a pointer to `dim` values.
-        unsafe { self.dims(handle, self.c.sizes) }
+        unsafe {
+            match self.layout {
+                Some(layout) => layout.sizes(*handle.cast()),
+                None => self.dims(handle, self.c.sizes),
+            }
+        }
     }
 
     /// Strides, in elements. Borrowed from the tensor.
@@ -159,7 +172,12 @@ impl Torch {
     /// As [`Torch::sizes`].
     pub unsafe fn strides<'a>(&self, handle: Handle) -> &'a [i64] {
         // SAFETY: as `sizes`.
-        unsafe { self.dims(handle, self.c.strides) }
+        unsafe {
+            match self.layout {
+                Some(layout) => layout.strides(*handle.cast()),
+                None => self.dims(handle, self.c.strides),
+            }
+        }
     }
 
     unsafe fn dims<'a>(
@@ -184,7 +202,12 @@ impl Torch {
     pub unsafe fn dtype(&self, handle: Handle) -> i32 {
         let mut value = -1;
         // SAFETY: as `keys`.
-        unsafe { (self.c.dtype)(handle, &raw mut value) };
+        unsafe {
+            match self.layout {
+                Some(layout) => value = layout.dtype(*handle.cast()),
+                None => _ = (self.c.dtype)(handle, &raw mut value),
+            }
+        }
         value
     }
 
@@ -196,6 +219,9 @@ impl Torch {
         let (mut kind, mut index) = (0, -1);
         // SAFETY: as `keys`.
         unsafe {
+            if let Some(layout) = self.layout {
+                return layout.device(*handle.cast());
+            }
             (self.c.device_type)(handle, &raw mut kind);
             if kind != 0 {
                 (self.c.device_index)(handle, &raw mut index);
@@ -270,7 +296,7 @@ impl Torch {
         let mut object = std::ptr::null_mut();
         // SAFETY: torch returns a new reference; a null class means `torch.Tensor`.
         unsafe {
-            self.check((self.c.to_python)(handle, std::ptr::null_mut(), &raw mut object))?;
+            self.check(outside(|| (self.c.to_python)(handle, std::ptr::null_mut(), &raw mut object)))?;
             Py::from_owned_ptr_or_opt(py, object.cast()).ok_or_else(|| "torch made no tensor object".to_owned())
         }
     }

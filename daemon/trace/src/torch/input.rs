@@ -24,6 +24,9 @@ impl Tracer<'_> {
         if desc.is_inference && !self.ambient.inference_mode {
             return stop(ReasonCode::UnusualTensor, "a tensor made under inference mode");
         }
+        if desc.meta.requires_grad && self.written.contains(&desc.storage) {
+            return stop(ReasonCode::SideEffect, "a view of what was written to");
+        }
         let described = self.describe(object.class)?;
         let ObjectData::Class(class_desc) = &described.data else {
             return stop(ReasonCode::Internal, "a tensor's type that was not described as one");

@@ -310,11 +310,13 @@ impl Tracer<'_> {
     /// Whether two tensors are views of one, or views that were there before the trace.
     fn share_memory(&self, a: TensorId, b: TensorId) -> bool {
         let (a, b) = (self.root(a, false), self.root(b, false));
-        let storage = |id: TensorId| {
-            let origin = self.arenas.tensors[id].origin?;
-            self.inputs.iter().find(|(input, _)| *input == origin).map(|(_, storage)| *storage)
-        };
-        a == b || storage(a).is_some_and(|storage_of_a| Some(storage_of_a) == storage(b))
+        a == b || self.storage(a).is_some_and(|storage| Some(storage) == self.storage(b))
+    }
+
+    /// The storage of an input.
+    fn storage(&self, id: TensorId) -> Option<u32> {
+        let origin = self.arenas.tensors[id].origin?;
+        self.inputs.iter().find(|(input, _)| *input == origin).map(|(_, storage)| *storage)
     }
 
     /// A write that needs a gradient gives one to the written tensor's base and to every view of it.
@@ -344,6 +346,13 @@ impl Tracer<'_> {
             if with_history && self.has_several_views(*into) {
                 let name = target_name(target);
                 return stop(ReasonCode::SideEffect, format!("{name} on what unbind, split or chunk gave views of"));
+            }
+            if with_history && let Some(storage) = self.storage(self.root(*into, false)) {
+                if self.inputs.iter().filter(|(_, other)| *other == storage).count() > 1 {
+                    let name = target_name(target);
+                    return stop(ReasonCode::SideEffect, format!("{name} on what another input is a view of"));
+                }
+                self.written.insert(storage);
             }
             let meta = &self.arenas.tensors[*into].meta;
             if meta
