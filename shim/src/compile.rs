@@ -132,7 +132,7 @@ fn left_alone(py: Python<'_>, table: &GilCell<Table>, fingerprint: u64) -> bool 
     match table.failed.get_mut(&fingerprint) {
         Some(retry) if retry.skip > 0 => {
             retry.skip -= 1;
-            counters::eager_fallback(py, "left_alone");
+            counters::bump(py, "left_alone");
             true
         }
         _ => false,

@@ -22,8 +22,16 @@ static COUNTERS: GilCell<Option<Counters>> = GilCell::new(None);
 static PROCESS_HITS: AtomicU64 = AtomicU64::new(0);
 
 /// Always present in the report.
-const PLAIN: &[&str] =
-    &["graphs", "ops", "frames_traced", "recompiles", "eager_graph", "fake_tensor_calls", "recompile_limit_hits"];
+const PLAIN: &[&str] = &[
+    "graphs",
+    "ops",
+    "frames_traced",
+    "recompiles",
+    "eager_graph",
+    "fake_tensor_calls",
+    "recompile_limit_hits",
+    "left_alone",
+];
 
 fn with(py: Python<'_>, change: impl FnOnce(&mut Counters)) {
     change(COUNTERS.borrow(py).get_or_insert_default());
