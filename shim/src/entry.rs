@@ -252,7 +252,7 @@ impl Entry {
     fn dispatch(&self, py: Python<'_>, table: &GilCell<Table>, function: Raw, slots: &[Raw]) -> Went {
         let found = table.borrow(py).find(py, function, slots);
         if let Some((installed, checked)) = found {
-            counters::process_hit();
+            counters::process_hit(py);
             return run(py, table, &installed, checked, function, slots);
         }
         match compile::miss(py, self, table, function, slots) {

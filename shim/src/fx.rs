@@ -2,7 +2,7 @@
 //! returns is kept, one callable for each set of sizes.
 
 use crate::run::args::Template;
-use crate::run::{Failure, commit, eager, failure};
+use crate::run::{Failure, Outputs, commit, eager, failure};
 use flambeau_ir::dim::SymId;
 use flambeau_ir::graph::{Graph, Node, NodeOp, Target};
 use flambeau_ir::source::SourceId;
@@ -86,15 +86,10 @@ impl FxBody {
     }
 
     /// Runs the compiled graph: its outputs.
-    pub fn run(
-        &self,
-        py: Python<'_>,
-        values: &[Option<Py<PyAny>>],
-        symbols: &[i64],
-    ) -> Result<Vec<Py<PyAny>>, Failure> {
+    pub fn run(&self, py: Python<'_>, values: &[Option<Py<PyAny>>], symbols: &[i64]) -> Result<Outputs, Failure> {
         let compiled = self.compiled.borrow().get(&self.key(symbols)).map(|c| c.clone_ref(py));
         let compiled = compiled.ok_or_else(|| Failure::Before("the back end was not asked for these sizes".into()))?;
-        let call = || -> PyResult<Vec<Py<PyAny>>> {
+        let call = || -> PyResult<Outputs> {
             let outputs = compiled.bind(py).call1(PyTuple::new(py, self.examples(values))?)?;
             outputs.try_iter()?.map(|o| o.map(Bound::unbind)).collect()
         };

@@ -147,7 +147,8 @@ pub struct Ambient {
     pub default_device: Option<Device>,
     /// `torch.are_deterministic_algorithms_enabled()`, and its warn-only flag.
     pub deterministic: (bool, bool),
-    /// Float32 matmul precision and TF32 switches, as torch's flag word (client-defined packing).
+    /// Float32 matmul precision and switches of torch's libraries, two bits each (client-defined packing); in a guard
+    /// [`Ambient::ANY_PRECISION`] where the trace did not ask for them: torch's functions read them when they are called.
     pub precision: u32,
     /// Scaled-dot-product back ends enabled, two bits each; see [`Ambient::SDPA_FLASH`].
     pub sdpa: u32,
@@ -174,6 +175,8 @@ pub struct Ambient {
 impl Ambient {
     /// The bit of `sdpa` that allows the flash kernel.
     pub const SDPA_FLASH: u32 = 1 << 2;
+    /// No state of the switches.
+    pub const ANY_PRECISION: u32 = u32::MAX;
 }
 
 /// The guards of one compiled frame in canonical form: deduplicated, parents first, cheap and often-failing first.

@@ -28,11 +28,14 @@ impl AmbientFact {
 
     /// Whether the calling thread is in this state.
     pub fn holds(&self, py: Python<'_>, torch: &Torch) -> bool {
-        let words = Probe::get(py, torch).and_then(|probe| probe.read(py));
+        let precision = self.expected.precision;
+        let any_precision = precision == Ambient::ANY_PRECISION;
+        let words = Probe::get(py, torch).and_then(|probe| probe.read(py, any_precision));
         if words.is_some() && words == self.seen.get() {
             return true;
         }
-        let same = crate::ambient::capture(py).is_ok_and(|found| found == self.expected);
+        let comparable = |found: Ambient| if any_precision { Ambient { precision, ..found } } else { found };
+        let same = crate::ambient::capture(py).is_ok_and(|found| comparable(found) == self.expected);
         if same {
             self.seen.set(words);
         }
@@ -52,6 +55,7 @@ struct Probe {
     flags: Vec<Get>,
     /// Switches of the global context.
     context_flags: Vec<GetOf>,
+    precision_flags: Vec<GetOf>,
     context: usize,
     /// By device type.
     autocast: Vec<GetFor>,
@@ -61,6 +65,8 @@ struct Probe {
     /// Built-ins without arguments whose results are compared by address: bools and interned strs.
     calls: Vec<Py<PyAny>>,
     top_saved_hooks: Py<PyAny>,
+    /// In place of that call, where it is known to say the same.
+    saved_hooks: Option<SavedHooks>,
     /// The dict of `torch.cuda`, and the name of its flag.
     cuda: Py<PyAny>,
     cuda_ready: Py<PyAny>,
@@ -82,6 +88,7 @@ const FLAGS: &[&CStr] = &[
     c"_ZN5torch8autograd14ForwardADLevel13has_any_levelEv",
 ];
 
+/// Switches of the global context that guards cover in any case.
 const CONTEXT_FLAGS: &[&CStr] = &[
     c"_ZNK2at7Context23deterministicAlgorithmsEv",
     c"_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv",
@@ -91,6 +98,10 @@ const CONTEXT_FLAGS: &[&CStr] = &[
     c"_ZNK2at7Context19userEnabledCuDNNSDPEv",
     c"_ZNK2at7Context26userEnabledOverrideableSDPEv",
     c"_ZNK2at7Context29allowFP16BF16ReductionMathSDPEv",
+];
+
+/// Those of [`Ambient::precision`].
+const PRECISION_FLAGS: &[&CStr] = &[
     c"_ZNK2at7Context16userEnabledCuDNNEv",
     c"_ZNK2at7Context14benchmarkCuDNNEv",
     c"_ZNK2at7Context18deterministicCuDNNEv",
@@ -127,9 +138,11 @@ impl Probe {
         }
         let global_context = functions!([c"_ZN2at13globalContextEv"], GetAddress)[0];
         let c = py.import("torch._C").ok()?;
+        let autograd = c.getattr("_autograd").ok()?;
         Some(Probe {
             flags: functions!(FLAGS, Get),
             context_flags: functions!(CONTEXT_FLAGS, GetOf),
+            precision_flags: functions!(PRECISION_FLAGS, GetOf),
             // SAFETY: returns a reference to a static.
             context: unsafe { global_context() } as usize,
             autocast: functions!(AUTOCAST, GetFor),
@@ -137,7 +150,9 @@ impl Probe {
             tracing: functions!([c"_ZN5torch3jit6tracer15getTracingStateEv"], GetAddress)[0],
             anomaly: find(c"_ZN5torch8autograd11AnomalyMode8_enabledE")? as usize,
             calls: CALLS.iter().map(|name| c.getattr(*name).ok().map(Bound::unbind)).collect::<Option<_>>()?,
-            top_saved_hooks: c.getattr("_autograd").ok()?.getattr("_top_saved_tensors_default_hooks").ok()?.unbind(),
+            top_saved_hooks: autograd.getattr("_top_saved_tensors_default_hooks").ok()?.unbind(),
+            saved_hooks: find(c"_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv")
+                .and_then(|get| SavedHooks::new(&autograd, get)),
             cuda: py.import("torch.cuda").ok()?.dict().into_any().unbind(),
             cuda_ready: pyo3::types::PyString::intern(py, "_initialized").into_any().unbind(),
             keys_symbol: find(c"_ZN3c104impl26raw_local_dispatch_key_setE")? as usize,
@@ -145,7 +160,7 @@ impl Probe {
     }
 
     /// The words now; `None` where they do not say everything: a torch-function mode or CUDA is in use.
-    fn read(&self, py: Python<'_>) -> Option<[u64; WORDS]> {
+    fn read(&self, py: Python<'_>, any_precision: bool) -> Option<[u64; WORDS]> {
         let mut words = [0; WORDS];
         let mut at = 0;
         let mut push = |word: u64| {
@@ -168,10 +183,16 @@ impl Probe {
             let keys = self.local_keys()?;
             push(*keys);
             push(*keys.add(1));
-            for call in &self.calls {
-                push(call_address(py, call.as_ptr(), &[])?);
+            if !any_precision {
+                self.precision_flags.iter().for_each(|get| push(u64::from(get(self.context as *const c_void))));
+                for call in &self.calls {
+                    push(call_address(py, call.as_ptr(), &[])?);
+                }
             }
-            push(call_address(py, self.top_saved_hooks.as_ptr(), &[ffi::Py_True()])?);
+            push(match self.saved_hooks {
+                Some(hooks) => u64::from(hooks.are_set()),
+                None => call_address(py, self.top_saved_hooks.as_ptr(), &[ffi::Py_True()])?,
+            });
             let ready = crate::raw::dict_get(self.cuda.as_ptr(), self.cuda_ready.as_ptr());
             if ready != ffi::Py_False() {
                 return None;
@@ -199,6 +220,34 @@ impl Probe {
             }
             Some(keys.get()).filter(|keys| !keys.is_null())
         })
+    }
+}
+
+/// The thread's stack of hooks for saved tensors, a `std::deque` at the start of what torch gives the address of.
+#[derive(Clone, Copy)]
+struct SavedHooks(unsafe extern "C" fn() -> *const [usize; 10]);
+
+impl SavedHooks {
+    /// From torch's getter, if hooks that are pushed and popped are seen.
+    fn new(autograd: &Bound<'_, PyAny>, get: *mut c_void) -> Option<SavedHooks> {
+        // SAFETY: returns a reference to a thread-local that is larger than ten words (a deque has ten).
+        let hooks = SavedHooks(unsafe {
+            std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const [usize; 10]>(get)
+        });
+        let (none, push) = (!hooks.are_set(), autograd.getattr("_push_saved_tensors_default_hooks").ok()?);
+        push.call1((&push, &push)).ok()?;
+        let one = hooks.are_set();
+        autograd.call_method0("_pop_saved_tensors_default_hooks").ok()?;
+        (none && one && !hooks.are_set()).then_some(hooks)
+    }
+
+    /// Whether there is one: the deque's first element is not where the next one goes.
+    fn are_set(self) -> bool {
+        // SAFETY: see `new`.
+        unsafe {
+            let deque = &*(self.0)();
+            deque[2] != deque[6]
+        }
     }
 }
 

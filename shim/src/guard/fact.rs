@@ -11,10 +11,11 @@ use super::tensor::TensorFact;
 use crate::raw::{self, Raw};
 use crate::torch_abi::Torch;
 use flambeau_ir::code::CodeHash;
-use flambeau_ir::guard::{GuardKind, Relation};
+use flambeau_ir::guard::{GuardKind, Relation, TensorGuard};
 use flambeau_ir::source::SourceId;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use std::rc::Rc;
 
 /// A guard's fact with its constants made into objects.
 pub enum Fact {
@@ -31,7 +32,7 @@ pub enum Fact {
     /// A function with this code.
     Function(CodeHash),
     /// A tensor.
-    Tensor(Box<TensorFact>),
+    Tensor(Rc<TensorFact>),
     /// Raw length.
     Len(usize),
     /// Keys in order.
@@ -67,8 +68,14 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// From its guard. `slot` gives the place of another source's value.
-    pub fn new(py: Python<'_>, kind: &GuardKind, slot: &mut dyn FnMut(SourceId) -> usize) -> PyResult<Fact> {
+    /// From its guard. `tensors` are the program's facts about tensors so far: most are about several. `slot` gives the
+    /// place of another source's value.
+    pub fn new(
+        py: Python<'_>,
+        kind: &GuardKind,
+        tensors: &mut Vec<(TensorGuard, Rc<TensorFact>)>,
+        slot: &mut dyn FnMut(SourceId) -> usize,
+    ) -> PyResult<Fact> {
         let name = |s: &str| pyo3::types::PyString::intern(py, s).into_any().unbind();
         Ok(match kind {
             GuardKind::Type(class) => Fact::Type(ClassFact::new(class)),
@@ -77,7 +84,14 @@ impl Fact {
             GuardKind::BaseEquals(value) => Fact::BaseEquals(value.clone()),
             GuardKind::IsPath(path) => Fact::Is(crate::paths::object_at(py, path)?.unbind()),
             GuardKind::Function { code } => Fact::Function(*code),
-            GuardKind::Tensor(guard) => Fact::Tensor(Box::new(TensorFact::new(guard))),
+            GuardKind::Tensor(guard) => {
+                let known = tensors.iter().find(|(known, _)| known == guard).map(|(_, fact)| fact.clone());
+                Fact::Tensor(known.unwrap_or_else(|| {
+                    let fact = Rc::new(TensorFact::new(guard));
+                    tensors.push((guard.clone(), fact.clone()));
+                    fact
+                }))
+            }
             GuardKind::Len(n) => Fact::Len(*n),
             GuardKind::Keys(keys) => Fact::Keys(keys.iter().map(|k| Constant::new(py, k)).collect()),
             GuardKind::Elements(elements) => Fact::Elements(elements.clone()),

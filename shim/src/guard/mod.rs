@@ -3,6 +3,7 @@
 
 mod ambient;
 mod class;
+mod clock;
 mod constant;
 mod fact;
 mod group;
@@ -52,7 +53,7 @@ pub struct Program {
 /// Values that passed: one per wanted source, and the symbols.
 pub struct Passed {
     /// New references in slot order; a slot whose path leads nowhere is empty.
-    pub values: Vec<Option<Py<PyAny>>>,
+    pub values: SmallVec<[Option<Py<PyAny>>; 12]>,
     /// By symbol id.
     pub symbols: Vec<i64>,
 }
@@ -90,8 +91,9 @@ impl Program {
         wanted.iter().for_each(|source| _ = slots.of(SourceId(*source)));
         let mut facts = Vec::with_capacity(program.guards.len());
         let mut across = Vec::new();
+        let mut tensors = Vec::new();
         for (index, guard) in program.guards.iter().enumerate() {
-            let fact = Fact::new(py, &guard.kind, &mut |s| slots.of(s)).map_err(describe)?;
+            let fact = Fact::new(py, &guard.kind, &mut tensors, &mut |s| slots.of(s)).map_err(describe)?;
             if fact.is_across() {
                 across.push((index, slots.of(guard.source)));
             }

@@ -7,15 +7,18 @@
 //! anything that it describes, and keeps nothing alive but constants and code objects.
 
 use super::class::version_tag;
+use super::clock;
 use super::fact::Fact;
 use super::order;
 use super::source::{Read, Values, function_closure};
+use super::tensor::TensorFact;
 use crate::raw::{self, Raw};
 use crate::torch_abi::Torch;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
+use std::rc::Rc;
 
 /// One word of memory.
 struct Word {
@@ -26,6 +29,12 @@ struct Word {
 }
 
 const NO_DICT: u32 = u32::MAX;
+
+/// `Py_TPFLAGS_IMMUTABLETYPE`: neither the type nor the type of its instances can be changed.
+const IMMUTABLE: std::ffi::c_ulong = 1 << 8;
+
+/// So many dicts take as long to compare as the clock takes to read.
+const FEW_DICTS: usize = 24;
 
 /// What was read of one dict: enough to accept a new version of it in which that is the same.
 struct DictReads {
@@ -44,13 +53,28 @@ enum ItemKey {
     Fact(usize),
 }
 
+/// When a word changes.
+#[derive(Clone, Copy)]
+enum Changes {
+    /// It is the version tag of the dict with this index.
+    Dict(u32),
+    /// Only when a dict does.
+    WithDicts,
+    /// At any time.
+    Alone,
+}
+
 /// The pinned state of one root.
 pub struct Pin {
     root: Raw,
     words: Vec<Word>,
+    /// Those that can change while no dict does: addresses and what they held.
+    beside_dicts: Vec<(*const u64, u64)>,
     dicts: Vec<DictReads>,
+    /// What [`clock::now`] was when all words were last found to hold.
+    held_at: Option<u64>,
     /// Tensor facts, checked on every call.
-    tensors: Vec<(Raw, usize)>,
+    tensors: Vec<(Raw, Rc<TensorFact>)>,
     /// Facts that no word can stand for.
     others: Vec<(Raw, usize)>,
     /// Values for slots.
@@ -80,8 +104,29 @@ impl Pin {
 
     /// Whether nothing changed. The root is alive and at [`Pin::root`].
     pub fn holds(&mut self, py: Python<'_>, torch: &Torch, shape: &Shape<'_>, values: &mut Values<'_>) -> bool {
+        let now = (self.dicts.len() > FEW_DICTS).then(|| clock::now(py));
+        // While no dict changed, their tags hold without a look at them.
+        let unchanged = now.is_some() && now == self.held_at;
+        // SAFETY: the words before each one hold, so the object that it lies in is alive (see the module's text).
+        let hold = if unchanged {
+            self.beside_dicts.iter().all(|(word, expected)| unsafe { word.read() } == *expected)
+        } else {
+            self.words_hold(shape)
+        };
+        if !hold {
+            return false;
+        }
+        self.held_at = now;
+        // SAFETY: all words hold, so these objects are alive and of the types they had.
+        self.tensors.iter().all(|(tensor, fact)| unsafe { fact.metadata(py, torch, *tensor) })
+            && self.others.iter().all(|(value, fact)| shape.facts[*fact].1.holds(py, torch, *value, values))
+    }
+}
+
+impl Pin {
+    fn words_hold(&mut self, shape: &Shape<'_>) -> bool {
         for word in &mut self.words {
-            // SAFETY: the words before this one hold, so the object that it lies in is alive (see the module's text).
+            // SAFETY: as in `holds`.
             let found = unsafe { word.address.read() };
             if found != word.expected {
                 let Some(reads) = self.dicts.get(word.dict as usize) else { return false };
@@ -91,11 +136,7 @@ impl Pin {
                 word.expected = found;
             }
         }
-        // SAFETY: all words hold, so these objects are alive and of the types they had.
-        self.tensors.iter().all(|(tensor, fact)| match &shape.facts[*fact].1 {
-            Fact::Tensor(fact) => unsafe { fact.metadata(py, torch, *tensor) },
-            _ => false,
-        }) && self.others.iter().all(|(value, fact)| shape.facts[*fact].1.holds(py, torch, *value, values))
+        true
     }
 }
 
@@ -125,6 +166,8 @@ pub struct Pinner<'a> {
     shape: Shape<'a>,
     pin: Pin,
     seen: HashSet<usize>,
+    /// Objects that dicts keep while their version tags are the same.
+    same: HashSet<usize>,
     dict_index: HashMap<usize, u32>,
     failed: bool,
 }
@@ -135,13 +178,15 @@ impl<'a> Pinner<'a> {
         let pin = Pin {
             root,
             words: Vec::new(),
+            beside_dicts: Vec::new(),
             dicts: Vec::new(),
+            held_at: None,
             tensors: Vec::new(),
             others: Vec::new(),
             values: Vec::new(),
             held: Vec::new(),
         };
-        Pinner { shape, pin, seen: HashSet::new(), dict_index: HashMap::new(), failed: false }
+        Pinner { shape, pin, seen: HashSet::new(), same: HashSet::new(), dict_index: HashMap::new(), failed: false }
     }
 
     /// Adds a source: how its value was reached. Sources come parents first.
@@ -156,7 +201,10 @@ impl<'a> Pinner<'a> {
             self.class(base);
             match read {
                 Read::Dict => self.instance_dict(base, value),
-                Read::Item(_) => self.dict(base, Some((ItemKey::Source(source), value))),
+                Read::Item(_) => {
+                    self.dict(base, Some((ItemKey::Source(source), value)));
+                    self.same.insert(value as usize);
+                }
                 Read::KeyAt(_) | Read::ValueAt(_) => self.dict(base, None),
                 Read::Index(i) => self.item(base, *i, value),
                 Read::Class => {}
@@ -198,9 +246,9 @@ impl<'a> Pinner<'a> {
                     self.field(value, offset_of!(ffi::PyFunctionObject, func_code));
                     self.hold(py, (*value.cast::<ffi::PyFunctionObject>()).func_code);
                 }
-                Fact::Tensor(_) => {
+                Fact::Tensor(fact) => {
                     self.class(value);
-                    self.pin.tensors.push((value, index));
+                    self.pin.tensors.push((value, fact.clone()));
                 }
                 Fact::Len(_) if ffi::PyDict_Check(value) != 0 => {
                     self.class(value);
@@ -251,24 +299,32 @@ impl<'a> Pinner<'a> {
         if self.failed { None } else { Some(self.pin) }
     }
 
-    unsafe fn word(&mut self, address: *const u64, dict: u32) {
+    unsafe fn word(&mut self, address: *const u64, changes: Changes) {
         if self.seen.insert(address as usize) {
             // SAFETY: the callers give addresses of aligned words of live objects.
             let expected = unsafe { address.read() };
+            let dict = if let Changes::Dict(dict) = changes { dict } else { NO_DICT };
             self.pin.words.push(Word { address, expected, dict });
+            if matches!(changes, Changes::Alone) {
+                self.pin.beside_dicts.push((address, expected));
+            }
         }
     }
 
     unsafe fn field(&mut self, object: Raw, offset: usize) {
         // SAFETY: the callers give offsets of pointer fields.
-        unsafe { self.word(object.cast::<u8>().add(offset).cast(), NO_DICT) }
+        unsafe { self.word(object.cast::<u8>().add(offset).cast(), Changes::Alone) }
     }
 
-    /// The object's type, and its state.
+    /// The object's type, and its state. Neither changes where the type is one of C's, but for modules; what such an object
+    /// is changes only with a dict that keeps it, when another one takes its address.
     unsafe fn class(&mut self, object: Raw) {
         // SAFETY: a live object.
         unsafe {
-            self.field(object, offset_of!(ffi::PyObject, ob_type));
+            let immutable = (*ffi::Py_TYPE(object)).tp_flags & IMMUTABLE != 0 && ffi::PyModule_Check(object) == 0;
+            let with_dicts = immutable && self.same.contains(&(object as usize));
+            let address = object.cast::<u8>().add(offset_of!(ffi::PyObject, ob_type));
+            self.word(address.cast(), if with_dicts { Changes::WithDicts } else { Changes::Alone });
             self.tag(raw::class_of(object));
         }
     }
@@ -277,6 +333,7 @@ impl<'a> Pinner<'a> {
     unsafe fn tag(&mut self, class: Raw) {
         // SAFETY: a live type. The tag is 4 bytes; the 4 after it are padding, zeroed when the type was allocated.
         unsafe {
+            let immutable = (*class.cast::<ffi::PyTypeObject>()).tp_flags & IMMUTABLE != 0;
             if version_tag(class) == 0 {
                 let name = pyo3::intern!(Python::assume_attached(), "__class__");
                 raw::type_lookup(class, name.as_ptr());
@@ -285,7 +342,8 @@ impl<'a> Pinner<'a> {
                 self.failed = true;
                 return;
             }
-            self.field(class, offset_of!(ffi::PyTypeObject, tp_version_tag));
+            let address = class.cast::<u8>().add(offset_of!(ffi::PyTypeObject, tp_version_tag));
+            self.word(address.cast(), if immutable { Changes::WithDicts } else { Changes::Alone });
         }
     }
 
@@ -305,7 +363,7 @@ impl<'a> Pinner<'a> {
                 self.field(sequence, offset_of!(ffi::PyListObject, ob_item));
                 let items = (*sequence.cast::<ffi::PyListObject>()).ob_item;
                 debug_assert_eq!(*items.add(index), value);
-                self.word(items.add(index).cast(), NO_DICT);
+                self.word(items.add(index).cast(), Changes::Alone);
             }
         }
     }
@@ -314,14 +372,14 @@ impl<'a> Pinner<'a> {
         // SAFETY: a live dict.
         unsafe {
             if order::is_ordered(dict) && read.is_none() {
-                self.word(order::state(dict), NO_DICT);
+                self.word(order::state(dict), Changes::Alone);
             }
             let next = self.pin.dicts.len() as u32;
             let at = *self.dict_index.entry(dict as usize).or_insert(next);
             if at == next {
                 self.pin.dicts.push(DictReads { dict, items: Vec::new(), whole: false });
                 let tag = &raw const (*dict.cast::<ffi::PyDictObject>()).ma_version_tag;
-                self.word(tag, at);
+                self.word(tag, Changes::Dict(at));
             }
             let reads = &mut self.pin.dicts[at as usize];
             match read {
@@ -339,7 +397,7 @@ impl<'a> Pinner<'a> {
                 self.failed = true;
                 return;
             }
-            self.word(slot.cast(), NO_DICT);
+            self.word(slot.cast(), Changes::Alone);
         }
     }
 
@@ -347,7 +405,7 @@ impl<'a> Pinner<'a> {
         // SAFETY: the value has just been read through this member descriptor.
         unsafe {
             match raw::object_member(object, name) {
-                Some(address) if *address == value => self.word(address.cast(), NO_DICT),
+                Some(address) if *address == value => self.word(address.cast(), Changes::Alone),
                 _ => self.failed = true,
             }
         }

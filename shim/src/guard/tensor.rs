@@ -2,52 +2,32 @@
 
 use crate::raw::{self, Raw};
 use crate::torch_abi::Torch;
+use flambeau_ir::dim::Dim;
 use flambeau_ir::guard::TensorGuard;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use smallvec::SmallVec;
 
 /// What a tensor must be, ready to compare.
 pub struct TensorFact {
-    class: super::class::ClassFact,
+    keys: u64,
     dtype: i32,
     device: flambeau_ir::tensor::Device,
-    keys: u64,
     requires_grad: bool,
     is_leaf_or_view: Option<bool>,
     rank: usize,
-    sizes: Extents,
-    strides: Extents,
-}
-
-/// Expected sizes or strides.
-enum Extents {
-    /// All known.
-    All(Box<[i64]>),
-    /// Only those at these dimensions.
-    Some(Box<[(usize, i64)]>),
-}
-
-impl Extents {
-    fn new(dims: &[flambeau_ir::dim::Dim]) -> Self {
-        let known: Vec<(usize, i64)> = dims.iter().enumerate().filter_map(|(i, d)| Some((i, d.as_const()?))).collect();
-        if known.len() == dims.len() {
-            return Extents::All(known.into_iter().map(|(_, d)| d).collect());
-        }
-        Extents::Some(known.into())
-    }
-
-    fn hold(&self, found: &[i64]) -> bool {
-        match self {
-            // Word by word: for so few, a call of `memcmp` takes longer.
-            Extents::All(expected) => expected.iter().zip(found).all(|(a, b)| a == b),
-            Extents::Some(expected) => expected.iter().all(|(i, value)| found.get(*i) == Some(value)),
-        }
-    }
+    /// All sizes and then all strides; of those that differ from call to call zeros.
+    extents: SmallVec<[i64; 8]>,
+    /// Places in `extents` that are the same on every call, where not all are.
+    known: Option<Box<[u8]>>,
+    class: super::class::ClassFact,
 }
 
 impl TensorFact {
     /// Ready to compare.
     pub fn new(guard: &TensorGuard) -> Self {
+        let all = || guard.sizes.iter().chain(&guard.strides).map(Dim::as_const);
+        let known = all().enumerate().filter_map(|(i, extent)| extent.map(|_| i as u8));
         TensorFact {
             class: super::class::ClassFact::new(&guard.class),
             dtype: guard.dtype as i32,
@@ -56,8 +36,8 @@ impl TensorFact {
             requires_grad: guard.requires_grad,
             is_leaf_or_view: guard.is_leaf_or_view,
             rank: guard.sizes.len(),
-            sizes: Extents::new(&guard.sizes),
-            strides: Extents::new(&guard.strides),
+            extents: all().map(Option::unwrap_or_default).collect(),
+            known: all().any(|extent| extent.is_none()).then(|| known.collect()),
         }
     }
 
@@ -83,11 +63,24 @@ impl TensorFact {
             torch.keys(handle) == self.keys
                 && torch.dtype(handle) == self.dtype
                 && self.device_is(torch, handle)
-                && torch.sizes(handle).len() == self.rank
-                && self.sizes.hold(torch.sizes(handle))
-                && self.strides.hold(torch.strides(handle))
+                && self.extents_are(torch.sizes(handle), torch.strides(handle))
                 && torch.requires_grad(handle) == self.requires_grad
                 && self.is_leaf_or_view.is_none_or(|expected| is_leaf_or_view(py, tensor) == Some(expected))
+        }
+    }
+
+    fn extents_are(&self, sizes: &[i64], strides: &[i64]) -> bool {
+        if sizes.len() != self.rank {
+            return false;
+        }
+        // Word by word: for so few, a call of `memcmp` takes longer.
+        let mut found = sizes.iter().chain(strides);
+        match &self.known {
+            None => self.extents.iter().all(|extent| found.next() == Some(extent)),
+            Some(known) => {
+                let at = |i: usize| if i < self.rank { sizes[i] } else { strides[i - self.rank] };
+                known.iter().all(|i| at(usize::from(*i)) == self.extents[usize::from(*i)])
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! A torch-level graph, op by op: callables found at installation, called with vectorcall, under autograd as in eager.
 
 use super::args::Template;
-use super::{Failure, commit, failure, injected_failure};
+use super::{Failure, Outputs, commit, failure, injected_failure};
 use crate::paths;
 use crate::torch_abi::Torch;
 use flambeau_ir::graph::{Graph, NodeOp, Target};
@@ -97,12 +97,7 @@ impl EagerBody {
     }
 
     /// Runs the graph: its outputs.
-    pub fn run(
-        &self,
-        py: Python<'_>,
-        values: &[Option<Py<PyAny>>],
-        symbols: &[i64],
-    ) -> Result<Vec<Py<PyAny>>, Failure> {
+    pub fn run(&self, py: Python<'_>, values: &[Option<Py<PyAny>>], symbols: &[i64]) -> Result<Outputs, Failure> {
         if !self.grad_mode {
             return self.run_steps(py, values, symbols);
         }
@@ -117,12 +112,7 @@ impl EagerBody {
         done
     }
 
-    fn run_steps(
-        &self,
-        py: Python<'_>,
-        values: &[Option<Py<PyAny>>],
-        symbols: &[i64],
-    ) -> Result<Vec<Py<PyAny>>, Failure> {
+    fn run_steps(&self, py: Python<'_>, values: &[Option<Py<PyAny>>], symbols: &[i64]) -> Result<Outputs, Failure> {
         let mut regs: SmallVec<[Option<Py<PyAny>>; 16]> = SmallVec::new();
         regs.resize_with(self.regs, || None);
         for (slot, reg) in &self.inputs {

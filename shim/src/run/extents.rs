@@ -3,6 +3,7 @@
 use crate::guard::Expr;
 use flambeau_ir::dim::Dim;
 use smallvec::SmallVec;
+use std::ops::Deref;
 
 /// Sizes or strides.
 pub enum Extents {
@@ -13,7 +14,23 @@ pub enum Extents {
 }
 
 /// Sizes or strides of one call.
-pub type Evaluated = SmallVec<[i64; 6]>;
+pub enum Evaluated<'a> {
+    /// As on every call.
+    Fixed(&'a [i64]),
+    /// Of this one.
+    Computed(SmallVec<[i64; 6]>),
+}
+
+impl Deref for Evaluated<'_> {
+    type Target = [i64];
+
+    fn deref(&self) -> &[i64] {
+        match self {
+            Evaluated::Fixed(values) => values,
+            Evaluated::Computed(values) => values,
+        }
+    }
+}
 
 impl Extents {
     /// Ready to be evaluated.
@@ -25,10 +42,12 @@ impl Extents {
     }
 
     /// The values for these symbols.
-    pub fn eval(&self, symbols: &[i64]) -> Result<Evaluated, String> {
+    pub fn eval(&self, symbols: &[i64]) -> Result<Evaluated<'_>, String> {
         match self {
-            Extents::Fixed(values) => Ok(Evaluated::from_slice(values)),
-            Extents::Dynamic(dims) => dims.iter().map(|d| size(d, symbols)).collect(),
+            Extents::Fixed(values) => Ok(Evaluated::Fixed(values)),
+            Extents::Dynamic(dims) => {
+                Ok(Evaluated::Computed(dims.iter().map(|d| size(d, symbols)).collect::<Result<_, String>>()?))
+            }
         }
     }
 }

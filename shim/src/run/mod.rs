@@ -12,7 +12,11 @@ pub mod outside;
 pub mod regs;
 
 use pyo3::prelude::*;
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What a graph gives.
+pub type Outputs = SmallVec<[Py<PyAny>; 4]>;
 
 /// A failure in a body.
 pub enum Failure {

@@ -1,11 +1,11 @@
 //! A launch plan: allocations, kernels, torch ops and views over borrowed handles, with the GIL released round long work.
 
 use super::expect::{Expected, Unexpected};
-use super::extents::{Evaluated, Extents, size};
+use super::extents::{Extents, size};
 use super::ops::{Op, OpError};
 use super::outside::outside;
-use super::regs::{Regs, Slot};
-use super::{Failure, failure, injected_failure};
+use super::regs::Regs;
+use super::{Failure, Outputs, failure, injected_failure};
 use crate::fork;
 use crate::guard::Expr;
 use crate::launch::{self, LoadedKernel};
@@ -24,8 +24,8 @@ use std::path::PathBuf;
 /// Kernels on buffers of fewer elements than this keep the GIL: they are done before it could be handed over.
 const DETACH_ELEMENTS: i64 = 1 << 14;
 
-/// How often signals are looked at, in steps.
-const SIGNAL_INTERVAL: usize = 16;
+/// How often signals are looked at, in steps; and after each that released the GIL.
+const SIGNAL_INTERVAL: usize = 64;
 
 /// A plan ready to run.
 pub struct NativeBody {
@@ -47,7 +47,7 @@ pub struct NativeBody {
 enum Step {
     Alloc { reg: usize, dtype: DType, device: Device, sizes: Extents, strides: Extents },
     View(View),
-    Launch { kernel: usize, buffers: Vec<usize>, scalars: Vec<Expr> },
+    Launch { kernel: usize, buffers: Vec<usize>, scalars: Extents },
     Call(Op),
     Expect(Expected),
     Free(usize),
@@ -98,16 +98,12 @@ impl NativeBody {
     }
 
     /// Runs the plan: its outputs.
-    pub fn run(
-        &self,
-        py: Python<'_>,
-        values: &[Option<Py<PyAny>>],
-        symbols: &[i64],
-    ) -> Result<Vec<Py<PyAny>>, Failure> {
-        let mut regs = Regs::new(self.torch, self.regs);
+    pub fn run(&self, py: Python<'_>, values: &[Option<Py<PyAny>>], symbols: &[i64]) -> Result<Outputs, Failure> {
+        let threads = if fork::is_child() { 1 } else { self.torch.threads() };
+        let mut regs = Regs::new(self.torch, threads, self.regs);
         for (reg, slot) in self.inputs.iter().enumerate() {
-            let value = values[*slot].as_ref().ok_or_else(|| Failure::Before("an input is missing".into()))?;
-            regs.set(reg, Slot::Python(value.clone_ref(py)));
+            let input = values[*slot].as_ref().ok_or_else(|| Failure::Before("an input is missing".into()))?;
+            regs.borrow(reg, input);
         }
         let injected = injected_failure();
         for (index, step) in self.steps.iter().enumerate() {
@@ -129,7 +125,7 @@ impl NativeBody {
                     Failure::Wrong(what, Some(PyRuntimeError::new_err(text)))
                 }
             })?;
-            if index % SIGNAL_INTERVAL == SIGNAL_INTERVAL - 1 {
+            if std::mem::take(&mut regs.detached) || index % SIGNAL_INTERVAL == SIGNAL_INTERVAL - 1 {
                 py.check_signals().map_err(Failure::After)?;
             }
         }
@@ -140,7 +136,7 @@ impl NativeBody {
     }
 
     /// Tells autograd that kernels are about to write to inputs. Inference tensors count nothing.
-    fn count_changes(&self, py: Python<'_>, regs: &mut Regs) -> PyResult<()> {
+    fn count_changes(&self, py: Python<'_>, regs: &mut Regs<'_>) -> PyResult<()> {
         for reg in &self.written {
             let tensor = regs.python(py, *reg).map_err(PyRuntimeError::new_err)?.into_bound(py);
             if !tensor.call_method0("is_inference")?.is_truthy()? {
@@ -150,12 +146,12 @@ impl NativeBody {
         Ok(())
     }
 
-    fn step(&self, py: Python<'_>, step: &Step, regs: &mut Regs, symbols: &[i64]) -> Result<(), OpError> {
+    fn step(&self, py: Python<'_>, step: &Step, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
         match step {
             Step::Alloc { reg, dtype, device, sizes, strides } => {
                 let (sizes, strides) = (sizes.eval(symbols)?, strides.eval(symbols)?);
                 let made = Owned::empty(self.torch, &sizes, &strides, *dtype, *device)?;
-                regs.set(*reg, Slot::Owned(made));
+                regs.own(*reg, made);
             }
             Step::View(view) => view.run(py, regs, symbols)?,
             Step::Launch { kernel, buffers, scalars } => {
@@ -169,7 +165,7 @@ impl NativeBody {
                     Unexpected::Tensor(what) => OpError::Unexpected(what),
                 })?;
             }
-            Step::Free(reg) => regs.set(*reg, Slot::Empty),
+            Step::Free(reg) => regs.free(*reg),
         }
         Ok(())
     }
@@ -179,29 +175,30 @@ impl NativeBody {
         py: Python<'_>,
         kernel: &LoadedKernel,
         buffers: &[usize],
-        scalars: &[Expr],
-        regs: &Regs,
+        scalars: &Extents,
+        regs: &mut Regs<'_>,
         symbols: &[i64],
     ) -> Result<(), String> {
         let mut pointers: SmallVec<[*mut c_void; 12]> = SmallVec::with_capacity(buffers.len());
         let mut largest = 0;
         for reg in buffers {
             let handle = regs.handle(*reg)?;
-            let mut elements = 0;
             // SAFETY: a live handle.
             unsafe {
                 pointers.push(self.torch.data(handle));
-                (self.torch.c.numel)(handle, &raw mut elements);
+                largest = largest.max(self.torch.numel(handle));
             }
-            largest = largest.max(elements);
         }
-        let scalars: SmallVec<[i64; 12]> = scalars.iter().map(|s| size(s, symbols)).collect::<Result<_, _>>()?;
-        let threads = if fork::is_child() { 1 } else { self.torch.threads() };
-        let pointers = Pointers(pointers);
+        let scalars = scalars.eval(symbols)?;
+        let (pointers, threads) = (Pointers(pointers), regs.threads);
         // SAFETY: the plan was lowered with this kernel for tensors of these sizes and strides, which the guards checked;
         // the registers keep the memory alive.
         let run = || outside(|| unsafe { kernel.launch(pointers.get(), &scalars, threads) });
-        if largest < DETACH_ELEMENTS { run() } else { py.detach(run) }
+        if largest < DETACH_ELEMENTS {
+            return run();
+        }
+        regs.detached = true;
+        py.detach(run)
     }
 }
 
@@ -248,7 +245,7 @@ impl Step {
             PlanStep::Launch { kernel, buffers, scalars } => Step::Launch {
                 kernel: *kernel as usize,
                 buffers: buffers.iter().map(|r| r.0 as usize).collect(),
-                scalars: scalars.iter().map(Expr::from).collect(),
+                scalars: Extents::new(scalars),
             },
             PlanStep::Call { .. } => Step::Call(Op::new(py, torch, step, on_cpu)?),
             PlanStep::Expect { reg, dtype, device, sizes, strides } => Step::Expect(Expected {
@@ -299,20 +296,21 @@ fn visible_views(plan: &Plan) -> Vec<u32> {
 }
 
 impl View {
-    fn run(&self, py: Python<'_>, regs: &mut Regs, symbols: &[i64]) -> Result<(), OpError> {
+    fn run(&self, py: Python<'_>, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
         let (sizes, strides) = (self.sizes.eval(symbols)?, self.strides.eval(symbols)?);
         let base = regs.handle(self.base)?;
         let torch = regs.torch;
-        // SAFETY: a live handle.
-        let (start, dtype) = unsafe { (torch.storage_offset(base), torch.dtype(base)) };
         let offset = size(&self.offset, symbols)?;
-        let recast = dtype != self.dtype as i32;
+        // SAFETY: a live handle.
+        let recast = unsafe { torch.dtype(base) } != self.dtype as i32;
         if self.visible || recast {
-            return self.run_python(py, regs, (sizes, strides), start + offset, recast);
+            // SAFETY: as above.
+            let start = unsafe { torch.storage_offset(base) };
+            return self.run_python(py, regs, (&sizes, &strides), start + offset, recast);
         }
         // SAFETY: a live handle; sizes, strides and offset stay within its storage as the plan was lowered for it.
         let view = unsafe { Owned::reinterpret(torch, base, &sizes, &strides, offset)? };
-        regs.set(self.reg, Slot::Owned(view));
+        regs.own(self.reg, view);
         Ok(())
     }
 
@@ -320,8 +318,8 @@ impl View {
     fn run_python(
         &self,
         py: Python<'_>,
-        regs: &mut Regs,
-        (sizes, strides): (Evaluated, Evaluated),
+        regs: &mut Regs<'_>,
+        (sizes, strides): (&[i64], &[i64]),
         offset: i64,
         recast: bool,
     ) -> Result<(), OpError> {
@@ -330,9 +328,9 @@ impl View {
             let dtype = crate::consts::to_object(py, &flambeau_ir::code::Const::Dtype(self.dtype))?;
             base = base.call_method1("view", (dtype,))?;
         }
-        let tuple = |values: &Evaluated| pyo3::types::PyTuple::new(py, values.iter());
-        let view = base.call_method1("as_strided", (tuple(&sizes)?, tuple(&strides)?, offset))?;
-        regs.set(self.reg, Slot::Python(view.unbind()));
+        let tuple = |values: &[i64]| pyo3::types::PyTuple::new(py, values);
+        let view = base.call_method1("as_strided", (tuple(sizes)?, tuple(strides)?, offset))?;
+        regs.keep(self.reg, view.unbind());
         Ok(())
     }
 }

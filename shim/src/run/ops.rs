@@ -1,7 +1,7 @@
 //! Torch ops of a plan: the frequent ones through their C functions, all others through `torch.ops` and vectorcall.
 
 use super::outside::outside;
-use super::regs::{Regs, Slot};
+use super::regs::Regs;
 use crate::consts;
 use crate::guard::Expr;
 use crate::torch_abi::{Handle, Owned, Status, Torch};
@@ -34,7 +34,7 @@ impl OpArg {
         })
     }
 
-    fn object(&self, py: Python<'_>, regs: &mut Regs, symbols: &[i64]) -> Result<Py<PyAny>, OpError> {
+    fn object(&self, py: Python<'_>, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<Py<PyAny>, OpError> {
         Ok(match self {
             OpArg::Reg(reg) => regs.python(py, *reg).map_err(OpError::Native)?,
             OpArg::Const(_, object) => object.clone_ref(py),
@@ -78,7 +78,7 @@ impl OpArg {
         matches!(self, OpArg::Const(Const::None, _))
     }
 
-    fn handle(&self, regs: &Regs) -> Result<Handle, OpError> {
+    fn handle(&self, regs: &Regs<'_>) -> Result<Handle, OpError> {
         match self {
             OpArg::Reg(reg) => regs.handle(*reg).map_err(OpError::Native),
             _ => Err(OpError::Native("a torch op's argument is no tensor".into())),
@@ -186,7 +186,7 @@ impl Op {
     }
 
     /// Runs it.
-    pub fn run(&self, py: Python<'_>, regs: &mut Regs, symbols: &[i64]) -> Result<(), OpError> {
+    pub fn run(&self, py: Python<'_>, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
         let (args, torch) = (&self.args, regs.torch);
         let handle = |i: usize| args[i].handle(regs).map(SendHandle);
         let done = |status: Status| torch.check(status).map_err(OpError::Native);
@@ -194,17 +194,17 @@ impl Op {
             Callee::Out3(function) => {
                 let (a, b, out) = (handle(0)?, handle(1)?, handle(2)?);
                 // SAFETY: live handles.
-                done(py.detach(|| outside(|| unsafe { function(out.get(), a.get(), b.get()) })))
+                let call = || outside(|| unsafe { function(out.get(), a.get(), b.get()) });
+                let status = if is_small(torch, a, b) { call() } else { detach(py, regs, call) };
+                done(status)
             }
             Callee::OutScaled(function) => {
                 let (input, a, b, out) = (handle(0)?, handle(1)?, handle(2)?, handle(5)?);
                 let (beta, alpha) = (args[3].float(symbols)?, args[4].float(symbols)?);
                 // SAFETY: live handles.
-                done(
-                    py.detach(|| {
-                        outside(|| unsafe { function(out.get(), input.get(), a.get(), b.get(), beta, alpha) })
-                    }),
-                )
+                let call = || outside(|| unsafe { function(out.get(), input.get(), a.get(), b.get(), beta, alpha) });
+                let status = if is_small(torch, a, b) { call() } else { detach(py, regs, call) };
+                done(status)
             }
             Callee::Convolution(function) => {
                 let (input, weight) = (handle(0)?, handle(1)?);
@@ -213,7 +213,7 @@ impl Op {
                 let (transposed, padding, groups) =
                     (args[6].int(symbols)? as i32, args[7].ints(symbols)?, args[8].int(symbols)?);
                 let [a, b, c] = &lists;
-                let made = py.detach(|| {
+                let made = detach(py, regs, || {
                     let bias = bias.map(SendHandle::get);
                     // SAFETY: live handles, arrays with their lengths; an absent bias is a null pointer.
                     unsafe {
@@ -244,7 +244,7 @@ impl Op {
                 let (dropout, causal) = (args[3].float(symbols)?, args[4].int(symbols)? as i32);
                 let mask = if args[5].is_none() { None } else { Some(handle(5)?) };
                 let scale = if args[6].is_none() { None } else { Some(args[6].float(symbols)?) };
-                let made = py.detach(|| {
+                let made = detach(py, regs, || {
                     let mask = mask.map(SendHandle::get);
                     let scale = scale.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
                     let mask = mask.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -261,7 +261,7 @@ impl Op {
                     [args[1].ints(symbols)?, args[2].ints(symbols)?, args[3].ints(symbols)?, args[4].ints(symbols)?];
                 let ceil = args[5].int(symbols)? as i32;
                 let len = |l: &SmallVec<[i64; 4]>| l.len() as i64;
-                let made = py.detach(|| {
+                let made = detach(py, regs, || {
                     // SAFETY: a live handle, arrays with their lengths.
                     unsafe {
                         make(|ret| {
@@ -278,12 +278,12 @@ impl Op {
     }
 
     /// Puts new handles into the result registers.
-    fn store<const N: usize>(&self, regs: &mut Regs, made: (Status, [SendHandle; N])) -> Result<(), OpError> {
+    fn store<const N: usize>(&self, regs: &mut Regs<'_>, made: (Status, [SendHandle; N])) -> Result<(), OpError> {
         let torch = regs.torch;
         torch.check(made.0).map_err(OpError::Native)?;
         for (reg, handle) in self.results.iter().zip(made.1) {
             // SAFETY: the call succeeded, so each is a new reference.
-            regs.set(*reg, Slot::Owned(unsafe { Owned::new(torch, handle.get()) }));
+            regs.own(*reg, unsafe { Owned::new(torch, handle.get()) });
         }
         Ok(())
     }
@@ -293,7 +293,7 @@ impl Op {
         py: Python<'_>,
         overload: &Py<PyAny>,
         names: Option<&Py<PyTuple>>,
-        regs: &mut Regs,
+        regs: &mut Regs<'_>,
         symbols: &[i64],
     ) -> Result<(), OpError> {
         let named = names.map_or(0, |n| n.bind(py).len());
@@ -312,10 +312,10 @@ impl Op {
         let positional = PyTuple::new(py, &objects[..positional])?;
         let result = outside(|| overload.bind(py).call(positional, kwargs.as_ref()))?;
         if let [only] = self.results[..] {
-            regs.set(only, Slot::Python(result.unbind()));
+            regs.keep(only, result.unbind());
         } else if !self.results.is_empty() {
             for (reg, item) in self.results.iter().zip(result.try_iter()?) {
-                regs.set(*reg, Slot::Python(item?.unbind()));
+                regs.keep(*reg, item?.unbind());
             }
         }
         Ok(())
@@ -335,6 +335,23 @@ impl SendHandle {
     fn get(self) -> Handle {
         self.0
     }
+}
+
+/// Multiplications of a product of matrices that is done before another thread could take the GIL.
+const SMALL: i64 = 1 << 16;
+
+fn is_small(torch: &Torch, a: SendHandle, b: SendHandle) -> bool {
+    // SAFETY: live handles of strided tensors.
+    unsafe {
+        let columns = torch.sizes(b.get()).last().copied().unwrap_or(1);
+        torch.numel(a.get()).saturating_mul(columns) < SMALL
+    }
+}
+
+/// Runs a call with the GIL released.
+fn detach<T: Send>(py: Python<'_>, regs: &mut Regs<'_>, call: impl Send + FnOnce() -> T) -> T {
+    regs.detached = true;
+    py.detach(call)
 }
 
 /// Runs a function that writes `N` new handles.

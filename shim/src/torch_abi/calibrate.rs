@@ -129,7 +129,7 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
         let sizes = one(
             &|at| {
                 known.iter().all(|(body, sizes, strides, _)| {
-                    let layout = Layout { sizes: at, typed: 0, autograd: 0 };
+                    let layout = Layout { sizes: at, numel: 0, typed: 0, autograd: 0 };
                     *body.add(at) == sizes.len() as u64
                         && layout.sizes(*body) == *sizes
                         && layout.strides(*body) == *strides
@@ -140,11 +140,15 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
         let typed = one(
             &|at| {
                 known.iter().all(|(body, _, _, (dtype, device, _))| {
-                    let layout = Layout { sizes, typed: at * 2, autograd: 0 };
+                    let layout = Layout { sizes, numel: 0, typed: at * 2, autograd: 0 };
                     layout.dtype(*body) == *dtype && layout.device(*body) == *device
                 })
             },
             IMPL_WORDS * 4,
+        )?;
+        let numel = one(
+            &|at| known.iter().all(|(body, sizes, ..)| *body.add(at) == sizes.iter().product::<i64>() as u64),
+            IMPL_WORDS,
         )?;
         // Of a view autograd knows something in any case.
         let autograd = one(
@@ -155,6 +159,6 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
             },
             IMPL_WORDS,
         )?;
-        Some(Layout { sizes, typed: typed * 2, autograd })
+        Some(Layout { sizes, numel, typed: typed * 2, autograd })
     }
 }

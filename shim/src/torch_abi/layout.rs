@@ -13,6 +13,8 @@ pub(super) struct Layout {
     pub sizes: usize,
     /// Byte of the dtype's number, two bytes; the device's type and index follow.
     pub typed: usize,
+    /// Word of the number of elements.
+    pub numel: usize,
     /// Word that is null while autograd knows nothing of the tensor.
     pub autograd: usize,
 }
@@ -46,6 +48,15 @@ impl Layout {
             let values = *values.cast::<*const i64>();
             (values, values.add(count))
         }
+    }
+
+    /// Number of elements.
+    ///
+    /// # Safety
+    /// As [`Layout::sizes`].
+    pub unsafe fn numel(self, body: *const u64) -> i64 {
+        // SAFETY: as above.
+        unsafe { *body.add(self.numel) as i64 }
     }
 
     /// Torch's number of the dtype.

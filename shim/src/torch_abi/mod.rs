@@ -131,6 +131,29 @@ impl Torch {
         unsafe { tensor.cast::<u8>().add(TENSOR_OFFSET).cast() }
     }
 
+    /// The tensor object that a borrowed handle is inside of: [`Torch::handle`] taken back.
+    pub fn object(&self, handle: Handle) -> Raw {
+        handle.cast::<u8>().wrapping_sub(TENSOR_OFFSET).cast()
+    }
+
+    /// Number of elements.
+    ///
+    /// # Safety
+    /// As [`Torch::keys`].
+    pub unsafe fn numel(&self, handle: Handle) -> i64 {
+        // SAFETY: as `keys`.
+        unsafe {
+            match self.layout {
+                Some(layout) => layout.numel(*handle.cast()),
+                None => {
+                    let mut elements = 0;
+                    (self.c.numel)(handle, &raw mut elements);
+                    elements
+                }
+            }
+        }
+    }
+
     /// `DispatchKeySet::raw_repr()`.
     ///
     /// # Safety

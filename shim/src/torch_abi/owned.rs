@@ -75,9 +75,9 @@ impl Owned {
         }
     }
 
-    /// The handle, borrowed.
-    pub fn handle(&self) -> Handle {
-        self.handle
+    /// The handle, to be given up by whoever takes it.
+    pub fn into_handle(self) -> Handle {
+        std::mem::ManuallyDrop::new(self).handle
     }
 }
 

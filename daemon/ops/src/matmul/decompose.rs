@@ -1,9 +1,10 @@
-//! Decompositions of matrix products: views become ours, the product itself stays torch's.
+//! Decompositions of matrix products: views become ours, the product itself stays torch's, but for tiny ones.
 
 use crate::decompose::{Decompose, Outcome, Rule, refuse};
 use flambeau_ir::code::Const;
 use flambeau_ir::core::{CoreId, ExternArg};
 use flambeau_ir::dim::Dim;
+use flambeau_ir::kernel::{DType, ReduceOp};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
 
@@ -14,7 +15,7 @@ pub(crate) fn rule(name: &str) -> Option<Rule> {
     Some(match name {
         "linear" => linear,
         "matmul" => matmul,
-        "mm" => |cx| direct(cx, "aten::mm", &["input", "mat2"]),
+        "mm" => mm,
         "bmm" => |cx| direct(cx, "aten::bmm", &["input", "mat2"]),
         "mv" => |cx| direct(cx, "aten::mv", &["input", "vec"]),
         "dot" => |cx| direct(cx, "aten::dot", &["input", "tensor"]),
@@ -45,6 +46,34 @@ fn scaled(cx: &mut Decompose, op: &str, names: [&str; 2]) -> Done {
     Ok(Outcome::Fresh(cx.call((op, "default"), Some("out"), args, &[meta])[0]))
 }
 
+/// Multiplications up to which our own loops are done before torch's product has begun: calling it takes a microsecond.
+const TINY: i64 = 2048;
+
+/// `a @ turned.T` in our own loops, if it is tiny: sums of the products of rows.
+fn tiny(cx: &mut Decompose, a: CoreId, turned: CoreId) -> Option<CoreId> {
+    let (left, right) = (cx.sizes(a), cx.sizes(turned));
+    let [rows, inner, columns] = [left[0].as_const()?, left[1].as_const()?, right[0].as_const()?];
+    let count = rows.checked_mul(inner)?.checked_mul(columns)?;
+    if !(1..=TINY).contains(&count) || !matches!(cx.dtype(a), DType::F32 | DType::F64) {
+        return None;
+    }
+    let [rows, one, columns, inner] = [rows, 1, columns, inner].map(Dim::Const);
+    let a = cx.reshape(a, vec![rows.clone(), one.clone(), inner.clone()]);
+    let b = cx.reshape(turned, vec![one, columns.clone(), inner]);
+    let products = cx.mul(a, b);
+    let sums = cx.reduce(ReduceOp::Sum, products, &[2]);
+    Some(cx.reshape(sums, vec![rows, columns]))
+}
+
+fn mm(cx: &mut Decompose) -> Done {
+    let (a, b) = (cx.tensor("input")?, cx.tensor("mat2")?);
+    let turned = cx.permute(b, &[1, 0]);
+    match tiny(cx, a, turned) {
+        Some(product) => Ok(Outcome::Fresh(product)),
+        None => direct(cx, "aten::mm", &["input", "mat2"]),
+    }
+}
+
 /// `x @ weight.T + bias` on the rows of `x`, as one product of two matrices.
 pub(crate) fn linear_of(
     cx: &mut Decompose,
@@ -56,6 +85,12 @@ pub(crate) fn linear_of(
     let (sizes, wide) = (cx.sizes(x), cx.sizes(weight));
     let (rows, features) = (Dim::product(&sizes[..sizes.len() - 1]), sizes[sizes.len() - 1].clone());
     let flat = cx.reshape(x, vec![rows.clone(), features]);
+    if let Some(product) = tiny(cx, flat, weight) {
+        let product = bias.map_or(product, |bias| cx.add(product, bias));
+        let mut out = sizes;
+        *out.last_mut().unwrap_or(&mut Dim::Const(1)) = wide[0].clone();
+        return cx.reshape(product, out);
+    }
     let turned = cx.permute(weight, &[1, 0]);
     let meta = like(like_meta, vec![rows, wide[0].clone()]);
     let mut args = vec![ExternArg::Value(flat), ExternArg::Value(turned)];
@@ -91,7 +126,13 @@ fn matmul(cx: &mut Decompose) -> Done {
     let (left, right) = (cx.sizes(a), cx.sizes(b));
     let pair = |a, b| vec![ExternArg::Value(a), ExternArg::Value(b)];
     match (left.len(), right.len()) {
-        (2, 2) => Ok(Outcome::Fresh(cx.call(("aten::mm", "default"), Some("out"), pair(a, b), &[meta])[0])),
+        (2, 2) => {
+            let turned = cx.permute(b, &[1, 0]);
+            if let Some(product) = tiny(cx, a, turned) {
+                return Ok(Outcome::Fresh(product));
+            }
+            Ok(Outcome::Fresh(cx.call(("aten::mm", "default"), Some("out"), pair(a, b), &[meta])[0]))
+        }
         (n, 2) if n > 2 => {
             let rows = Dim::product(&left[..n - 1]);
             let flat = cx.reshape(a, vec![rows.clone(), left[n - 1].clone()]);

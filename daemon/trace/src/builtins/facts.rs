@@ -34,6 +34,7 @@ pub const TABLE: Table = &[
 /// A switch that the ambient state's guard covers; the client reads it.
 fn ambient_flag(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [] = exactly(path, args)?;
+    tracer.guard_precision();
     tracer.eval(path, vec![])
 }
 

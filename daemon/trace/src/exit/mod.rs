@@ -13,8 +13,9 @@ use crate::value::{DictId, Origin, Payload, Value};
 use build::{Builder, Identity};
 use flambeau_ir::code::Const;
 use flambeau_ir::exit::{End, Exit};
+use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Arg, NodeOp, Target};
-use flambeau_ir::guard::GuardKind;
+use flambeau_ir::guard::{Ambient, GuardKind};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{SourceId, Step};
 use flambeau_ir::trace::Trace;
@@ -62,7 +63,11 @@ impl Tracer<'_> {
 
     fn trace_root(&mut self) -> Flow<Value> {
         let source = self.function_source();
-        let ambient = self.frame.ambient.clone();
+        let mut ambient = self.frame.ambient.clone();
+        // A user's back end may have asked for it.
+        if self.frame.options.backend != BackendKind::Fx {
+            ambient.precision = Ambient::ANY_PRECISION;
+        }
         self.guard(source, GuardKind::Ambient(Box::new(ambient)));
         self.check_ambient()?;
         let Value::Function(function) = self.wrap(self.frame.function, source)? else {

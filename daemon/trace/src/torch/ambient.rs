@@ -6,10 +6,21 @@ use crate::tracer::Tracer;
 use crate::value::Value;
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::{Arg, Target, ValueMeta};
+use flambeau_ir::guard::GuardKind;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::ReasonCode;
 
 impl Tracer<'_> {
+    /// Makes the guard on the thread's state cover what precision torch's libraries compute with.
+    pub(crate) fn guard_precision(&mut self) {
+        let precision = self.frame.ambient.precision;
+        for guard in &mut self.guards {
+            if let GuardKind::Ambient(ambient) = &mut guard.kind {
+                ambient.precision = precision;
+            }
+        }
+    }
+
     /// Functions that read or change the calling thread's torch state.
     pub(super) fn fold_ambient(&mut self, path: &str, args: &Args) -> Flow<Option<Value>> {
         let name = path.strip_prefix("torch._C.").or_else(|| path.strip_prefix("torch.")).unwrap_or(path);
