@@ -42,11 +42,13 @@ impl DType {
     ];
 
     /// The type with torch's `ScalarType` number `code`.
+    #[inline]
     pub fn from_torch(code: u8) -> Option<DType> {
         Self::ALL.into_iter().find(|d| *d as u8 == code)
     }
 
     /// Size of one element in bytes.
+    #[inline]
     pub fn size(self) -> usize {
         match self {
             DType::U8 | DType::I8 | DType::Bool => 1,

@@ -6,10 +6,13 @@
 use super::fact::Fact;
 use super::pin::{Pin, Pinner, Shape};
 use super::source::{Read, Values};
+use super::tensor::TensorFact;
 use crate::raw::Raw;
 use crate::torch_abi::Torch;
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
+use std::ptr::null_mut;
+use std::rc::Rc;
 
 /// Roots of one group that are pinned at a time: instances that share a compiled frame.
 const PINS: usize = 32;
@@ -28,6 +31,56 @@ pub struct Group {
     wanted: Vec<(u32, usize)>,
     pins: RefCell<Vec<Pin>>,
     misses: Cell<u32>,
+}
+
+/// One fact about a tensor that is an argument: the most frequent group.
+pub struct Direct {
+    arg: usize,
+    fact: Rc<TensorFact>,
+    index: usize,
+    slot: Option<usize>,
+}
+
+impl Direct {
+    /// As [`Group::check`].
+    #[inline]
+    pub fn check(&self, py: Python<'_>, torch: &Torch, args: &[Raw], slots: &mut [Raw]) -> Result<(), usize> {
+        let tensor = args.get(self.arg).copied().unwrap_or(null_mut());
+        // SAFETY: arguments are live objects or null.
+        if tensor.is_null() || !unsafe { self.fact.holds(py, torch, tensor) } {
+            return Err(self.index);
+        }
+        if let Some(slot) = self.slot {
+            slots[slot] = tensor;
+        }
+        Ok(())
+    }
+}
+
+/// Takes those groups out.
+pub fn take_direct(groups: &mut Vec<Group>, steps: &[(Option<u32>, Read)], facts: &[(u32, Fact)]) -> Vec<Direct> {
+    let direct = |group: &mut Group| {
+        let (None, Read::Arg(arg)) = steps[group.root as usize] else { return None };
+        match (&group.sources[..], &group.facts[..], &group.wanted[..]) {
+            ([], [index], [] | [_]) => match &facts[*index].1 {
+                Fact::Tensor(fact) => {
+                    let slot = group.wanted.first().map(|(_, slot)| *slot);
+                    Some(Direct { arg, fact: fact.clone(), index: *index, slot })
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    };
+    let mut taken = Vec::new();
+    groups.retain_mut(|group| match direct(group) {
+        Some(found) => {
+            taken.push(found);
+            false
+        }
+        None => true,
+    });
+    taken
 }
 
 /// Groups facts and slots by root, in order of the first fact of each. `resumed`: the frame is a resume function's.

@@ -25,7 +25,7 @@ use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardProgram;
 use flambeau_ir::plan::Symbol;
 use flambeau_ir::source::SourceId;
-use group::Group;
+use group::{Direct, Group};
 use pin::Shape;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
@@ -38,7 +38,9 @@ use symbols::Symbols;
 pub struct Program {
     steps: Vec<(Option<u32>, Read)>,
     facts: Vec<(u32, Fact)>,
-    /// Facts about one value, by the root of its path.
+    /// Facts about tensors that are arguments.
+    direct: Vec<Direct>,
+    /// Other facts about one value, by the root of its path.
     groups: Vec<Group>,
     /// Facts about several values, the thread or sizes, with the slot of their source.
     across: Vec<(usize, usize)>,
@@ -100,14 +102,18 @@ impl Program {
             facts.push((guard.source.0, fact));
         }
         let symbols = Symbols::new(symbols, &mut |s| slots.of(s));
-        let groups = group::by_root(&steps, &facts, &slots.sources, resumed);
-        Ok(Program { steps, facts, groups, across, symbols, wanted: wanted.len(), slots: slots.sources, torch })
+        let mut groups = group::by_root(&steps, &facts, &slots.sources, resumed);
+        let direct = group::take_direct(&mut groups, &steps, &facts);
+        Ok(Program { steps, facts, direct, groups, across, symbols, wanted: wanted.len(), slots: slots.sources, torch })
     }
 
     /// The values and symbols of a call that passes; else the index of a failing guard, or past the guards that of a symbol
     /// out of its range.
     pub fn check(&self, py: Python<'_>, roots: Roots<'_>) -> Result<Passed, usize> {
         let mut slots: SmallVec<[Raw; 64]> = SmallVec::from_elem(null_mut(), self.slots.len());
+        for direct in &self.direct {
+            direct.check(py, self.torch, roots.args, &mut slots)?;
+        }
         let mut values = Values::new(&self.steps, roots);
         let shape = Shape { steps: &self.steps, facts: &self.facts };
         for group in &self.groups {

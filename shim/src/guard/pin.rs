@@ -166,7 +166,7 @@ pub struct Pinner<'a> {
     shape: Shape<'a>,
     pin: Pin,
     seen: HashSet<usize>,
-    /// Objects that dicts keep while their version tags are the same.
+    /// Objects that are the same while no dict changes.
     same: HashSet<usize>,
     dict_index: HashMap<usize, u32>,
     failed: bool,
@@ -371,7 +371,8 @@ impl<'a> Pinner<'a> {
     unsafe fn dict(&mut self, dict: Raw, read: Option<(ItemKey, Raw)>) {
         // SAFETY: a live dict.
         unsafe {
-            if order::is_ordered(dict) && read.is_none() {
+            // What moves in an order of one changes nothing.
+            if order::is_ordered(dict) && read.is_none() && ffi::PyDict_Size(dict) > 1 {
                 self.word(order::state(dict), Changes::Alone);
             }
             let next = self.pin.dicts.len() as u32;
@@ -398,6 +399,8 @@ impl<'a> Pinner<'a> {
                 return;
             }
             self.word(slot.cast(), Changes::Alone);
+            // Only a dict can be there; a new one at its address would be a change.
+            self.same.insert(dict as usize);
         }
     }
 

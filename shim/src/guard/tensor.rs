@@ -21,6 +21,8 @@ pub struct TensorFact {
     /// Places in `extents` that are the same on every call, where not all are.
     known: Option<Box<[u8]>>,
     class: super::class::ClassFact,
+    /// The class is `torch.Tensor`.
+    is_plain: bool,
 }
 
 impl TensorFact {
@@ -30,6 +32,7 @@ impl TensorFact {
         let known = all().enumerate().filter_map(|(i, extent)| extent.map(|_| i as u8));
         TensorFact {
             class: super::class::ClassFact::new(&guard.class),
+            is_plain: (&*guard.class.module, &*guard.class.qualname) == ("torch", "Tensor"),
             dtype: guard.dtype as i32,
             device: guard.device,
             keys: guard.dispatch_keys,
@@ -48,7 +51,9 @@ impl TensorFact {
     pub unsafe fn holds(&self, py: Python<'_>, torch: &Torch, object: Raw) -> bool {
         // SAFETY: the class is checked before the handle is used.
         unsafe {
-            self.class.holds(raw::class_of(object)) && torch.is_tensor(object) && self.metadata(py, torch, object)
+            let class = raw::class_of(object);
+            (self.is_plain && torch.is_tensor_class(class) || self.class.holds(class) && torch.is_tensor(object))
+                && self.metadata(py, torch, object)
         }
     }
 

@@ -44,13 +44,22 @@ pub struct NativeBody {
     increment_version: Py<PyAny>,
 }
 
+/// Small, so that many fit into the processor's caches: most plans are launches.
 enum Step {
-    Alloc { reg: usize, dtype: DType, device: Device, sizes: Extents, strides: Extents },
-    View(View),
-    Launch { kernel: usize, buffers: Vec<usize>, scalars: Extents },
-    Call(Op),
-    Expect(Expected),
+    Alloc(Box<Alloc>),
+    View(Box<View>),
+    Launch { kernel: u32, buffers: SmallVec<[u32; 4]>, scalars: Option<Box<Extents>> },
+    Call(Box<Op>),
+    Expect(Box<Expected>),
     Free(usize),
+}
+
+struct Alloc {
+    reg: usize,
+    dtype: DType,
+    device: Device,
+    sizes: Extents,
+    strides: Extents,
 }
 
 struct View {
@@ -148,14 +157,14 @@ impl NativeBody {
 
     fn step(&self, py: Python<'_>, step: &Step, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
         match step {
-            Step::Alloc { reg, dtype, device, sizes, strides } => {
-                let (sizes, strides) = (sizes.eval(symbols)?, strides.eval(symbols)?);
-                let made = Owned::empty(self.torch, &sizes, &strides, *dtype, *device)?;
-                regs.own(*reg, made);
+            Step::Alloc(of) => {
+                let (sizes, strides) = (of.sizes.eval(symbols)?, of.strides.eval(symbols)?);
+                let made = Owned::empty(self.torch, &sizes, &strides, of.dtype, of.device)?;
+                regs.own(of.reg, made);
             }
             Step::View(view) => view.run(py, regs, symbols)?,
             Step::Launch { kernel, buffers, scalars } => {
-                self.launch(py, &self.kernels[*kernel], buffers, scalars, regs, symbols)?;
+                self.launch(py, &self.kernels[*kernel as usize], buffers, scalars.as_deref(), regs, symbols)?;
             }
             Step::Call(op) => op.run(py, regs, symbols)?,
             Step::Expect(expected) => {
@@ -174,26 +183,33 @@ impl NativeBody {
         &self,
         py: Python<'_>,
         kernel: &LoadedKernel,
-        buffers: &[usize],
-        scalars: &Extents,
+        buffers: &[u32],
+        scalars: Option<&Extents>,
         regs: &mut Regs<'_>,
         symbols: &[i64],
     ) -> Result<(), String> {
-        let mut pointers: SmallVec<[*mut c_void; 12]> = SmallVec::with_capacity(buffers.len());
+        let mut pointers = Pointers(SmallVec::new());
         let mut largest = 0;
         for reg in buffers {
-            let handle = regs.handle(*reg)?;
+            let handle = regs.handle(*reg as usize)?;
             // SAFETY: a live handle.
             unsafe {
-                pointers.push(self.torch.data(handle));
+                pointers.0.push(self.torch.data(handle));
                 largest = largest.max(self.torch.numel(handle));
             }
         }
-        let scalars = scalars.eval(symbols)?;
-        let (pointers, threads) = (Pointers(pointers), regs.threads);
+        let computed;
+        let scalars: &[i64] = match scalars {
+            None => &[],
+            Some(scalars) => {
+                computed = scalars.eval(symbols)?;
+                &computed
+            }
+        };
+        let threads = regs.threads;
         // SAFETY: the plan was lowered with this kernel for tensors of these sizes and strides, which the guards checked;
         // the registers keep the memory alive.
-        let run = || outside(|| unsafe { kernel.launch(pointers.get(), &scalars, threads) });
+        let run = || outside(|| unsafe { kernel.launch(pointers.get(), scalars, threads) });
         if largest < DETACH_ELEMENTS {
             return run();
         }
@@ -226,14 +242,14 @@ impl Step {
     fn new(py: Python<'_>, torch: &Torch, plan: &Plan, at: usize, visible: &[u32]) -> Result<Step, String> {
         let (step, on_cpu) = (&plan.steps[at], plan.backend == "cpu");
         Ok(match step {
-            PlanStep::Alloc { reg, dtype, device, sizes, strides } => Step::Alloc {
+            PlanStep::Alloc { reg, dtype, device, sizes, strides } => Step::Alloc(Box::new(Alloc {
                 reg: reg.0 as usize,
                 dtype: *dtype,
                 device: *device,
                 sizes: Extents::new(sizes),
                 strides: Extents::new(strides),
-            },
-            PlanStep::View { reg, base, sizes, strides, offset, dtype } => Step::View(View {
+            })),
+            PlanStep::View { reg, base, sizes, strides, offset, dtype } => Step::View(Box::new(View {
                 reg: reg.0 as usize,
                 base: base.0 as usize,
                 sizes: Extents::new(sizes),
@@ -241,21 +257,21 @@ impl Step {
                 offset: offset.into(),
                 dtype: *dtype,
                 visible: visible.contains(&reg.0),
-            }),
+            })),
             PlanStep::Launch { kernel, buffers, scalars } => Step::Launch {
-                kernel: *kernel as usize,
-                buffers: buffers.iter().map(|r| r.0 as usize).collect(),
-                scalars: Extents::new(scalars),
+                kernel: *kernel,
+                buffers: buffers.iter().map(|r| r.0).collect(),
+                scalars: (!scalars.is_empty()).then(|| Box::new(Extents::new(scalars))),
             },
-            PlanStep::Call { .. } => Step::Call(Op::new(py, torch, step, on_cpu)?),
-            PlanStep::Expect { reg, dtype, device, sizes, strides } => Step::Expect(Expected {
+            PlanStep::Call { .. } => Step::Call(Box::new(Op::new(py, torch, step, on_cpu)?)),
+            PlanStep::Expect { reg, dtype, device, sizes, strides } => Step::Expect(Box::new(Expected {
                 reg: reg.0 as usize,
                 dtype: *dtype,
                 device: *device,
                 sizes: Extents::new(sizes),
                 strides: Extents::new(strides),
                 made_by: made_by(plan, at),
-            }),
+            })),
             PlanStep::Free(reg) => Step::Free(reg.0 as usize),
         })
     }

@@ -1,6 +1,6 @@
 //! Start-up check of torch's C interface: what the borrowed handles of probe tensors say must be what Python says.
 
-use super::layout::Layout;
+use super::layout::{Layout, Memory};
 use super::{Functions, TENSOR_OFFSET, Torch, find};
 use flambeau_ir::kernel::DType;
 use pyo3::prelude::*;
@@ -44,6 +44,8 @@ fn libraries() -> Result<Vec<usize>, String> {
         .collect()
 }
 
+/// The probe that requires a gradient.
+const GRADIENT: usize = 1;
 /// The probe that is a view.
 const CONJUGATE: usize = 3;
 
@@ -122,14 +124,11 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
             (*handle.cast::<*const u64>(), torch.sizes(handle), torch.strides(handle), facts)
         });
         let known: Vec<_> = known.collect();
-        let one = |holds: &dyn Fn(usize) -> bool, count: usize| {
-            let mut found = (1..count).filter(|at| holds(*at));
-            found.next().filter(|_| found.next().is_none())
-        };
+        let one = |holds: &dyn Fn(usize) -> bool, count: usize| only((1..count).filter(|at| holds(*at)));
         let sizes = one(
             &|at| {
                 known.iter().all(|(body, sizes, strides, _)| {
-                    let layout = Layout { sizes: at, numel: 0, typed: 0, autograd: 0 };
+                    let layout = Layout { sizes: at, numel: 0, typed: 0, autograd: 0, required: None, memory: None };
                     *body.add(at) == sizes.len() as u64
                         && layout.sizes(*body) == *sizes
                         && layout.strides(*body) == *strides
@@ -140,7 +139,7 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
         let typed = one(
             &|at| {
                 known.iter().all(|(body, _, _, (dtype, device, _))| {
-                    let layout = Layout { sizes, numel: 0, typed: at * 2, autograd: 0 };
+                    let layout = Layout { sizes, numel: 0, typed: at * 2, autograd: 0, required: None, memory: None };
                     layout.dtype(*body) == *dtype && layout.device(*body) == *device
                 })
             },
@@ -159,6 +158,78 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
             },
             IMPL_WORDS,
         )?;
-        Some(Layout { sizes, numel, typed: typed * 2, autograd })
+        let required = required(&probes[GRADIENT], autograd);
+        let memory = memory(torch, probes[0].py(), sizes).ok().flatten();
+        Some(Layout { sizes, numel, typed: typed * 2, autograd, required, memory })
     }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn required(_leaf: &Bound<'_, PyAny>, _autograd: usize) -> Option<usize> {
+    None
+}
+
+/// The one byte of what autograd knows of a leaf that goes with `requires_grad_`.
+#[cfg(target_os = "linux")]
+fn required(leaf: &Bound<'_, PyAny>, autograd: usize) -> Option<usize> {
+    // SAFETY: a live tensor that autograd knows of; the allocation is not read beyond its end.
+    unsafe {
+        let body = *leaf.as_ptr().byte_add(TENSOR_OFFSET).cast::<*const *const u8>();
+        let known = *body.add(autograd);
+        let mut candidates: Vec<usize> = (8..libc::malloc_usable_size(known.cast_mut().cast())).collect();
+        for value in [0, 1, 0, 1] {
+            leaf.call_method1("requires_grad_", (value != 0,)).ok()?;
+            candidates.retain(|at| *known.add(*at) == value);
+        }
+        only(candidates.into_iter())
+    }
+}
+
+/// The one place of a tensor's elements, and what frees memory of torch's own allocator. `sizes`: what is looked for lies
+/// before that word, or within [`IMPL_WORDS`].
+fn memory(torch: &Torch, py: Python<'_>, sizes: usize) -> PyResult<Option<Memory>> {
+    /// Words of a `StorageImpl` that are searched.
+    const STORAGE_WORDS: usize = 6;
+    let module = py.import("torch")?;
+    let whole = module.call_method1("empty", (7,))?;
+    let part = whole.get_item(pyo3::types::PySlice::new(py, 3, 7, 1))?;
+    let other = module.call_method1("empty", (7,))?;
+    let bytes = pyo3::types::PyByteArray::new(py, &[0; 8]);
+    let kind = pyo3::types::PyDict::new(py);
+    kind.set_item("dtype", module.getattr("uint8")?)?;
+    let borrowed = module.call_method("frombuffer", (bytes,), Some(&kind))?;
+    let copied = module.call_method1("_lazy_clone", (module.call_method1("empty", (7,))?,))?;
+    // SAFETY: live tensors; words before the sizes are pointers or null, and a `StorageImpl` is larger than what is read.
+    unsafe {
+        let body = |tensor: &Bound<'_, PyAny>| *torch.handle(tensor.as_ptr()).cast::<*const u64>();
+        let [whole, part, other, borrowed, copied] = [&whole, &part, &other, &borrowed, &copied].map(body);
+        let data = |body: *const u64| {
+            let mut data = std::ptr::null_mut();
+            (torch.c.data)((&raw const body).cast_mut().cast(), &raw mut data);
+            data as u64
+        };
+        let shared = |at: &usize| *whole.add(*at) == *part.add(*at) && *whole.add(*at) != *other.add(*at);
+        let word = |body: *const u64, at: usize, i: usize| *(*body.add(at).cast::<*const u64>()).add(i);
+        let places = (1..sizes).filter(shared).flat_map(|at| (1..STORAGE_WORDS).map(move |i| (at, i)));
+        let starts =
+            |(at, i): &(usize, usize)| [whole, borrowed].iter().all(|body| word(*body, *at, *i) == data(*body));
+        let Some((storage, start)) = only(places.filter(starts)) else { return Ok(None) };
+        let frees = |i: &usize| {
+            let own = word(whole, storage, *i);
+            own == word(other, storage, *i) && own != word(borrowed, storage, *i) && own != word(copied, storage, *i)
+        };
+        let moved = |at: &usize| [whole, part, other].map(|body| *body.add(*at)) == [0, 3, 0];
+        let (Some(deleter), Some(offset)) =
+            (only((1..STORAGE_WORDS).filter(frees)), only((1..IMPL_WORDS).filter(moved)))
+        else {
+            return Ok(None);
+        };
+        Ok(Some(Memory { storage, offset, start, deleter, own: word(whole, storage, deleter) }))
+    }
+}
+
+/// The one item, if there is one.
+fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let first = items.next();
+    first.filter(|_| items.next().is_none())
 }

@@ -1,6 +1,7 @@
 //! Where a `c10::TensorImpl` keeps what guards compare, found on probe tensors at start-up: reading it takes a tenth of the
 //! time that torch's functions take.
 
+use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
 
 /// Sizes and strides that lie in the `TensorImpl` itself.
@@ -15,8 +16,28 @@ pub(super) struct Layout {
     pub typed: usize,
     /// Word of the number of elements.
     pub numel: usize,
-    /// Word that is null while autograd knows nothing of the tensor.
+    /// Word that is null while autograd knows nothing of the tensor, else points to what it knows.
     pub autograd: usize,
+    /// Byte of that which is 1 where a gradient was asked for.
+    pub required: Option<usize>,
+    /// Where the elements are.
+    pub memory: Option<Memory>,
+}
+
+/// Where a tensor's elements are, if torch's own allocator gave their memory: other memory may have to be copied before it
+/// is written to, which is torch's to do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Memory {
+    /// Word of the `TensorImpl` that points to its `StorageImpl`.
+    pub storage: usize,
+    /// Word of the `TensorImpl`: elements before its first.
+    pub offset: usize,
+    /// Word of the `StorageImpl`: where its memory begins.
+    pub start: usize,
+    /// Word of the `StorageImpl`: the function that frees it.
+    pub deleter: usize,
+    /// That function of torch's own allocator.
+    pub own: u64,
 }
 
 impl Layout {
@@ -59,6 +80,24 @@ impl Layout {
         unsafe { *body.add(self.numel) as i64 }
     }
 
+    /// Address of the first element; `None` where torch has to be asked.
+    ///
+    /// # Safety
+    /// As [`Layout::sizes`].
+    pub unsafe fn data(self, body: *const u64) -> Option<*mut std::ffi::c_void> {
+        let memory = self.memory?;
+        // SAFETY: as above; a strided tensor has a storage.
+        unsafe {
+            let storage = *body.add(memory.storage).cast::<*const u64>();
+            if *body.add(self.numel) == 0 || *storage.add(memory.deleter) != memory.own {
+                return None;
+            }
+            let size = DType::from_torch(self.dtype(body) as u8)?.size();
+            let start = *storage.add(memory.start).cast::<*mut std::ffi::c_void>();
+            Some(start.byte_add(*body.add(memory.offset) as usize * size))
+        }
+    }
+
     /// Torch's number of the dtype.
     ///
     /// # Safety
@@ -81,12 +120,18 @@ impl Layout {
         }
     }
 
-    /// Whether autograd knows something of the tensor: without, it requires no gradient.
+    /// Whether the tensor requires a gradient, if autograd knows nothing of it or it was set; else torch has to be asked.
     ///
     /// # Safety
     /// As [`Layout::sizes`].
-    pub unsafe fn has_autograd(self, body: *const std::ffi::c_void) -> bool {
+    pub unsafe fn requires_grad(self, body: *const u64) -> Option<bool> {
         // SAFETY: as above.
-        unsafe { *body.cast::<u64>().add(self.autograd) != 0 }
+        unsafe {
+            let autograd = *body.add(self.autograd).cast::<*const u8>();
+            if autograd.is_null() {
+                return Some(false);
+            }
+            self.required.is_some_and(|at| *autograd.add(at) == 1).then_some(true)
+        }
     }
 }

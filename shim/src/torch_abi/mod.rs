@@ -98,6 +98,12 @@ impl Torch {
         find(&self.libraries, name)
     }
 
+    /// Whether this is `torch.Tensor` itself.
+    #[inline]
+    pub fn is_tensor_class(&self, class: Raw) -> bool {
+        class as usize == self.tensor_class
+    }
+
     /// Whether the object is a `torch.Tensor` or an instance of a subclass.
     ///
     /// # Safety
@@ -171,7 +177,8 @@ impl Torch {
         // SAFETY: as `keys`.
         unsafe {
             let body = *handle.cast::<*const c_void>();
-            self.layout.is_none_or(|layout| layout.has_autograd(body)) && (self.c.requires_grad)(body)
+            let known = self.layout.and_then(|layout| layout.requires_grad(body.cast()));
+            known.unwrap_or_else(|| (self.c.requires_grad)(body))
         }
     }
 
@@ -260,7 +267,12 @@ impl Torch {
     pub unsafe fn data(&self, handle: Handle) -> *mut c_void {
         let mut data = std::ptr::null_mut();
         // SAFETY: as `keys`.
-        unsafe { (self.c.data)(handle, &raw mut data) };
+        unsafe {
+            if let Some(data) = self.layout.and_then(|layout| layout.data(*handle.cast())) {
+                return data;
+            }
+            (self.c.data)(handle, &raw mut data);
+        }
         data
     }
 
