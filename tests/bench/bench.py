@@ -1,5 +1,5 @@
 """flambeau beside torch.compile: first calls (cold, second process, after a restart), steady state, memory, what one
-call of a tiny function costs, and graph breaks (100 nested frames, a loop of 10,000 iterations).
+call of a tiny function costs, graph breaks (100 nested frames, a loop of 10,000 iterations), and what guards cost.
 
 Everything runs turn by turn, in fresh processes, with each compiler's own caches on; steady figures are medians over
 several processes of each. Times are in ms. From first calls one call is taken off.
@@ -156,6 +156,18 @@ def graph_breaks() -> dict[str, float]:
     return {**nested, **added, **counts}
 
 
+def own_costs() -> dict[str, dict[str, float]]:
+    """What a call costs beside kernels and torch's functions, ns, by program (`own_cost.py`)."""
+    caches, found = Caches(), {}
+    try:
+        for program in ("resnet50", "mlp", "tensors", "tensors_60"):
+            ours, peer = (caches.run("own_cost.py", program, compiler) for compiler in ("flambeau", "torch"))
+            found[program] = {"own": ours["own"], "call": ours["call"], "peer": peer["own"], "peer_call": peer["call"]}
+    finally:
+        caches.close()
+    return found
+
+
 def table(rows: list[dict], columns: list[str]) -> str:
     """A Markdown table."""
     lines = ["| model | batch | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
@@ -165,13 +177,14 @@ def table(rows: list[dict], columns: list[str]) -> str:
     return "\n".join(lines)
 
 
-def report(rows: list[dict], small: dict[str, float], breaks: dict[str, float], as_json: bool) -> None:
-    """Prints everything."""
+def report(rows: list[dict], beside: dict[str, dict], as_json: bool) -> None:
+    """Prints everything; `beside`: what is not of the models."""
+    small, breaks, own = beside["small_call"], beside["graph_breaks"], beside["own_cost"]
     for row in rows:
         row |= {f"{name} x": row[a] / row[b] for name, (a, b) in RATIOS.items()}
     ratios = {name: geomean([row[f"{name} x"] for row in rows]) for name in RATIOS}
     if as_json:
-        print(json.dumps({"rows": rows, "ratios": ratios, "small_call": small, "graph_breaks": breaks}))
+        print(json.dumps({"rows": rows, "ratios": ratios, **beside}))
         return
     for title, columns in SECTIONS.items():
         print(f"{title}\n\n{table(rows, columns)}\n")
@@ -187,6 +200,11 @@ def report(rows: list[dict], small: dict[str, float], breaks: dict[str, float], 
         "A break in a loop of 10,000 adds {loop_eager_us:+.3g} us an iteration, native {loop_cpu_us:+.3g} us; "
         "{loop_graphs} graphs, {loop_recompiles} recompiles".format(**breaks)
     )
+    print("Guards and dispatch of a call, ns: flambeau, torch.compile (the whole call)")
+    for program, found in own.items():
+        print("  {}: {own:.0f}, {peer:.0f} ({call:.0f}, {peer_call:.0f})".format(program, **found))
+    each = {who: (own["tensors_60"][who] - own["tensors"][who]) / 50 for who in ("own", "peer")}
+    print("  each tensor: {own:.1f}, {peer:.1f}".format(**each))
 
 
 def main() -> None:
@@ -198,7 +216,8 @@ def main() -> None:
             rounds = [measure(model, batch, options.steady) for _ in range(options.runs)]
             row = {key: statistics.median(r[key] for r in rounds) for key in rounds[0]}
             rows.append({"model": model, "batch": batch, **row})
-    report(rows, small_calls(), graph_breaks(), options.json)
+    beside = {"small_call": small_calls(), "graph_breaks": graph_breaks(), "own_cost": own_costs()}
+    report(rows, beside, options.json)
 
 
 if __name__ == "__main__":

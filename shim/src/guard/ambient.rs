@@ -36,7 +36,8 @@ impl AmbientFact {
         }
         let comparable = |found: Ambient| if any_precision { Ambient { precision, ..found } } else { found };
         let same = crate::ambient::capture(py).is_ok_and(|found| comparable(found) == self.expected);
-        if same {
+        // CUDA's current device is no word.
+        if same && self.expected.current_device < 0 {
             self.seen.set(words);
         }
         same
@@ -57,8 +58,8 @@ struct Probe {
     context_flags: Vec<GetOf>,
     precision_flags: Vec<GetOf>,
     context: usize,
-    /// By device type.
-    autocast: Vec<GetFor>,
+    /// By device type. Whether it is on is a dispatch key.
+    autocast_dtype: GetFor,
     function_stack: GetLong,
     tracing: GetAddress,
     anomaly: usize,
@@ -67,9 +68,8 @@ struct Probe {
     top_saved_hooks: Py<PyAny>,
     /// In place of that call, where it is known to say the same.
     saved_hooks: Option<SavedHooks>,
-    /// The dict of `torch.cuda`, and the name of its flag.
-    cuda: Py<PyAny>,
-    cuda_ready: Py<PyAny>,
+    /// Modules whose variables say whether CUDA is ready and which level of forward-mode AD is entered: their dicts.
+    modules: [Py<PyAny>; 2],
     keys_symbol: usize,
 }
 
@@ -85,7 +85,6 @@ const FLAGS: &[&CStr] = &[
     c"_ZN3c1031get_default_dtype_as_scalartypeEv",
     c"_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv",
     c"_ZN2at23SavedTensorDefaultHooks10is_enabledEv",
-    c"_ZN5torch8autograd14ForwardADLevel13has_any_levelEv",
 ];
 
 /// Switches of the global context that guards cover in any case.
@@ -111,11 +110,6 @@ const PRECISION_FLAGS: &[&CStr] = &[
     c"_ZNK2at7Context24allowBF16ReductionCuBLASEv",
 ];
 
-const AUTOCAST: &[&CStr] = &[
-    c"_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE",
-    c"_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE",
-];
-
 /// Built-ins that torch may refuse to answer, so that they are asked through Python.
 const CALLS: &[&str] = &["_get_float32_matmul_precision", "_get_cublas_allow_tf32", "_get_cudnn_allow_tf32"];
 
@@ -138,6 +132,7 @@ impl Probe {
         }
         let global_context = functions!([c"_ZN2at13globalContextEv"], GetAddress)[0];
         let c = py.import("torch._C").ok()?;
+        let module = |name: &str| Some(py.import(name).ok()?.dict().into_any().unbind());
         let autograd = c.getattr("_autograd").ok()?;
         Some(Probe {
             flags: functions!(FLAGS, Get),
@@ -145,7 +140,7 @@ impl Probe {
             precision_flags: functions!(PRECISION_FLAGS, GetOf),
             // SAFETY: returns a reference to a static.
             context: unsafe { global_context() } as usize,
-            autocast: functions!(AUTOCAST, GetFor),
+            autocast_dtype: functions!([c"_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE"], GetFor)[0],
             function_stack: functions!([c"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv"], GetLong)[0],
             tracing: functions!([c"_ZN5torch3jit6tracer15getTracingStateEv"], GetAddress)[0],
             anomaly: find(c"_ZN5torch8autograd11AnomalyMode8_enabledE")? as usize,
@@ -153,13 +148,12 @@ impl Probe {
             top_saved_hooks: autograd.getattr("_top_saved_tensors_default_hooks").ok()?.unbind(),
             saved_hooks: find(c"_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv")
                 .and_then(|get| SavedHooks::new(&autograd, get)),
-            cuda: py.import("torch.cuda").ok()?.dict().into_any().unbind(),
-            cuda_ready: pyo3::types::PyString::intern(py, "_initialized").into_any().unbind(),
+            modules: [module("torch.cuda")?, module("torch.autograd.forward_ad")?],
             keys_symbol: find(c"_ZN3c104impl26raw_local_dispatch_key_setE")? as usize,
         })
     }
 
-    /// The words now; `None` where they do not say everything: a torch-function mode or CUDA is in use.
+    /// The words now; `None` where they do not say everything: a torch-function mode is in use.
     fn read(&self, py: Python<'_>, any_precision: bool) -> Option<[u64; WORDS]> {
         let mut words = [0; WORDS];
         let mut at = 0;
@@ -171,10 +165,8 @@ impl Probe {
         unsafe {
             self.flags.iter().for_each(|get| push(u64::from(get())));
             self.context_flags.iter().for_each(|get| push(u64::from(get(self.context as *const c_void))));
-            for get in &self.autocast {
-                push(get(0) as u64);
-                push(get(1) as u64);
-            }
+            push((self.autocast_dtype)(0) as u64);
+            push((self.autocast_dtype)(1) as u64);
             if (self.function_stack)() != 0 {
                 return None;
             }
@@ -193,9 +185,8 @@ impl Probe {
                 Some(hooks) => u64::from(hooks.are_set()),
                 None => call_address(py, self.top_saved_hooks.as_ptr(), &[ffi::Py_True()])?,
             });
-            let ready = crate::raw::dict_get(self.cuda.as_ptr(), self.cuda_ready.as_ptr());
-            if ready != ffi::Py_False() {
-                return None;
+            for dict in &self.modules {
+                push((*dict.as_ptr().cast::<ffi::PyDictObject>()).ma_version_tag);
             }
         }
         Some(words)

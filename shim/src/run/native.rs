@@ -138,10 +138,13 @@ impl NativeBody {
                 py.check_signals().map_err(Failure::After)?;
             }
         }
-        let outputs = self.outputs.iter().map(|reg| regs.python(py, *reg));
-        outputs.collect::<Result<_, _>>().map_err(|why| {
-            if self.commits() { Failure::After(PyRuntimeError::new_err(why)) } else { Failure::Before(why) }
-        })
+        let mut outputs = Outputs::new();
+        for reg in &self.outputs {
+            outputs.push(regs.python(py, *reg).map_err(|why| {
+                if self.commits() { Failure::After(PyRuntimeError::new_err(why)) } else { Failure::Before(why) }
+            })?);
+        }
+        Ok(outputs)
     }
 
     /// Tells autograd that kernels are about to write to inputs. Inference tensors count nothing.

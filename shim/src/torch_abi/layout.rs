@@ -86,10 +86,10 @@ impl Layout {
     /// As [`Layout::sizes`].
     pub unsafe fn data(self, body: *const u64) -> Option<*mut std::ffi::c_void> {
         let memory = self.memory?;
-        // SAFETY: as above; a strided tensor has a storage.
+        // SAFETY: as above.
         unsafe {
             let storage = *body.add(memory.storage).cast::<*const u64>();
-            if *body.add(self.numel) == 0 || *storage.add(memory.deleter) != memory.own {
+            if storage.is_null() || *body.add(self.numel) == 0 || *storage.add(memory.deleter) != memory.own {
                 return None;
             }
             let size = DType::from_torch(self.dtype(body) as u8)?.size();
