@@ -101,7 +101,7 @@ def test_modes_keep_what_programs_do():
     [
         ("tensor [2.5e+10, 1.]", "tensor [2.500001e+10, 1.]", True),
         ("0.1", "0.1001", False),
-        ("0.000", "-0.000", False),
+        ("0.000", "-0.000", True),
         ("1.0 x", "1.0 y", False),
         ("1.0", "1.0 1.0", False),
         ("3", "4", False),
