@@ -121,9 +121,7 @@ impl Pin {
         self.tensors.iter().all(|(tensor, fact)| unsafe { fact.metadata(py, torch, *tensor) })
             && self.others.iter().all(|(value, fact)| shape.facts[*fact].1.holds(py, torch, *value, values))
     }
-}
 
-impl Pin {
     fn words_hold(&mut self, shape: &Shape<'_>) -> bool {
         for word in &mut self.words {
             // SAFETY: as in `holds`.
@@ -312,8 +310,15 @@ impl<'a> Pinner<'a> {
     }
 
     unsafe fn field(&mut self, object: Raw, offset: usize) {
-        // SAFETY: the callers give offsets of pointer fields.
-        unsafe { self.word(object.cast::<u8>().add(offset).cast(), Changes::Alone) }
+        // SAFETY: as below.
+        unsafe { self.field_of(object, offset, false) }
+    }
+
+    /// A field, which changes only when a dict does if `with_dicts`.
+    unsafe fn field_of(&mut self, object: Raw, offset: usize, with_dicts: bool) {
+        let changes = if with_dicts { Changes::WithDicts } else { Changes::Alone };
+        // SAFETY: the callers give offsets of aligned words.
+        unsafe { self.word(object.cast::<u8>().add(offset).cast(), changes) }
     }
 
     /// The object's type, and its state. Neither changes where the type is one of C's, but for modules; what such an object
@@ -323,8 +328,7 @@ impl<'a> Pinner<'a> {
         unsafe {
             let immutable = (*ffi::Py_TYPE(object)).tp_flags & IMMUTABLE != 0 && ffi::PyModule_Check(object) == 0;
             let with_dicts = immutable && self.same.contains(&(object as usize));
-            let address = object.cast::<u8>().add(offset_of!(ffi::PyObject, ob_type));
-            self.word(address.cast(), if with_dicts { Changes::WithDicts } else { Changes::Alone });
+            self.field_of(object, offset_of!(ffi::PyObject, ob_type), with_dicts);
             self.tag(raw::class_of(object));
         }
     }
@@ -342,8 +346,7 @@ impl<'a> Pinner<'a> {
                 self.failed = true;
                 return;
             }
-            let address = class.cast::<u8>().add(offset_of!(ffi::PyTypeObject, tp_version_tag));
-            self.word(address.cast(), if immutable { Changes::WithDicts } else { Changes::Alone });
+            self.field_of(class, offset_of!(ffi::PyTypeObject, tp_version_tag), immutable);
         }
     }
 

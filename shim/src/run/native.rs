@@ -213,11 +213,7 @@ impl NativeBody {
         // SAFETY: the plan was lowered with this kernel for tensors of these sizes and strides, which the guards checked;
         // the registers keep the memory alive.
         let run = || outside(|| unsafe { kernel.launch(pointers.get(), scalars, threads) });
-        if largest < DETACH_ELEMENTS {
-            return run();
-        }
-        regs.detached = true;
-        py.detach(run)
+        if largest < DETACH_ELEMENTS { run() } else { regs.detach(py, run) }
     }
 }
 

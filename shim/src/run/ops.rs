@@ -195,16 +195,14 @@ impl Op {
                 let (a, b, out) = (handle(0)?, handle(1)?, handle(2)?);
                 // SAFETY: live handles.
                 let call = || outside(|| unsafe { function(out.get(), a.get(), b.get()) });
-                let status = if is_small(torch, a, b) { call() } else { detach(py, regs, call) };
-                done(status)
+                done(multiply(py, regs, a, b, call))
             }
             Callee::OutScaled(function) => {
                 let (input, a, b, out) = (handle(0)?, handle(1)?, handle(2)?, handle(5)?);
                 let (beta, alpha) = (args[3].float(symbols)?, args[4].float(symbols)?);
                 // SAFETY: live handles.
                 let call = || outside(|| unsafe { function(out.get(), input.get(), a.get(), b.get(), beta, alpha) });
-                let status = if is_small(torch, a, b) { call() } else { detach(py, regs, call) };
-                done(status)
+                done(multiply(py, regs, a, b, call))
             }
             Callee::Convolution(function) => {
                 let (input, weight) = (handle(0)?, handle(1)?);
@@ -213,7 +211,7 @@ impl Op {
                 let (transposed, padding, groups) =
                     (args[6].int(symbols)? as i32, args[7].ints(symbols)?, args[8].int(symbols)?);
                 let [a, b, c] = &lists;
-                let made = detach(py, regs, || {
+                let made = regs.detach(py, || {
                     let bias = bias.map(SendHandle::get);
                     // SAFETY: live handles, arrays with their lengths; an absent bias is a null pointer.
                     unsafe {
@@ -244,7 +242,7 @@ impl Op {
                 let (dropout, causal) = (args[3].float(symbols)?, args[4].int(symbols)? as i32);
                 let mask = if args[5].is_none() { None } else { Some(handle(5)?) };
                 let scale = if args[6].is_none() { None } else { Some(args[6].float(symbols)?) };
-                let made = detach(py, regs, || {
+                let made = regs.detach(py, || {
                     let mask = mask.map(SendHandle::get);
                     let scale = scale.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
                     let mask = mask.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -261,7 +259,7 @@ impl Op {
                     [args[1].ints(symbols)?, args[2].ints(symbols)?, args[3].ints(symbols)?, args[4].ints(symbols)?];
                 let ceil = args[5].int(symbols)? as i32;
                 let len = |l: &SmallVec<[i64; 4]>| l.len() as i64;
-                let made = detach(py, regs, || {
+                let made = regs.detach(py, || {
                     // SAFETY: a live handle, arrays with their lengths.
                     unsafe {
                         make(|ret| {
@@ -340,18 +338,20 @@ impl SendHandle {
 /// Multiplications of a product of matrices that is done before another thread could take the GIL.
 const SMALL: i64 = 1 << 16;
 
-fn is_small(torch: &Torch, a: SendHandle, b: SendHandle) -> bool {
+/// Runs a product of `a` and `b`, a small one with the GIL held.
+fn multiply(
+    py: Python<'_>,
+    regs: &mut Regs<'_>,
+    a: SendHandle,
+    b: SendHandle,
+    call: impl Send + FnOnce() -> Status,
+) -> Status {
     // SAFETY: live handles of strided tensors.
-    unsafe {
-        let columns = torch.sizes(b.get()).last().copied().unwrap_or(1);
-        torch.numel(a.get()).saturating_mul(columns) < SMALL
-    }
-}
-
-/// Runs a call with the GIL released.
-fn detach<T: Send>(py: Python<'_>, regs: &mut Regs<'_>, call: impl Send + FnOnce() -> T) -> T {
-    regs.detached = true;
-    py.detach(call)
+    let count = unsafe {
+        let columns = regs.torch.sizes(b.get()).last().copied().unwrap_or(1);
+        regs.torch.numel(a.get()).saturating_mul(columns)
+    };
+    if count < SMALL { call() } else { regs.detach(py, call) }
 }
 
 /// Runs a function that writes `N` new handles.

@@ -50,6 +50,12 @@ impl<'a> Regs<'a> {
         Regs { torch, threads, detached: false, slots, owned: 0, inputs: PhantomData }
     }
 
+    /// Runs a call with the GIL released.
+    pub fn detach<T: Send>(&mut self, py: Python<'_>, call: impl Send + FnOnce() -> T) -> T {
+        self.detached = true;
+        py.detach(call)
+    }
+
     /// Fills a register with an input, a tensor that outlives the run.
     pub fn borrow(&mut self, reg: usize, input: &'a Py<PyAny>) {
         // SAFETY: only tensors are inputs of plans; their guards say so.

@@ -23,8 +23,8 @@ pub(super) fn load(py: Python<'_>) -> Result<Torch, String> {
     }
     torch.keys_offset = keys_offset(&module, &probes).map_err(fail)?.ok_or("the dispatch key word was not found")?;
     torch.layout = layout(&torch, &probes);
-    for probe in &probes {
-        agrees(&torch, probe).map_err(fail)?.then_some(()).ok_or("tensors have an unknown layout")?;
+    if !probes.iter().all(|probe| agrees(&torch, probe).unwrap_or(false)) {
+        torch.layout = None;
     }
     Ok(torch)
 }
@@ -111,7 +111,7 @@ fn keys_offset(module: &Bound<'_, PyModule>, probes: &[Bound<'_, PyAny>]) -> PyR
             candidates.retain(|i| *words.add(*i) == keys);
         }
     }
-    Ok(if let [only] = candidates[..] { Some(only * 8) } else { None })
+    Ok(only(candidates.into_iter()).map(|at| at * 8))
 }
 
 /// The one layout in which every probe says what torch's functions say of it.
@@ -128,7 +128,7 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
         let sizes = one(
             &|at| {
                 known.iter().all(|(body, sizes, strides, _)| {
-                    let layout = Layout { sizes: at, numel: 0, typed: 0, autograd: 0, required: None, memory: None };
+                    let layout = Layout { sizes: at, ..Layout::default() };
                     *body.add(at) == sizes.len() as u64
                         && layout.sizes(*body) == *sizes
                         && layout.strides(*body) == *strides
@@ -139,7 +139,7 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
         let typed = one(
             &|at| {
                 known.iter().all(|(body, _, _, (dtype, device, _))| {
-                    let layout = Layout { sizes, numel: 0, typed: at * 2, autograd: 0, required: None, memory: None };
+                    let layout = Layout { sizes, typed: at * 2, ..Layout::default() };
                     layout.dtype(*body) == *dtype && layout.device(*body) == *device
                 })
             },

@@ -8,7 +8,7 @@ use flambeau_ir::tensor::Device;
 const INLINE: usize = 5;
 
 /// Offsets in a `TensorImpl`, whose addresses the functions take.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Layout {
     /// Word of the `SizesAndStrides`: the number of dimensions, then sizes and strides in place, or a pointer to both.
     pub sizes: usize,

@@ -65,13 +65,18 @@ fn tiny(cx: &mut Decompose, a: CoreId, turned: CoreId) -> Option<CoreId> {
     Some(cx.reshape(sums, vec![rows, columns]))
 }
 
-fn mm(cx: &mut Decompose) -> Done {
-    let (a, b) = (cx.tensor("input")?, cx.tensor("mat2")?);
+/// The product of two matrices.
+fn product(cx: &mut Decompose, a: CoreId, b: CoreId, meta: &TensorMeta) -> CoreId {
     let turned = cx.permute(b, &[1, 0]);
-    match tiny(cx, a, turned) {
-        Some(product) => Ok(Outcome::Fresh(product)),
-        None => direct(cx, "aten::mm", &["input", "mat2"]),
-    }
+    tiny(cx, a, turned).unwrap_or_else(|| {
+        let pair = vec![ExternArg::Value(a), ExternArg::Value(b)];
+        cx.call(("aten::mm", "default"), Some("out"), pair, std::slice::from_ref(meta))[0]
+    })
+}
+
+fn mm(cx: &mut Decompose) -> Done {
+    let (a, b, meta) = (cx.tensor("input")?, cx.tensor("mat2")?, cx.result()?);
+    Ok(Outcome::Fresh(product(cx, a, b, &meta)))
 }
 
 /// `x @ weight.T + bias` on the rows of `x`, as one product of two matrices.
@@ -85,22 +90,23 @@ pub(crate) fn linear_of(
     let (sizes, wide) = (cx.sizes(x), cx.sizes(weight));
     let (rows, features) = (Dim::product(&sizes[..sizes.len() - 1]), sizes[sizes.len() - 1].clone());
     let flat = cx.reshape(x, vec![rows.clone(), features]);
-    if let Some(product) = tiny(cx, flat, weight) {
-        let product = bias.map_or(product, |bias| cx.add(product, bias));
-        let mut out = sizes;
-        *out.last_mut().unwrap_or(&mut Dim::Const(1)) = wide[0].clone();
-        return cx.reshape(product, out);
-    }
-    let turned = cx.permute(weight, &[1, 0]);
-    let meta = like(like_meta, vec![rows, wide[0].clone()]);
-    let mut args = vec![ExternArg::Value(flat), ExternArg::Value(turned)];
-    let product = match bias {
-        Some(bias) => {
-            args.insert(0, ExternArg::Value(bias));
-            args.extend([ExternArg::Const(Const::Int(1)), ExternArg::Const(Const::Int(1))]);
-            cx.call(("aten::addmm", "default"), Some("out"), args, &[meta])[0]
+    let product = match (tiny(cx, flat, weight), bias) {
+        (Some(product), Some(bias)) => cx.add(product, bias),
+        (Some(product), None) => product,
+        (None, bias) => {
+            let turned = cx.permute(weight, &[1, 0]);
+            let meta = like(like_meta, vec![rows, wide[0].clone()]);
+            let mut args = vec![ExternArg::Value(flat), ExternArg::Value(turned)];
+            let op = match bias {
+                Some(bias) => {
+                    args.insert(0, ExternArg::Value(bias));
+                    args.extend([ExternArg::Const(Const::Int(1)), ExternArg::Const(Const::Int(1))]);
+                    "aten::addmm"
+                }
+                None => "aten::mm",
+            };
+            cx.call((op, "default"), Some("out"), args, &[meta])[0]
         }
-        None => cx.call(("aten::mm", "default"), Some("out"), args, &[meta])[0],
     };
     let mut out = sizes;
     let last = out.len() - 1;
@@ -126,13 +132,7 @@ fn matmul(cx: &mut Decompose) -> Done {
     let (left, right) = (cx.sizes(a), cx.sizes(b));
     let pair = |a, b| vec![ExternArg::Value(a), ExternArg::Value(b)];
     match (left.len(), right.len()) {
-        (2, 2) => {
-            let turned = cx.permute(b, &[1, 0]);
-            if let Some(product) = tiny(cx, a, turned) {
-                return Ok(Outcome::Fresh(product));
-            }
-            Ok(Outcome::Fresh(cx.call(("aten::mm", "default"), Some("out"), pair(a, b), &[meta])[0]))
-        }
+        (2, 2) => Ok(Outcome::Fresh(product(cx, a, b, &meta))),
         (n, 2) if n > 2 => {
             let rows = Dim::product(&left[..n - 1]);
             let flat = cx.reshape(a, vec![rows.clone(), left[n - 1].clone()]);
