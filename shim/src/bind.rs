@@ -5,6 +5,7 @@ use crate::raw::Raw;
 use pyo3::ffi;
 use smallvec::SmallVec;
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 const CO_VARARGS: i32 = 0x04;
 const CO_VARKEYWORDS: i32 = 0x08;
@@ -31,9 +32,52 @@ impl Drop for Bound {
     fn drop(&mut self) {
         for object in &self.made {
             // SAFETY: owned references, given up once, with the GIL held as during every call.
-            unsafe { ffi::Py_DECREF(*object) };
+            unsafe {
+                if !keep(*object) {
+                    ffi::Py_DECREF(*object);
+                }
+            }
         }
     }
+}
+
+/// An empty `**kwargs` for the next call, or null. Guards compare the states of dicts, so one that stays as it is costs
+/// less than a new one for each call. Touched with the GIL held.
+static EMPTY: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
+/// The state of that dict when it was made.
+static EMPTY_STATE: AtomicU64 = AtomicU64::new(0);
+
+/// A new reference to an empty dict that nobody else has; null if there is no memory.
+fn empty_dict() -> Raw {
+    let kept = EMPTY.swap(ptr::null_mut(), Ordering::Relaxed);
+    if !kept.is_null() {
+        return kept;
+    }
+    // SAFETY: the GIL is held.
+    unsafe {
+        let dict = ffi::PyDict_New();
+        if !dict.is_null() {
+            EMPTY_STATE.store((*dict.cast::<ffi::PyDictObject>()).ma_version_tag, Ordering::Relaxed);
+        }
+        dict
+    }
+}
+
+/// Keeps a dict of [`empty_dict`] that nobody else refers to and nobody ever changed.
+///
+/// # Safety
+/// A live object, one reference of which is given up where this is true.
+unsafe fn keep(object: Raw) -> bool {
+    // SAFETY: a live object.
+    let unchanged = unsafe {
+        ffi::Py_REFCNT(object) == 1
+            && ffi::PyDict_CheckExact(object) != 0
+            && (*object.cast::<ffi::PyDictObject>()).ma_version_tag == EMPTY_STATE.load(Ordering::Relaxed)
+    };
+    if unchanged {
+        EMPTY.store(object, Ordering::Relaxed);
+    }
+    unchanged
 }
 
 impl Signature {
@@ -104,7 +148,7 @@ impl Signature {
         unsafe {
             let mut extra = ptr::null_mut();
             if self.flags & CO_VARKEYWORDS != 0 {
-                extra = ffi::PyDict_New();
+                extra = empty_dict();
                 if extra.is_null() {
                     ffi::PyErr_Clear();
                     return None;

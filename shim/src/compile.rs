@@ -3,8 +3,9 @@
 
 use crate::breaks::{self, Kind, Noted, describe};
 use crate::entry::{CaptureScope, Entry};
-use crate::gil::GilCell;
-use crate::installed::{Checked, InstallContext, Installed};
+use crate::gil::{GilCell, Shared};
+use crate::guard::Passed;
+use crate::installed::{InstallContext, Installed};
 use crate::leaves::{self, Dynamic, Place, Size};
 use crate::lines::Lines;
 use crate::link::{self, LinkError, Pending};
@@ -32,8 +33,8 @@ use std::time::Instant;
 
 /// How a call without a compiled frame goes on.
 pub enum Outcome {
-    /// Run this frame; its guards hold.
-    Run(Arc<Installed>, Checked),
+    /// Run this frame; its guards held when it was made ready.
+    Run(Shared<Installed>),
     /// Run the original code.
     Eager,
     /// Raise: a signal handler's exception, or `fullgraph=True` and a break.
@@ -43,7 +44,7 @@ pub enum Outcome {
 /// What storage has for a call.
 enum Stored {
     /// A frame whose guards hold.
-    Frame(Arc<Installed>, Checked),
+    Frame(Shared<Installed>),
     /// Why calls like it are not compiled.
     Refusal(Reason),
 }
@@ -185,7 +186,7 @@ impl Miss<'_, '_> {
         let records = settings::get().wire.record_dir.is_some();
         if !records {
             match self.lookup(&key)? {
-                Some(Stored::Frame(installed, checked)) => return Ok(Outcome::Run(installed, checked)),
+                Some(Stored::Frame(installed)) => return Ok(Outcome::Run(installed)),
                 Some(Stored::Refusal(reason)) => return Ok(self.failed(&reason)),
                 None => {}
             }
@@ -277,10 +278,10 @@ impl Miss<'_, '_> {
                         continue;
                     }
                     match self.install(delivery, "cache") {
-                        Ok(Some((installed, checked))) => {
+                        Ok(Some(installed)) => {
                             counters::cache_hit(py, "daemon");
                             say::log("cache", || format!("{}: a stored frame fits", name_of(self.function)));
-                            return Ok(Some(Stored::Frame(installed, checked)));
+                            return Ok(Some(Stored::Frame(installed)));
                         }
                         Ok(None) => {}
                         Err(why) => say::log("cache", || format!("a stored frame cannot be used: {why}")),
@@ -303,7 +304,7 @@ impl Miss<'_, '_> {
         // SAFETY: a live function.
         let function = unsafe { Bound::from_borrowed_ptr(self.py, self.function) };
         let installed = Installed::install(self.py, delivery, &function, self.args, &self.context()).ok()?;
-        if let Err(guard) = installed.check(self.py, self.function, self.args) {
+        if let Err(guard) = installed.check(self.py, self.function, self.args, &mut Passed::default()) {
             say::log("guards", || format!("a refusal does not fit: {}", installed.explain_failure(guard)));
             return None;
         }
@@ -360,7 +361,7 @@ impl Miss<'_, '_> {
             return self.failed(&end.reason);
         }
         match self.install(delivery, "compiled") {
-            Ok(Some((installed, checked))) => Outcome::Run(installed, checked),
+            Ok(Some(installed)) => Outcome::Run(installed),
             Ok(None) => {
                 // Another thread changed something meanwhile.
                 counters::eager_fallback(py, "changed_during_compile");
@@ -403,23 +404,20 @@ impl Miss<'_, '_> {
     }
 
     /// Makes a delivery ready and keeps it if its guards hold now.
-    fn install(&self, delivery: Delivery, origin: &'static str) -> Result<Option<(Arc<Installed>, Checked)>, String> {
+    fn install(&self, delivery: Delivery, origin: &'static str) -> Result<Option<Shared<Installed>>, String> {
         let py = self.py;
         let begun = Instant::now();
         let frame = delivery.frame.clone();
         // SAFETY: a live function.
         let function = unsafe { Bound::from_borrowed_ptr(py, self.function) };
-        let installed = Arc::new(Installed::install(py, delivery, &function, self.args, &self.context())?);
+        let installed = Shared::new(Installed::install(py, delivery, &function, self.args, &self.context())?);
         // It runs Python, so it comes before the guards are checked.
         let logged = settings::get().logs("code");
         let listing = logged.then(|| assembled::listing(py, &frame, &self.entry.codes, &function));
-        let checked = match installed.check(py, self.function, self.args) {
-            Ok(checked) => checked,
-            Err(guard) => {
-                say::log("guards", || format!("does not fit: {}", installed.explain_failure(guard)));
-                return Ok(None);
-            }
-        };
+        if let Err(guard) = installed.check(py, self.function, self.args, &mut Passed::default()) {
+            say::log("guards", || format!("does not fit: {}", installed.explain_failure(guard)));
+            return Ok(None);
+        }
         let ops = match &frame.body {
             Body::Eager(graph) | Body::Fx(graph) => graph.calls(),
             Body::Native(plan) => plan.steps.len(),
@@ -442,7 +440,7 @@ impl Miss<'_, '_> {
         if table.is_for(code) {
             table.frames.insert(0, Frame::new(installed.clone(), record));
         }
-        Ok(Some((installed, checked)))
+        Ok(Some(installed))
     }
 
     /// Counts and logs a frame that is ready. Runs no Python.

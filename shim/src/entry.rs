@@ -5,8 +5,9 @@ use crate::compile::{self, Outcome};
 use crate::counters;
 use crate::discover::Discovery;
 use crate::exit::{Broken, Codes, Left, Next, Onward};
-use crate::gil::GilCell;
-use crate::installed::{Checked, Installed, RunError};
+use crate::gil::{GilCell, Shared};
+use crate::guard::Passed;
+use crate::installed::{Installed, RunError};
 use crate::leaves;
 use crate::raw::Raw;
 use crate::say;
@@ -67,7 +68,7 @@ enum Went {
     /// It gave a value, or raised.
     Done(PyResult<Py<PyAny>>),
     /// Its frame broke off.
-    Broken(Broken),
+    Broken(Box<Broken>),
     /// The original code has to run.
     Eager,
 }
@@ -199,7 +200,7 @@ impl Entry {
     /// Runs what a frame broke at and the resume functions that follow, until one gives the call's value. They call each
     /// other from here, so that a loop of the program runs at a constant depth of the stack. Nothing that ran is run again:
     /// a resume function that has no compiled frame runs as plain Python.
-    fn go_on(&self, py: Python<'_>, mut broken: Broken) -> PyResult<Py<PyAny>> {
+    fn go_on(&self, py: Python<'_>, mut broken: Box<Broken>) -> PyResult<Py<PyAny>> {
         loop {
             let acted = {
                 let _discovery = Discovery::start(py, self, std::ptr::null_mut());
@@ -250,13 +251,21 @@ impl Entry {
 
     /// Runs the first frame whose guards hold; compiles if there is none.
     fn dispatch(&self, py: Python<'_>, table: &GilCell<Table>, function: Raw, slots: &[Raw]) -> Went {
-        let found = table.borrow(py).find(py, function, slots);
-        if let Some((installed, checked)) = found {
+        let mut passed = Passed::default();
+        let found = table.borrow(py).find(py, function, slots, &mut passed);
+        if let Some(installed) = found {
             counters::process_hit(py);
-            return run(py, table, &installed, checked, function, slots);
+            return run(py, table, &installed, &passed, function, slots);
         }
         match compile::miss(py, self, table, function, slots) {
-            Outcome::Run(installed, checked) => run(py, table, &installed, checked, function, slots),
+            // Finalizers may have run since it was checked.
+            Outcome::Run(installed) => match installed.check(py, function, slots, &mut passed) {
+                Ok(()) => run(py, table, &installed, &passed, function, slots),
+                Err(_) => {
+                    counters::eager_fallback(py, "changed_meanwhile");
+                    Went::Eager
+                }
+            },
             Outcome::Eager => Went::Eager,
             Outcome::Raise(error) => Went::Done(Err(error)),
         }
@@ -277,12 +286,12 @@ fn given(py: Python<'_>, result: PyResult<Py<PyAny>>) -> Raw {
 fn run(
     py: Python<'_>,
     table: &GilCell<Table>,
-    installed: &Arc<Installed>,
-    checked: Checked,
+    installed: &Shared<Installed>,
+    passed: &Passed,
     function: Raw,
     slots: &[Raw],
 ) -> Went {
-    match installed.run(py, checked, function, slots) {
+    match installed.run(py, passed, function, slots) {
         Ok(Left::Value(value)) => Went::Done(Ok(value)),
         Ok(Left::Broken(broken)) => Went::Broken(broken),
         Err(RunError::Python(error)) => Went::Done(Err(error)),

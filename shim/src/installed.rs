@@ -10,7 +10,7 @@ use crate::run::{Failure, eager::EagerBody, native::NativeBody};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Graph, NodeOp};
-use flambeau_ir::guard::GuardKind;
+use flambeau_ir::guard::{Guard, GuardKind};
 use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::source::{SourceId, Step};
 use flambeau_ir::text;
@@ -41,11 +41,6 @@ pub enum RunError {
     /// Torch did other than the frame was compiled for: do not use it again. Raise the error, or without one run the
     /// original code.
     Wrong(String, Option<PyErr>),
-}
-
-/// What passed the guards: inputs and symbols of one call.
-pub struct Checked {
-    passed: Passed,
 }
 
 /// A compiled frame with resolved callables, loaded kernels and pinned guards.
@@ -151,6 +146,16 @@ fn run_error(failure: Failure) -> RunError {
     }
 }
 
+/// Elements of a source's tensor, where guards fix its sizes.
+fn elements(frame: &CompiledFrame, source: SourceId) -> Option<i64> {
+    let guards = frame.guards.guards.iter().filter(|guard| guard.source == source);
+    let tensor = |guard: &Guard| match &guard.kind {
+        GuardKind::Tensor(of) => of.sizes.iter().map(Dim::as_const).product::<Option<i64>>(),
+        _ => None,
+    };
+    guards.into_iter().find_map(tensor)
+}
+
 fn placeholders(graph: &Graph) -> impl Iterator<Item = SourceId> {
     graph.nodes.iter().filter_map(|node| match node.op {
         NodeOp::Placeholder(source) => Some(source),
@@ -176,7 +181,8 @@ impl Installed {
         let body = match &frame.body {
             Body::Eager(graph) => Run::Eager(EagerBody::new(py, graph, &slot)?),
             Body::Native(plan) => {
-                Run::Native(NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, &slot)?)
+                let elements = |source| elements(&frame, source);
+                Run::Native(NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, &slot, &elements)?)
             }
             // There is nothing for a back end to compile.
             Body::Fx(graph) if graph.calls() == 0 => Run::Eager(EagerBody::new(py, graph, &slot)?),
@@ -191,7 +197,8 @@ impl Installed {
         Ok(Installed { frame, program, body, ending, plain, broken: Cell::new(0), owners })
     }
 
-    /// Whether the frame may run for this call; else the index of a failing guard. Runs no user code.
+    /// Whether the frame may run for this call, whose values are then filled in; else the index of a failing guard. Runs no
+    /// user code.
     ///
     /// `function` and `args` (`localsplus` order, null where absent) must be alive.
     pub fn check(
@@ -199,9 +206,9 @@ impl Installed {
         py: Python<'_>,
         function: *mut pyo3::ffi::PyObject,
         args: &[*mut pyo3::ffi::PyObject],
-    ) -> Result<Checked, usize> {
-        let passed = self.program.check(py, Roots { function, args })?;
-        Ok(Checked { passed })
+        passed: &mut Passed,
+    ) -> Result<(), usize> {
+        self.program.check(py, Roots { function, args }, passed)
     }
 
     /// The tensors and ints that the guards are about, as this call has them: places, objects, and the sizes of the frame,
@@ -239,37 +246,42 @@ impl Installed {
         self.program.each(py, Roots { function, args })
     }
 
-    /// Runs the body and the exit, up to the action of a graph break.
+    /// Runs the body and the exit, up to the action of a graph break. Nothing else ran since `passed` was filled in.
     pub fn run(
         &self,
         py: Python<'_>,
-        checked: Checked,
+        passed: &Passed,
         function: *mut pyo3::ffi::PyObject,
         args: &[*mut pyo3::ffi::PyObject],
     ) -> Result<Left, RunError> {
-        let Passed { values, symbols } = checked.passed;
-        if !self.ending.fits(&symbols) {
+        let symbols = &passed.symbols;
+        if !self.ending.fits(symbols) {
             return Err(RunError::Fallback("an int is too large to be computed with".into()));
         }
+        if let (Run::Native(body), Some(plain)) = (&self.body, self.plain) {
+            let mut outputs = body.run(py, passed.values(), symbols).map_err(run_error)?;
+            return Ok(Left::Value(outputs.swap_remove(plain)));
+        }
+        let values = passed.owned(py);
         if let Run::Fx(body) = &self.body
-            && body.needs_compile(&symbols)
+            && body.needs_compile(symbols)
         {
-            body.compile(py, &values, &symbols).map_err(run_error)?;
+            body.compile(py, &values, symbols).map_err(run_error)?;
             // The back end is user code: what was checked before it may no longer hold.
-            if self.check(py, function, args).is_err() {
+            if self.check(py, function, args, &mut Passed::default()).is_err() {
                 return Err(RunError::Fallback("a guard no longer holds after the back end ran".into()));
             }
         }
         let outputs = match &self.body {
-            Run::Eager(body) => body.run(py, &values, &symbols),
-            Run::Fx(body) => body.run(py, &values, &symbols),
-            Run::Native(body) => body.run(py, &values, &symbols),
+            Run::Eager(body) => body.run(py, &values, symbols),
+            Run::Fx(body) => body.run(py, &values, symbols),
+            Run::Native(body) => body.run(py, passed.values(), symbols),
         };
         let mut outputs = outputs.map_err(run_error)?;
         if let Some(plain) = self.plain {
             return Ok(Left::Value(outputs.swap_remove(plain)));
         }
-        let given = Given { values: &values, symbols: &symbols, outputs: &outputs };
+        let given = Given { values: &values, symbols, outputs: &outputs };
         let made = self.ending.build(py, &given).map_err(|error| {
             if self.body.commits() { RunError::Python(error) } else { RunError::Fallback(error.to_string()) }
         })?;

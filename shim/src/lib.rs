@@ -43,3 +43,4 @@ mod table;
 mod testing;
 mod testing_facts;
 mod torch_abi;
+mod view;

@@ -27,6 +27,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reset, module)?)?;
     module.add_function(wrap_pyfunction!(region::set_error_on_break, module)?)?;
     module.add_function(wrap_pyfunction!(region::set_nested_breaks, module)?)?;
+    module.add_function(wrap_pyfunction!(crate::view::call_natively, module)?)?;
     module.add_function(wrap_pyfunction!(warm_up, module)?)
 }
 

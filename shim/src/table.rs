@@ -3,8 +3,9 @@
 use crate::bind::Signature;
 use crate::breaks::Noted;
 use crate::counters;
-use crate::gil::GilCell;
-use crate::installed::{Checked, Installed};
+use crate::gil::{GilCell, Shared};
+use crate::guard::Passed;
+use crate::installed::Installed;
 use crate::leaves::{History, Place};
 use crate::raw::Raw;
 use crate::region::Region;
@@ -68,7 +69,7 @@ pub struct Retry {
 /// One compiled frame of a table.
 pub struct Frame {
     /// Ready to run.
-    pub installed: Arc<Installed>,
+    pub installed: Shared<Installed>,
     /// For `explain`.
     pub record: Arc<Record>,
     /// Where it was compiled for: elsewhere breaks are taken in another way.
@@ -79,7 +80,7 @@ pub struct Frame {
 
 impl Frame {
     /// A frame for the calling thread's region that was never checked.
-    pub fn new(installed: Arc<Installed>, record: Record) -> Self {
+    pub fn new(installed: Shared<Installed>, record: Record) -> Self {
         Frame { installed, record: Arc::new(record), region: Region::now(), failures: Cell::new((0, 0)) }
     }
 
@@ -169,23 +170,30 @@ impl Table {
         (signature, true)
     }
 
-    /// The first frame whose guards hold, moved to the front.
-    pub fn find(&mut self, py: Python<'_>, function: Raw, slots: &[Raw]) -> Option<(Arc<Installed>, Checked)> {
+    /// The first frame whose guards hold, moved to the front; `passed` has the call's values then.
+    pub fn find(
+        &mut self,
+        py: Python<'_>,
+        function: Raw,
+        slots: &[Raw],
+        passed: &mut Passed,
+    ) -> Option<Shared<Installed>> {
         let region = Region::now();
         let mut here = self.frames.iter().enumerate().filter(|(_, frame)| frame.region == region);
-        let found = here.find_map(|(i, frame)| match frame.installed.check(py, function, slots) {
-            Ok(checked) => Some((i, frame.installed.clone(), checked)),
+        let found = here.find(|(_, frame)| match frame.installed.check(py, function, slots, passed) {
+            Ok(()) => true,
             Err(guard) => {
                 let (count, _) = frame.failures.get();
                 frame.failures.set((count.saturating_add(1), guard as u32));
-                None
+                false
             }
         });
-        let (index, installed, checked) = found?;
+        let (index, frame) = found?;
+        let installed = frame.installed.clone();
         if index > 0 {
             self.frames[..=index].rotate_right(1);
         }
-        Some((installed, checked))
+        Some(installed)
     }
 
     /// Whether calls run eagerly because of what its code does, or how often it compiled.
@@ -199,9 +207,9 @@ impl Table {
     }
 
     /// Takes out a frame that turned out to be wrong, and leaves calls like this one alone: the daemon would give it again.
-    pub fn give_up(&mut self, wrong: &Arc<Installed>, fingerprint: u64) -> Option<Frame> {
+    pub fn give_up(&mut self, wrong: &Shared<Installed>, fingerprint: u64) -> Option<Frame> {
         self.failed.insert(fingerprint, Retry { skip: u32::MAX, next: u32::MAX });
-        let at = self.frames.iter().position(|frame| Arc::ptr_eq(&frame.installed, wrong));
+        let at = self.frames.iter().position(|frame| Shared::is(&frame.installed, wrong));
         at.map(|at| self.frames.remove(at))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::callable;
 use crate::exit::{Codes, Left, Onward};
+use crate::guard::Passed;
 use crate::installed::{InstallContext, Installed, RunError};
 use crate::report::Record;
 use crate::run::outside::{tick, ticks};
@@ -12,7 +13,6 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// A compiled frame, installed for one function.
 #[pyclass]
@@ -51,7 +51,7 @@ impl TestFrame {
     /// `None` if the guards pass, else the failing one in words.
     #[pyo3(signature = (*args))]
     fn check(&self, py: Python<'_>, args: &Bound<'_, PyTuple>) -> Option<String> {
-        let failed = self.installed.check(py, self.function.as_ptr(), &pointers(args)).err()?;
+        let failed = self.installed.check(py, self.function.as_ptr(), &pointers(args), &mut Passed::default()).err()?;
         Some(self.installed.explain_failure(failed))
     }
 
@@ -60,11 +60,11 @@ impl TestFrame {
     #[pyo3(signature = (*args))]
     fn __call__(&self, py: Python<'_>, args: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let args = pointers(args);
-        let checked = self
-            .installed
-            .check(py, self.function.as_ptr(), &args)
+        let mut passed = Passed::default();
+        self.installed
+            .check(py, self.function.as_ptr(), &args, &mut passed)
             .map_err(|index| pyo3::exceptions::PyLookupError::new_err(self.installed.explain_failure(index)))?;
-        let left = self.installed.run(py, checked, self.function.as_ptr(), &args).map_err(|error| match error {
+        let left = self.installed.run(py, &passed, self.function.as_ptr(), &args).map_err(|error| match error {
             RunError::Python(error) => error,
             RunError::Wrong(_, Some(error)) => error,
             RunError::Wrong(what, None) => pyo3::exceptions::PyNotImplementedError::new_err(what),
@@ -85,7 +85,7 @@ impl TestFrame {
         let args = pointers(args);
         let once = || {
             let start = std::time::Instant::now();
-            let passed = self.installed.check(py, self.function.as_ptr(), &args).is_ok();
+            let passed = self.installed.check(py, self.function.as_ptr(), &args, &mut Passed::default()).is_ok();
             assert!(passed, "the frame does not pass its guards");
             start.elapsed().as_nanos()
         };
@@ -192,7 +192,7 @@ fn put(
     let delivery = Delivery { frame: frame.into(), artifacts: Vec::new() };
     let context = InstallContext { codes: &entry.codes, fx_backend: None, plugin_dirs: Vec::new() };
     let installed = Installed::install(py, delivery, function, &pointers(args), &context);
-    let frame = Frame::new(Arc::new(installed.map_err(PyRuntimeError::new_err)?), Record::default());
+    let frame = Frame::new(crate::gil::Shared::new(installed.map_err(PyRuntimeError::new_err)?), Record::default());
     let code = function.getattr("__code__")?;
     if compiled.getattr("__wrapped__")?.is(function) {
         // SAFETY: a live code object.

@@ -143,6 +143,7 @@ class View:
 
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """What `_native.call_natively` does as well: traces of callers follow this."""
     module = self._flambeau_module
     if type(module).__call__ is not self._flambeau_call:
         _attach(self, module, self._flambeau_options)
@@ -197,7 +198,9 @@ def _make_view_class(cls: type) -> type:
     body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
     copies = {"__copy__": _copy, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce}
     calls = {"__call__": _call, "_replicate_for_data_parallel": _replicate}
-    return builtins.type(cls.__name__, (cls,), {"__slots__": View.__slots__, **body, **copies, **calls})
+    made = builtins.type(cls.__name__, (cls,), {"__slots__": View.__slots__, **body, **copies, **calls})
+    _native.call_natively(made, _call)
+    return made
 
 
 def view(module: torch.nn.Module, options: Options) -> Any:

@@ -30,7 +30,7 @@ pub enum Left {
     /// Its value.
     Value(Py<PyAny>),
     /// A graph break to go on from.
-    Broken(Broken),
+    Broken(Box<Broken>),
 }
 
 /// What an exit may refer to.
@@ -86,7 +86,7 @@ impl Ending {
         Ok(match &self.end {
             End::Nothing => Left::Value(py.None()),
             End::Return(id) => Left::Value(made[id.0 as usize].clone_ref(py)),
-            End::Break(end) => Left::Broken(Broken::new(py, end, made)),
+            End::Break(end) => Left::Broken(Box::new(Broken::new(py, end, made))),
             End::Refused(reason) => {
                 return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
                     "a refused frame was run: {}",

@@ -30,10 +30,15 @@ impl AmbientFact {
     pub fn holds(&self, py: Python<'_>, torch: &Torch) -> bool {
         let precision = self.expected.precision;
         let any_precision = precision == Ambient::ANY_PRECISION;
-        let words = Probe::get(py, torch).and_then(|probe| probe.read(py, any_precision));
-        if words.is_some() && words == self.seen.get() {
-            return true;
+        let probe = Probe::get(py, torch);
+        if let (Some(probe), Some(seen)) = (probe, unsafe { &*self.seen.as_ptr() }) {
+            let (mut expected, mut same) = (seen.iter(), true);
+            let all = probe.visit(py, any_precision, &mut |word| same &= expected.next() == Some(&word));
+            if all.is_some() && same {
+                return true;
+            }
         }
+        let words = probe.and_then(|probe| probe.read(py, any_precision));
         let comparable = |found: Ambient| if any_precision { Ambient { precision, ..found } } else { found };
         let same = crate::ambient::capture(py).is_ok_and(|found| comparable(found) == self.expected);
         // CUDA's current device is no word.
@@ -50,17 +55,69 @@ type GetFor = unsafe extern "C" fn(i8) -> i8;
 type GetLong = unsafe extern "C" fn() -> i64;
 type GetAddress = unsafe extern "C" fn() -> *const usize;
 
+/// A switch of the global context.
+enum Switch {
+    /// Where it is.
+    At(*const u8),
+    /// Its getter.
+    Call(GetOf, *const c_void),
+}
+
+impl Switch {
+    /// The byte that a getter reads, if its code does nothing else.
+    unsafe fn new(get: GetOf, context: *const c_void) -> Switch {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a function's code can be read; none ends within what is compared before its return.
+        unsafe {
+            // `movzx eax, byte ptr [rdi + offset]; ret`, the offset in one byte or in four.
+            let code = get as *const u8;
+            let is = |at: usize, byte: u8| *code.add(at) == byte;
+            if is(0, 0x0f) && is(1, 0xb6) && is(2, 0x47) && is(4, 0xc3) {
+                return Switch::At(context.byte_offset((*code.add(3)).cast_signed() as isize).cast());
+            }
+            if is(0, 0x0f) && is(1, 0xb6) && is(2, 0x87) && is(7, 0xc3) {
+                let offset = code.add(3).cast::<i32>().read_unaligned();
+                return Switch::At(context.byte_offset(offset as isize).cast());
+            }
+        }
+        Switch::Call(get, context)
+    }
+
+    unsafe fn get(&self) -> u8 {
+        // SAFETY: torch's getter, or what it reads.
+        unsafe {
+            match self {
+                Switch::At(byte) => byte.read_volatile(),
+                Switch::Call(get, context) => get(*context),
+            }
+        }
+    }
+}
+
+/// Where the calling thread's state is.
+#[derive(Clone, Copy)]
+struct Here {
+    /// Grad mode, inference mode and other switches of autograd, a bit each; `None` where the getters are asked.
+    autograd: Option<*const u8>,
+    /// The state of `torch.jit.trace`.
+    tracing: *const usize,
+    /// See [`SavedHooks`].
+    hooks: Option<*const [usize; 10]>,
+    /// Dispatch key sets: included, excluded.
+    keys: *const u64,
+}
+
 /// Torch's getters. None of them can throw.
 struct Probe {
     /// Switches of the thread or process without an argument.
     flags: Vec<Get>,
-    /// Switches of the global context.
-    context_flags: Vec<GetOf>,
-    precision_flags: Vec<GetOf>,
-    context: usize,
+    switches: Vec<Switch>,
+    precision: Vec<Switch>,
     /// By device type. Whether it is on is a dispatch key.
     autocast_dtype: GetFor,
     function_stack: GetLong,
+    autograd: Option<Autograd>,
+    autograd_flags: Vec<Get>,
     tracing: GetAddress,
     anomaly: usize,
     /// Built-ins without arguments whose results are compared by address: bools and interned strs.
@@ -78,9 +135,10 @@ unsafe impl Send for Probe {}
 // SAFETY: as above.
 unsafe impl Sync for Probe {}
 
+/// Switches that [`Autograd`] has, too.
+const AUTOGRAD_FLAGS: &[&CStr] = &[c"aoti_torch_grad_mode_is_enabled", c"_ZN3c1013InferenceMode10is_enabledEv"];
+
 const FLAGS: &[&CStr] = &[
-    c"aoti_torch_grad_mode_is_enabled",
-    c"_ZN3c1013InferenceMode10is_enabledEv",
     c"_ZN2at8autocast25is_autocast_cache_enabledEv",
     c"_ZN3c1031get_default_dtype_as_scalartypeEv",
     c"_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv",
@@ -131,17 +189,22 @@ impl Probe {
             };
         }
         let global_context = functions!([c"_ZN2at13globalContextEv"], GetAddress)[0];
+        // SAFETY: returns a reference to a static.
+        let context = unsafe { global_context() }.cast::<c_void>();
+        // SAFETY: getters of the context.
+        let switches =
+            |all: Vec<GetOf>| all.into_iter().map(|get| unsafe { Switch::new(get, context) }).collect::<Vec<_>>();
         let c = py.import("torch._C").ok()?;
         let module = |name: &str| Some(py.import(name).ok()?.dict().into_any().unbind());
         let autograd = c.getattr("_autograd").ok()?;
         Some(Probe {
             flags: functions!(FLAGS, Get),
-            context_flags: functions!(CONTEXT_FLAGS, GetOf),
-            precision_flags: functions!(PRECISION_FLAGS, GetOf),
-            // SAFETY: returns a reference to a static.
-            context: unsafe { global_context() } as usize,
+            switches: switches(functions!(CONTEXT_FLAGS, GetOf)),
+            precision: switches(functions!(PRECISION_FLAGS, GetOf)),
             autocast_dtype: functions!([c"_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE"], GetFor)[0],
             function_stack: functions!([c"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv"], GetLong)[0],
+            autograd: Autograd::new(py, torch, functions!([c"_ZN3c1013AutogradState13get_tls_stateEv"], GetAddress)[0]),
+            autograd_flags: functions!(AUTOGRAD_FLAGS, Get),
             tracing: functions!([c"_ZN5torch3jit6tracer15getTracingStateEv"], GetAddress)[0],
             anomaly: find(c"_ZN5torch8autograd11AnomalyMode8_enabledE")? as usize,
             calls: CALLS.iter().map(|name| c.getattr(*name).ok().map(Bound::unbind)).collect::<Option<_>>()?,
@@ -153,64 +216,122 @@ impl Probe {
         })
     }
 
-    /// The words now; `None` where they do not say everything: a torch-function mode is in use.
+    /// The words now; `None` where they do not say everything.
     fn read(&self, py: Python<'_>, any_precision: bool) -> Option<[u64; WORDS]> {
-        let mut words = [0; WORDS];
-        let mut at = 0;
-        let mut push = |word: u64| {
+        let (mut words, mut at) = ([0; WORDS], 0);
+        self.visit(py, any_precision, &mut |word| {
             words[at] = word;
             at += 1;
-        };
-        // SAFETY: torch's own getters and data; the key sets are two words of the calling thread.
-        unsafe {
-            self.flags.iter().for_each(|get| push(u64::from(get())));
-            self.context_flags.iter().for_each(|get| push(u64::from(get(self.context as *const c_void))));
-            push((self.autocast_dtype)(0) as u64);
-            push((self.autocast_dtype)(1) as u64);
-            if (self.function_stack)() != 0 {
-                return None;
-            }
-            push(*(self.tracing)() as u64);
-            push(u64::from(*(self.anomaly as *const u8)));
-            let keys = self.local_keys()?;
-            push(*keys);
-            push(*keys.add(1));
-            if !any_precision {
-                self.precision_flags.iter().for_each(|get| push(u64::from(get(self.context as *const c_void))));
-                for call in &self.calls {
-                    push(call_address(py, call.as_ptr(), &[])?);
-                }
-            }
-            push(match self.saved_hooks {
-                Some(hooks) => u64::from(hooks.are_set()),
-                None => call_address(py, self.top_saved_hooks.as_ptr(), &[ffi::Py_True()])?,
-            });
-            for dict in &self.modules {
-                push((*dict.as_ptr().cast::<ffi::PyDictObject>()).ma_version_tag);
-            }
-        }
+        })?;
         Some(words)
     }
 
-    /// The calling thread's dispatch key sets: included, excluded.
-    fn local_keys(&self) -> Option<*const u64> {
-        thread_local! {
-            static KEYS: Cell<*const u64> = const { Cell::new(std::ptr::null()) };
-        }
-        KEYS.with(|keys| {
-            if keys.get().is_null() {
-                let library = c"libc10.so".as_ptr();
-                // SAFETY: finds a thread-local of a library that is loaded: its address for this thread.
-                unsafe {
-                    let library = libc::dlopen(library, libc::RTLD_NOLOAD | libc::RTLD_LAZY);
-                    if library.is_null() || self.keys_symbol == 0 {
-                        return None;
-                    }
-                    keys.set(libc::dlsym(library, c"_ZN3c104impl26raw_local_dispatch_key_setE".as_ptr()).cast());
+    /// Gives each word; `None` where they do not say everything: a torch-function mode is in use.
+    #[inline]
+    fn visit(&self, py: Python<'_>, any_precision: bool, give: &mut impl FnMut(u64)) -> Option<()> {
+        let here = self.here()?;
+        // SAFETY: torch's own getters and data.
+        unsafe {
+            if (self.function_stack)() != 0 {
+                return None;
+            }
+            match here.autograd {
+                Some(byte) => give(u64::from(byte.read_volatile())),
+                None => self.autograd_flags.iter().for_each(|get| give(u64::from(get()))),
+            }
+            self.flags.iter().for_each(|get| give(u64::from(get())));
+            self.switches.iter().for_each(|switch| give(u64::from(switch.get())));
+            give((self.autocast_dtype)(0) as u64);
+            give((self.autocast_dtype)(1) as u64);
+            give(*here.tracing as u64);
+            give(u64::from(*(self.anomaly as *const u8)));
+            give(*here.keys);
+            give(*here.keys.add(1));
+            if !any_precision {
+                self.precision.iter().for_each(|switch| give(u64::from(switch.get())));
+                for call in &self.calls {
+                    give(call_address(py, call.as_ptr(), &[])?);
                 }
             }
-            Some(keys.get()).filter(|keys| !keys.is_null())
+            give(match here.hooks {
+                Some(hooks) => u64::from(SavedHooks::are_set(&*hooks)),
+                None => call_address(py, self.top_saved_hooks.as_ptr(), &[ffi::Py_True()])?,
+            });
+            for dict in &self.modules {
+                give((*dict.as_ptr().cast::<ffi::PyDictObject>()).ma_version_tag);
+            }
+        }
+        Some(())
+    }
+
+    /// Where the calling thread's state is; looked for once a thread.
+    #[inline]
+    fn here(&self) -> Option<Here> {
+        thread_local! {
+            static HERE: Cell<Option<Here>> = const { Cell::new(None) };
+        }
+        HERE.get().or_else(|| {
+            HERE.set(self.find_here());
+            HERE.get()
         })
+    }
+
+    #[cold]
+    fn find_here(&self) -> Option<Here> {
+        let library = c"libc10.so".as_ptr();
+        // SAFETY: finds a thread-local of a library that is loaded: its address for this thread. The getters return
+        // references to thread-locals.
+        unsafe {
+            let library = libc::dlopen(library, libc::RTLD_NOLOAD | libc::RTLD_LAZY);
+            if library.is_null() || self.keys_symbol == 0 {
+                return None;
+            }
+            let keys: *const u64 = libc::dlsym(library, c"_ZN3c104impl26raw_local_dispatch_key_setE".as_ptr()).cast();
+            let here = Here {
+                autograd: self.autograd.map(|autograd| (autograd.get)().cast::<u8>().add(autograd.switches)),
+                tracing: (self.tracing)(),
+                hooks: self.saved_hooks.map(|hooks| (hooks.0)()),
+                keys,
+            };
+            (!keys.is_null()).then_some(here)
+        }
+    }
+}
+
+/// The thread's state of autograd: what gives its address, and where in it the switches are.
+#[derive(Clone, Copy)]
+struct Autograd {
+    get: GetAddress,
+    switches: usize,
+}
+
+impl Autograd {
+    /// From torch's getter, if one byte goes with grad mode and inference mode.
+    fn new(py: Python<'_>, torch: &Torch, get: GetAddress) -> Option<Autograd> {
+        /// Bytes that are searched.
+        const SIZE: usize = 40;
+        // SAFETY: returns a reference to a thread-local of at least that size; the thread's grad mode is put back.
+        let read = |change: &dyn Fn()| unsafe {
+            change();
+            std::ptr::read_volatile(get().cast::<[u8; SIZE]>())
+        };
+        // SAFETY: writes a thread-local flag.
+        let grad_mode = |on: bool| read(&|| unsafe { (torch.c.set_grad_enabled)(on) });
+        // SAFETY: reads a thread-local flag.
+        let before = unsafe { (torch.c.grad_enabled)() };
+        let (on, off) = (grad_mode(true), grad_mode(false));
+        grad_mode(before);
+        let mut differ = (0..SIZE).filter(|at| on[*at] != off[*at]);
+        let (Some(switches), None) = (differ.next(), differ.next()) else { return None };
+        let inference = py.import("torch").ok()?.getattr("inference_mode").ok()?.call1((true,)).ok()?;
+        let outside = read(&|| ())[switches];
+        inference.call_method0("__enter__").ok()?;
+        let within = read(&|| ())[switches];
+        inference.call_method1("__exit__", (py.None(), py.None(), py.None())).ok()?;
+        // Grad mode goes off in inference mode, so another bit has to differ as well.
+        let other = !(on[switches] ^ off[switches]);
+        let sees = (outside ^ within) & other != 0;
+        (sees && read(&|| ())[switches] == outside).then_some(Autograd { get, switches })
     }
 }
 
@@ -222,23 +343,20 @@ impl SavedHooks {
     /// From torch's getter, if hooks that are pushed and popped are seen.
     fn new(autograd: &Bound<'_, PyAny>, get: *mut c_void) -> Option<SavedHooks> {
         // SAFETY: returns a reference to a thread-local that is larger than ten words (a deque has ten).
-        let hooks = SavedHooks(unsafe {
-            std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const [usize; 10]>(get)
-        });
-        let (none, push) = (!hooks.are_set(), autograd.getattr("_push_saved_tensors_default_hooks").ok()?);
+        let (hooks, here) = unsafe {
+            let hooks = std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const [usize; 10]>(get);
+            (SavedHooks(hooks), &*hooks().cast::<Cell<[usize; 10]>>())
+        };
+        let (none, push) = (!Self::are_set(&here.get()), autograd.getattr("_push_saved_tensors_default_hooks").ok()?);
         push.call1((&push, &push)).ok()?;
-        let one = hooks.are_set();
+        let one = Self::are_set(&here.get());
         autograd.call_method0("_pop_saved_tensors_default_hooks").ok()?;
-        (none && one && !hooks.are_set()).then_some(hooks)
+        (none && one && !Self::are_set(&here.get())).then_some(hooks)
     }
 
     /// Whether there is one: the deque's first element is not where the next one goes.
-    fn are_set(self) -> bool {
-        // SAFETY: see `new`.
-        unsafe {
-            let deque = &*(self.0)();
-            deque[2] != deque[6]
-        }
+    fn are_set(deque: &[usize; 10]) -> bool {
+        deque[2] != deque[6]
     }
 }
 

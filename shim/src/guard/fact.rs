@@ -1,5 +1,6 @@
 //! One fact about one value.
 
+use super::Slot;
 use super::ambient::AmbientFact;
 use super::class::ClassFact;
 use super::constant::{self, Constant};
@@ -15,6 +16,7 @@ use flambeau_ir::guard::{GuardKind, Relation, TensorGuard};
 use flambeau_ir::source::SourceId;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// A guard's fact with its constants made into objects.
@@ -30,7 +32,7 @@ pub enum Fact {
     /// This very object.
     Is(Py<PyAny>),
     /// A function with this code.
-    Function(CodeHash),
+    Function(CodeFact),
     /// A tensor.
     Tensor(Rc<TensorFact>),
     /// Raw length.
@@ -72,6 +74,7 @@ impl Fact {
     /// place of another source's value.
     pub fn new(
         py: Python<'_>,
+        torch: &Torch,
         kind: &GuardKind,
         tensors: &mut Vec<(TensorGuard, Rc<TensorFact>)>,
         slot: &mut dyn FnMut(SourceId) -> usize,
@@ -83,11 +86,11 @@ impl Fact {
             GuardKind::Equals(value) => Fact::Equals(Constant::new(py, value)),
             GuardKind::BaseEquals(value) => Fact::BaseEquals(value.clone()),
             GuardKind::IsPath(path) => Fact::Is(crate::paths::object_at(py, path)?.unbind()),
-            GuardKind::Function { code } => Fact::Function(*code),
+            GuardKind::Function { code } => Fact::Function(CodeFact::new(*code)),
             GuardKind::Tensor(guard) => {
                 let known = tensors.iter().find(|(known, _)| known == guard).map(|(_, fact)| fact.clone());
                 Fact::Tensor(known.unwrap_or_else(|| {
-                    let fact = Rc::new(TensorFact::new(guard));
+                    let fact = Rc::new(TensorFact::new(torch, guard));
                     tensors.push((guard.clone(), fact.clone()));
                     fact
                 }))
@@ -117,11 +120,11 @@ impl Fact {
     }
 
     /// Whether a fact across values holds; `value` is the one that its source has, `slots` the others.
-    pub fn holds_across(&self, py: Python<'_>, torch: &Torch, value: Raw, slots: &[Raw], symbols: &[i64]) -> bool {
+    pub fn holds_across(&self, py: Python<'_>, torch: &Torch, value: Raw, slots: &[Slot], symbols: &[i64]) -> bool {
         match self {
-            Fact::Same(other) => !value.is_null() && slots[*other] == value,
-            Fact::NotSame(other) => !value.is_null() && slots[*other] != value,
-            Fact::Disjoint(others) => disjoint(torch, others.iter().map(|slot| slots[*slot])),
+            Fact::Same(other) => !value.is_null() && slots[*other].object == value,
+            Fact::NotSame(other) => !value.is_null() && slots[*other].object != value,
+            Fact::Disjoint(others) => disjoint(torch, others.iter().map(|slot| slots[*slot].object)),
             Fact::Ambient(expected) => expected.holds(py, torch),
             Fact::Relation(relation, a, b) => relates(*relation, a, b, symbols),
             _ => false,
@@ -141,10 +144,9 @@ impl Fact {
                 Fact::BaseEquals(expected) => constant::base_equals(py, value, expected),
                 Fact::Is(object) => object.as_ptr() == value,
                 Fact::Function(code) => {
-                    is_function(value)
-                        && crate::code::hash(py, (*value.cast::<ffi::PyFunctionObject>()).func_code) == Some(*code)
+                    is_function(value) && code.holds(py, (*value.cast::<ffi::PyFunctionObject>()).func_code)
                 }
-                Fact::Tensor(fact) => fact.holds(py, torch, value),
+                Fact::Tensor(fact) => fact.read(py, torch, value).is_some(),
                 Fact::Len(n) => length(value) == Some(*n),
                 Fact::Keys(keys) => ffi::PyDict_Check(value) != 0 && has_keys(py, value, keys),
                 Fact::Elements(elements) => ffi::PyAnySet_Check(value) != 0 && constant::elements(py, value, elements),
@@ -167,6 +169,33 @@ impl Fact {
                 Fact::Same(_) | Fact::NotSame(_) | Fact::Disjoint(_) | Fact::Ambient(_) | Fact::Relation(..) => false,
             }
         }
+    }
+}
+
+/// That code is a certain one.
+pub struct CodeFact {
+    hash: CodeHash,
+    /// Code that was found to be it.
+    seen: RefCell<Option<Py<PyAny>>>,
+}
+
+impl CodeFact {
+    fn new(hash: CodeHash) -> CodeFact {
+        CodeFact { hash, seen: RefCell::new(None) }
+    }
+
+    /// # Safety
+    /// A live code object.
+    unsafe fn holds(&self, py: Python<'_>, code: Raw) -> bool {
+        if self.seen.borrow().as_ref().is_some_and(|seen| seen.as_ptr() == code) {
+            return true;
+        }
+        // SAFETY: the caller's promise.
+        let (same, code) = unsafe { (crate::code::hash(py, code) == Some(self.hash), Py::from_borrowed_ptr(py, code)) };
+        let old = if same { self.seen.replace(Some(code)) } else { None };
+        // May run finalizers, so not under the borrow.
+        drop(old);
+        same
     }
 }
 

@@ -4,6 +4,7 @@
 //! be pinned to them. They are looked through, and what they hold is a root.
 
 use super::fact::Fact;
+use super::Slot;
 use super::pin::{Pin, Pinner, Shape};
 use super::source::{Read, Values};
 use super::tensor::TensorFact;
@@ -44,14 +45,15 @@ pub struct Direct {
 impl Direct {
     /// As [`Group::check`].
     #[inline]
-    pub fn check(&self, py: Python<'_>, torch: &Torch, args: &[Raw], slots: &mut [Raw]) -> Result<(), usize> {
+    pub fn check(&self, py: Python<'_>, torch: &Torch, args: &[Raw], slots: &mut [Slot]) -> Result<(), usize> {
         let tensor = args.get(self.arg).copied().unwrap_or(null_mut());
-        // SAFETY: arguments are live objects or null.
-        if tensor.is_null() || !unsafe { self.fact.holds(py, torch, tensor) } {
+        if tensor.is_null() {
             return Err(self.index);
         }
+        // SAFETY: a live argument.
+        let Some(data) = (unsafe { self.fact.read(py, torch, tensor) }) else { return Err(self.index) };
         if let Some(slot) = self.slot {
-            slots[slot] = tensor;
+            slots[slot] = Slot { object: tensor, data };
         }
         Ok(())
     }
@@ -165,7 +167,7 @@ impl Group {
         torch: &Torch,
         shape: &Shape<'_>,
         values: &mut Values<'_>,
-        slots: &mut [Raw],
+        slots: &mut [Slot],
     ) -> Result<(), usize> {
         let root = values.get(py, self.root);
         if self.sources.is_empty() {
@@ -174,15 +176,14 @@ impl Group {
                     return Err(*index);
                 }
             }
-            self.wanted.iter().for_each(|(_, slot)| slots[*slot] = root);
+            self.wanted.iter().for_each(|(_, slot)| slots[*slot] = Slot::new(root));
             return Ok(());
         }
         let pinning = self.misses.get() < HOPELESS && !root.is_null();
         if pinning {
             let mut pins = self.pins.borrow_mut();
             if let Some(at) = pins.iter().position(|pin| pin.root() == root) {
-                if pins[at].holds(py, torch, shape, values) {
-                    pins[at].values().iter().for_each(|(slot, value)| slots[*slot] = *value);
+                if pins[at].holds(py, torch, shape, values, slots) {
                     self.misses.set(0);
                     return Ok(());
                 }
@@ -197,7 +198,7 @@ impl Group {
             }
         }
         for (source, slot) in &self.wanted {
-            slots[*slot] = values.get(py, *source);
+            slots[*slot] = Slot::new(values.get(py, *source));
         }
         if pinning {
             self.misses.set(self.misses.get() + 1);

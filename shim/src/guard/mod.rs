@@ -31,8 +31,9 @@ use pyo3::prelude::*;
 use smallvec::SmallVec;
 use source::{Read, Values};
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::ptr::null_mut;
-use symbols::Symbols;
+use symbols::{Bound, Symbols};
 
 /// A guard program ready to run.
 pub struct Program {
@@ -52,12 +53,44 @@ pub struct Program {
     torch: &'static Torch,
 }
 
-/// Values that passed: one per wanted source, and the symbols.
+/// The value of a source in one call.
+#[derive(Clone, Copy)]
+pub struct Slot {
+    /// Borrowed; null where the path leads nowhere.
+    pub object: Raw,
+    /// Of a tensor: the address of its first element, or null where torch has to be asked.
+    pub data: *mut c_void,
+}
+
+impl Slot {
+    /// An object, or null.
+    pub const fn new(object: Raw) -> Slot {
+        Slot { object, data: null_mut() }
+    }
+}
+
+/// What passed the guards: the values and symbols of one call, valid until Python runs or the GIL is released.
+#[derive(Default)]
 pub struct Passed {
-    /// New references in slot order; a slot whose path leads nowhere is empty.
-    pub values: SmallVec<[Option<Py<PyAny>>; 12]>,
+    /// The wanted sources first.
+    slots: SmallVec<[Slot; 16]>,
+    wanted: usize,
     /// By symbol id.
-    pub symbols: Vec<i64>,
+    pub symbols: Bound,
+    /// References that reading made.
+    made: Vec<Py<PyAny>>,
+}
+
+impl Passed {
+    /// The values of the wanted sources, borrowed.
+    pub fn values(&self) -> &[Slot] {
+        &self.slots[..self.wanted]
+    }
+
+    /// The values of the wanted sources, kept alive; a slot whose path leads nowhere is empty.
+    pub fn owned(&self, py: Python<'_>) -> SmallVec<[Option<Py<PyAny>>; 12]> {
+        self.values().iter().map(|slot| own(py, slot.object)).collect()
+    }
 }
 
 /// Numbers sources whose values are kept for after the groups were checked.
@@ -95,7 +128,7 @@ impl Program {
         let mut across = Vec::new();
         let mut tensors = Vec::new();
         for (index, guard) in program.guards.iter().enumerate() {
-            let fact = Fact::new(py, &guard.kind, &mut tensors, &mut |s| slots.of(s)).map_err(describe)?;
+            let fact = Fact::new(py, torch, &guard.kind, &mut tensors, &mut |s| slots.of(s)).map_err(describe)?;
             if fact.is_across() {
                 across.push((index, slots.of(guard.source)));
             }
@@ -107,26 +140,29 @@ impl Program {
         Ok(Program { steps, facts, direct, groups, across, symbols, wanted: wanted.len(), slots: slots.sources, torch })
     }
 
-    /// The values and symbols of a call that passes; else the index of a failing guard, or past the guards that of a symbol
-    /// out of its range.
-    pub fn check(&self, py: Python<'_>, roots: Roots<'_>) -> Result<Passed, usize> {
-        let mut slots: SmallVec<[Raw; 64]> = SmallVec::from_elem(null_mut(), self.slots.len());
+    /// Fills in the values and symbols of a call that passes; else gives the index of a failing guard, or past the guards
+    /// that of a symbol out of its range.
+    pub fn check(&self, py: Python<'_>, roots: Roots<'_>, passed: &mut Passed) -> Result<(), usize> {
+        let slots = &mut passed.slots;
+        *slots = SmallVec::from_elem(Slot::new(null_mut()), self.slots.len());
+        let slots = &mut slots[..];
         for direct in &self.direct {
-            direct.check(py, self.torch, roots.args, &mut slots)?;
+            direct.check(py, self.torch, roots.args, slots)?;
         }
         let mut values = Values::new(&self.steps, roots);
         let shape = Shape { steps: &self.steps, facts: &self.facts };
         for group in &self.groups {
-            group.check(py, self.torch, &shape, &mut values, &mut slots)?;
+            group.check(py, self.torch, &shape, &mut values, slots)?;
         }
-        let symbols = self.symbols.bind(self.torch, &slots).map_err(|i| self.facts.len() + i)?;
+        passed.symbols = self.symbols.bind(self.torch, slots).map_err(|i| self.facts.len() + i)?;
         for (index, slot) in &self.across {
-            if !self.facts[*index].1.holds_across(py, self.torch, slots[*slot], &slots, &symbols) {
+            if !self.facts[*index].1.holds_across(py, self.torch, slots[*slot].object, slots, &passed.symbols) {
                 return Err(*index);
             }
         }
-        let values = slots[..self.wanted].iter().map(|value| own(py, *value)).collect();
-        Ok(Passed { values, symbols })
+        passed.wanted = self.wanted;
+        passed.made = values.into_made();
+        Ok(())
     }
 }
 
@@ -148,7 +184,7 @@ impl Program {
     /// Whether each guard holds, all read by value: what [`Program::check`] finds out in another order, and with less.
     pub fn each(&self, py: Python<'_>, roots: Roots<'_>) -> Vec<bool> {
         let mut values = Values::new(&self.steps, roots);
-        let slots: Vec<Raw> = self.slots.iter().map(|source| values.get(py, *source)).collect();
+        let slots: Vec<Slot> = self.slots.iter().map(|source| Slot::new(values.get(py, *source))).collect();
         let symbols = self.symbols.bind(self.torch, &slots).unwrap_or_default();
         let holds = |(source, fact): &(u32, Fact)| {
             let value = values.get(py, *source);

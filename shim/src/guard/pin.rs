@@ -7,6 +7,7 @@
 //! anything that it describes, and keeps nothing alive but constants and code objects.
 
 use super::class::version_tag;
+use super::Slot;
 use super::clock;
 use super::fact::Fact;
 use super::order;
@@ -74,14 +75,26 @@ pub struct Pin {
     /// What [`clock::now`] was when all words were last found to hold.
     held_at: Option<u64>,
     /// Tensor facts, checked on every call.
-    tensors: Vec<(Raw, Rc<TensorFact>)>,
+    tensors: Vec<PinnedTensor>,
     /// Facts that no word can stand for.
     others: Vec<(Raw, usize)>,
-    /// Values for slots.
+    /// Values for slots, but for those of `tensors`.
     values: Vec<(usize, Raw)>,
     /// Constants and code objects that were compared by value: their addresses must not be reused.
     held: Vec<Py<PyAny>>,
 }
+
+/// A tensor whose words torch may change at any time.
+struct PinnedTensor {
+    object: Raw,
+    /// Its class; that one's state is a word of its own.
+    class: Raw,
+    fact: Rc<TensorFact>,
+    /// The slot that it is wanted in, else `NO_SLOT`.
+    slot: usize,
+}
+
+const NO_SLOT: usize = usize::MAX;
 
 /// What pins of a program share.
 pub struct Shape<'a> {
@@ -97,13 +110,15 @@ impl Pin {
         self.root
     }
 
-    /// The values that it stands for, by slot.
-    pub fn values(&self) -> &[(usize, Raw)] {
-        &self.values
-    }
-
-    /// Whether nothing changed. The root is alive and at [`Pin::root`].
-    pub fn holds(&mut self, py: Python<'_>, torch: &Torch, shape: &Shape<'_>, values: &mut Values<'_>) -> bool {
+    /// Whether nothing changed; slots are filled then. The root is alive and at [`Pin::root`].
+    pub fn holds(
+        &mut self,
+        py: Python<'_>,
+        torch: &Torch,
+        shape: &Shape<'_>,
+        values: &mut Values<'_>,
+        slots: &mut [Slot],
+    ) -> bool {
         let now = (self.dicts.len() > FEW_DICTS).then(|| clock::now(py));
         // While no dict changed, their tags hold without a look at them.
         let unchanged = now.is_some() && now == self.held_at;
@@ -117,9 +132,22 @@ impl Pin {
             return false;
         }
         self.held_at = now;
-        // SAFETY: all words hold, so these objects are alive and of the types they had.
-        self.tensors.iter().all(|(tensor, fact)| unsafe { fact.metadata(py, torch, *tensor) })
-            && self.others.iter().all(|(value, fact)| shape.facts[*fact].1.holds(py, torch, *value, values))
+        for pinned in &self.tensors {
+            let object = pinned.object;
+            // SAFETY: all words hold, so these objects are alive.
+            let data = unsafe {
+                if raw::class_of(object) != pinned.class {
+                    return false;
+                }
+                pinned.fact.metadata(py, torch, object)
+            };
+            let Some(data) = data else { return false };
+            if let Some(slot) = slots.get_mut(pinned.slot) {
+                *slot = Slot { object, data };
+            }
+        }
+        self.values.iter().for_each(|(slot, value)| slots[*slot] = Slot::new(*value));
+        self.others.iter().all(|(value, fact)| shape.facts[*fact].1.holds(py, torch, *value, values))
     }
 
     fn words_hold(&mut self, shape: &Shape<'_>) -> bool {
@@ -245,8 +273,9 @@ impl<'a> Pinner<'a> {
                     self.hold(py, (*value.cast::<ffi::PyFunctionObject>()).func_code);
                 }
                 Fact::Tensor(fact) => {
-                    self.class(value);
-                    self.pin.tensors.push((value, fact.clone()));
+                    let class = raw::class_of(value);
+                    self.tag(class);
+                    self.pin.tensors.push(PinnedTensor { object: value, class, fact: fact.clone(), slot: NO_SLOT });
                 }
                 Fact::Len(_) if ffi::PyDict_Check(value) != 0 => {
                     self.class(value);
@@ -289,11 +318,20 @@ impl<'a> Pinner<'a> {
 
     /// Adds a value for a slot.
     pub fn value(&mut self, slot: usize, value: Raw) {
-        self.pin.values.push((slot, value));
+        let mut tensors = self.pin.tensors.iter_mut();
+        match tensors.find(|pinned| pinned.object == value && pinned.slot == NO_SLOT) {
+            Some(pinned) => pinned.slot = slot,
+            None => self.pin.values.push((slot, value)),
+        }
     }
 
     /// The pin, unless something cannot be pinned.
-    pub fn finish(self) -> Option<Pin> {
+    pub fn finish(mut self) -> Option<Pin> {
+        // Classes of tensors are compared with the rest of them.
+        let class = |pinned: &PinnedTensor| pinned.object.wrapping_byte_add(offset_of!(ffi::PyObject, ob_type)).cast_const();
+        let classes: HashSet<*const u64> = self.pin.tensors.iter().map(|pinned| class(pinned).cast()).collect();
+        self.pin.words.retain(|word| !classes.contains(&word.address));
+        self.pin.beside_dicts.retain(|(address, _)| !classes.contains(address));
         if self.failed { None } else { Some(self.pin) }
     }
 

@@ -294,6 +294,11 @@ impl<'a> Values<'a> {
         Values { steps, roots, table: Vec::new(), made: Vec::new() }
     }
 
+    /// What keeps the values alive that reading made.
+    pub fn into_made(self) -> Vec<Py<PyAny>> {
+        self.made
+    }
+
     /// The source's value, borrowed; null if the path leads nowhere.
     pub fn get(&mut self, py: Python<'_>, source: u32) -> Raw {
         let (base, read) = &self.steps[source as usize];

@@ -1,11 +1,16 @@
 //! Symbols of one call, and expressions over them made quick to evaluate.
 
+use super::Slot;
 use crate::raw::Raw;
 use crate::torch_abi::Torch;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::plan::{Symbol, SymbolOf};
 use flambeau_ir::source::SourceId;
 use pyo3::ffi;
+use smallvec::SmallVec;
+
+/// Values of symbols, by id.
+pub type Bound = SmallVec<[i64; 8]>;
 
 /// Where symbols come from, and their ranges.
 pub struct Symbols {
@@ -23,11 +28,15 @@ impl Symbols {
     }
 
     /// The value of each symbol by id; else the index of one that cannot be read or is out of its range.
-    pub fn bind(&self, torch: &Torch, slots: &[Raw]) -> Result<Vec<i64>, usize> {
-        let mut bound = vec![0; self.count];
+    pub fn bind(&self, torch: &Torch, slots: &[Slot]) -> Result<Bound, usize> {
+        let mut bound = Bound::new();
+        if self.count == 0 {
+            return Ok(bound);
+        }
+        bound.resize(self.count, 0);
         for (index, (symbol, slot)) in self.defined.iter().enumerate() {
             // SAFETY: a live object or null, GIL held.
-            let found = unsafe { read(torch, slots[*slot], symbol.of) };
+            let found = unsafe { read(torch, slots[*slot].object, symbol.of) };
             match found {
                 Some(v) if v >= symbol.min && v <= symbol.max => bound[symbol.id.0 as usize] = v,
                 _ => return Err(index),

@@ -1,12 +1,14 @@
 //! Tensor facts, on borrowed handles: about ten nanoseconds each.
 
 use crate::raw::{self, Raw};
-use crate::torch_abi::Torch;
+use crate::torch_abi::{Facts, Form, Handle, Torch};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::guard::TensorGuard;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
+use std::ffi::c_void;
+use std::ptr::null_mut;
 
 /// What a tensor must be, ready to compare.
 pub struct TensorFact {
@@ -20,6 +22,8 @@ pub struct TensorFact {
     extents: SmallVec<[i64; 8]>,
     /// Places in `extents` that are the same on every call, where not all are.
     known: Option<Box<[u8]>>,
+    /// All of that as words of torch's own structure, where it is known.
+    form: Option<Form>,
     class: super::class::ClassFact,
     /// The class is `torch.Tensor`.
     is_plain: bool,
@@ -27,7 +31,15 @@ pub struct TensorFact {
 
 impl TensorFact {
     /// Ready to compare.
-    pub fn new(guard: &TensorGuard) -> Self {
+    pub fn new(torch: &Torch, guard: &TensorGuard) -> Self {
+        let fixed = |dims: &[Dim]| dims.iter().map(Dim::as_const).collect::<SmallVec<[Option<i64>; 8]>>();
+        let facts = Facts {
+            sizes: &fixed(&guard.sizes),
+            strides: &fixed(&guard.strides),
+            dtype: guard.dtype,
+            device: guard.device,
+            keys: guard.dispatch_keys,
+        };
         let all = || guard.sizes.iter().chain(&guard.strides).map(Dim::as_const);
         let known = all().enumerate().filter_map(|(i, extent)| extent.map(|_| i as u8));
         TensorFact {
@@ -41,36 +53,54 @@ impl TensorFact {
             rank: guard.sizes.len(),
             extents: all().map(Option::unwrap_or_default).collect(),
             known: all().any(|extent| extent.is_none()).then(|| known.collect()),
+            form: torch.form(&facts),
         }
     }
 
-    /// Whether the object is such a tensor.
+    /// If the object is such a tensor: the address of its first element, null where torch has to be asked for it.
     ///
     /// # Safety
     /// A live object, GIL held.
-    pub unsafe fn holds(&self, py: Python<'_>, torch: &Torch, object: Raw) -> bool {
+    #[inline(always)]
+    pub unsafe fn read(&self, py: Python<'_>, torch: &Torch, object: Raw) -> Option<*mut c_void> {
         // SAFETY: the class is checked before the handle is used.
         unsafe {
             let class = raw::class_of(object);
-            (self.is_plain && torch.is_tensor_class(class) || self.class.holds(class) && torch.is_tensor(object))
-                && self.metadata(py, torch, object)
+            let is_one = self.is_plain && torch.is_tensor_class(class)
+                || self.class.holds(class) && torch.is_tensor(object);
+            if is_one { self.metadata(py, torch, object) } else { None }
         }
     }
 
-    /// As [`TensorFact::holds`] for an object known to be a tensor of the right class.
+    /// As [`TensorFact::read`] for an object known to be a tensor of the right class.
     ///
     /// # Safety
     /// A live tensor, GIL held.
-    pub unsafe fn metadata(&self, py: Python<'_>, torch: &Torch, tensor: Raw) -> bool {
-        // SAFETY: the caller's promise; the keys come first, so that only strided tensors are asked for strides.
+    #[inline(always)]
+    pub unsafe fn metadata(&self, py: Python<'_>, torch: &Torch, tensor: Raw) -> Option<*mut c_void> {
+        // SAFETY: the caller's promise.
         unsafe {
             let handle = torch.handle(tensor);
+            let data = match &self.form {
+                Some(form) => torch.fit(handle, form, self.requires_grad)?,
+                None if !self.fits(torch, handle) => return None,
+                None => null_mut(),
+            };
+            let Some(expected) = self.is_leaf_or_view else { return Some(data) };
+            (is_leaf_or_view(py, tensor) == Some(expected)).then_some(data)
+        }
+    }
+
+    /// What [`Torch::fit`] says, fact by fact.
+    #[inline(never)]
+    unsafe fn fits(&self, torch: &Torch, handle: Handle) -> bool {
+        // SAFETY: a live handle; the keys come first, so that only strided tensors are asked for strides.
+        unsafe {
             torch.keys(handle) == self.keys
                 && torch.dtype(handle) == self.dtype
                 && self.device_is(torch, handle)
                 && self.extents_are(torch.sizes(handle), torch.strides(handle))
                 && torch.requires_grad(handle) == self.requires_grad
-                && self.is_leaf_or_view.is_none_or(|expected| is_leaf_or_view(py, tensor) == Some(expected))
         }
     }
 
@@ -90,7 +120,7 @@ impl TensorFact {
     }
 
     /// The key set already says CPU or not; other devices have an index to compare.
-    unsafe fn device_is(&self, torch: &Torch, handle: crate::torch_abi::Handle) -> bool {
+    unsafe fn device_is(&self, torch: &Torch, handle: Handle) -> bool {
         // SAFETY: a live handle.
         let found = unsafe { torch.device(handle) };
         found.kind == self.device.kind && (found.kind == 0 || found.index == self.device.index)
@@ -98,6 +128,7 @@ impl TensorFact {
 }
 
 /// Whether the tensor is a leaf or a view, through torch's own getters.
+#[inline(never)]
 unsafe fn is_leaf_or_view(py: Python<'_>, tensor: Raw) -> Option<bool> {
     let class = crate::paths::resolve(py, "torch._C.TensorBase").ok()?;
     let get = |name: &str| -> Option<Bound<'_, PyAny>> {

@@ -7,31 +7,37 @@ use super::outside::outside;
 use super::regs::Regs;
 use super::{Failure, Outputs, failure, injected_failure};
 use crate::fork;
-use crate::guard::Expr;
+use crate::guard::{Expr, Slot as Input};
 use crate::launch::{self, LoadedKernel};
 use crate::torch_abi::{Owned, Torch};
+use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::DType;
-use flambeau_ir::plan::{Plan, PlanStep};
+use flambeau_ir::plan::{Plan, PlanStep, Reg};
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::Device;
 use flambeau_wire::from_daemon::Artifact;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::PathBuf;
+use std::ptr::null_mut;
 
 /// Kernels on buffers of fewer elements than this keep the GIL: they are done before it could be handed over.
 const DETACH_ELEMENTS: i64 = 1 << 14;
 
+/// Kernels with more buffers have their pointers on the heap.
+const FEW_BUFFERS: usize = 8;
+
 /// How often signals are looked at, in steps; and after each that released the GIL.
-const SIGNAL_INTERVAL: usize = 64;
+const SIGNAL_INTERVAL: usize = 512;
 
 /// A plan ready to run.
 pub struct NativeBody {
     torch: &'static Torch,
-    /// Slot of each input's value.
-    inputs: Vec<usize>,
+    /// The first registers.
+    inputs: usize,
     steps: Vec<Step>,
     outputs: Vec<usize>,
     regs: usize,
@@ -48,10 +54,18 @@ pub struct NativeBody {
 enum Step {
     Alloc(Box<Alloc>),
     View(Box<View>),
-    Launch { kernel: u32, buffers: SmallVec<[u32; 4]>, scalars: Option<Box<Extents>> },
+    Launch(Launch),
     Call(Box<Op>),
     Expect(Box<Expected>),
     Free(usize),
+}
+
+struct Launch {
+    kernel: u32,
+    buffers: SmallVec<[u32; 4]>,
+    scalars: Option<Box<Extents>>,
+    /// Whether it keeps the GIL, where that is the same on every call.
+    brief: Option<bool>,
 }
 
 struct Alloc {
@@ -74,21 +88,29 @@ struct View {
 }
 
 impl NativeBody {
-    /// Makes a plan ready: kernels are loaded, ops are found.
+    /// Makes a plan ready: kernels are loaded, ops are found. `slot` gives the place of an input among a call's values, and
+    /// `elements` the number of its elements, if that is the same on every call.
     pub fn new(
         py: Python<'_>,
         plan: &Plan,
         artifacts: &[Artifact],
         plugin_dirs: &[PathBuf],
         slot: &dyn Fn(SourceId) -> usize,
+        elements: &dyn Fn(SourceId) -> Option<i64>,
     ) -> Result<NativeBody, String> {
         let torch = Torch::get(py)?;
+        if !plan.inputs.iter().map(|source| slot(*source)).eq(0..plan.inputs.len()) {
+            return Err("the inputs of the plan are not its first values".into());
+        }
+        let mut maker = Maker { py, torch, plan, visible: visible_views(plan), elements: HashMap::new() };
+        for (reg, source) in plan.inputs.iter().enumerate() {
+            maker.elements.extend(elements(*source).map(|count| (reg as u32, count)));
+        }
         let kernels = plan.kernels.iter().map(|k| launch::kernel(plugin_dirs, &plan.backend, &k.artifact, artifacts));
-        let visible = visible_views(plan);
-        let steps = (0..plan.steps.len()).map(|at| Step::new(py, torch, plan, at, &visible));
+        let steps = (0..plan.steps.len()).map(|at| maker.step(at));
         Ok(NativeBody {
             torch,
-            inputs: plan.inputs.iter().map(|s| slot(*s)).collect(),
+            inputs: plan.inputs.len(),
             steps: steps.collect::<Result<_, _>>()?,
             outputs: plan.outputs.iter().map(|r| r.0 as usize).collect(),
             regs: plan.regs as usize,
@@ -106,14 +128,10 @@ impl NativeBody {
         self.commit < self.steps.len()
     }
 
-    /// Runs the plan: its outputs.
-    pub fn run(&self, py: Python<'_>, values: &[Option<Py<PyAny>>], symbols: &[i64]) -> Result<Outputs, Failure> {
+    /// Runs the plan: its outputs. The values live until Python runs or the GIL is released.
+    pub fn run(&self, py: Python<'_>, values: &[Input], symbols: &[i64]) -> Result<Outputs, Failure> {
         let threads = if fork::is_child() { 1 } else { self.torch.threads() };
-        let mut regs = Regs::new(self.torch, threads, self.regs);
-        for (reg, slot) in self.inputs.iter().enumerate() {
-            let input = values[*slot].as_ref().ok_or_else(|| Failure::Before("an input is missing".into()))?;
-            regs.borrow(reg, input);
-        }
+        let mut regs = Regs::new(self.torch, threads, &values[..self.inputs], self.regs);
         let injected = injected_failure();
         for (index, step) in self.steps.iter().enumerate() {
             if index == self.commit && !self.written.is_empty() {
@@ -135,8 +153,13 @@ impl NativeBody {
                 }
             })?;
             if std::mem::take(&mut regs.detached) || index % SIGNAL_INTERVAL == SIGNAL_INTERVAL - 1 {
+                regs.hold();
                 py.check_signals().map_err(Failure::After)?;
             }
+        }
+        if self.outputs.len() > 1 {
+            // To make one may run finalizers.
+            regs.hold();
         }
         let mut outputs = Outputs::new();
         for reg in &self.outputs {
@@ -149,6 +172,7 @@ impl NativeBody {
 
     /// Tells autograd that kernels are about to write to inputs. Inference tensors count nothing.
     fn count_changes(&self, py: Python<'_>, regs: &mut Regs<'_>) -> PyResult<()> {
+        regs.hold();
         for reg in &self.written {
             let tensor = regs.python(py, *reg).map_err(PyRuntimeError::new_err)?.into_bound(py);
             if !tensor.call_method0("is_inference")?.is_truthy()? {
@@ -166,9 +190,7 @@ impl NativeBody {
                 regs.own(of.reg, made);
             }
             Step::View(view) => view.run(py, regs, symbols)?,
-            Step::Launch { kernel, buffers, scalars } => {
-                self.launch(py, &self.kernels[*kernel as usize], buffers, scalars.as_deref(), regs, symbols)?;
-            }
+            Step::Launch(launch) => launch.run(py, &self.kernels[launch.kernel as usize], regs, symbols)?,
             Step::Call(op) => op.run(py, regs, symbols)?,
             Step::Expect(expected) => {
                 let handle = regs.handle(expected.reg)?;
@@ -182,27 +204,37 @@ impl NativeBody {
         Ok(())
     }
 
-    fn launch(
+}
+
+impl Launch {
+    fn run(
         &self,
         py: Python<'_>,
         kernel: &LoadedKernel,
-        buffers: &[u32],
-        scalars: Option<&Extents>,
         regs: &mut Regs<'_>,
         symbols: &[i64],
     ) -> Result<(), String> {
-        let mut pointers = Pointers(SmallVec::new());
-        let mut largest = 0;
-        for reg in buffers {
-            let handle = regs.handle(*reg as usize)?;
-            // SAFETY: a live handle.
-            unsafe {
-                pointers.0.push(self.torch.data(handle));
-                largest = largest.max(self.torch.numel(handle));
-            }
+        let (mut few, mut many) = ([null_mut(); FEW_BUFFERS], Vec::new());
+        let pointers = if let Some(few) = few.get_mut(..self.buffers.len()) {
+            few
+        } else {
+            many.resize(self.buffers.len(), null_mut());
+            &mut many[..]
+        };
+        for (pointer, reg) in pointers.iter_mut().zip(&self.buffers) {
+            *pointer = regs.data(*reg as usize)?;
         }
+        let pointers = Pointers(pointers);
+        let brief = match self.brief {
+            Some(brief) => brief,
+            None => {
+                // SAFETY: live handles.
+                let count = |reg: &u32| regs.handle(*reg as usize).map(|handle| unsafe { regs.torch.numel(handle) });
+                self.buffers.iter().map(count).collect::<Result<SmallVec<[i64; 12]>, _>>()?.iter().all(|n| is_brief(*n))
+            }
+        };
         let computed;
-        let scalars: &[i64] = match scalars {
+        let scalars: &[i64] = match &self.scalars {
             None => &[],
             Some(scalars) => {
                 computed = scalars.eval(symbols)?;
@@ -213,21 +245,25 @@ impl NativeBody {
         // SAFETY: the plan was lowered with this kernel for tensors of these sizes and strides, which the guards checked;
         // the registers keep the memory alive.
         let run = || outside(|| unsafe { kernel.launch(pointers.get(), scalars, threads) });
-        if largest < DETACH_ELEMENTS { run() } else { regs.detach(py, run) }
+        if brief { run() } else { regs.detach(py, run) }
     }
 }
 
+fn is_brief(elements: i64) -> bool {
+    elements < DETACH_ELEMENTS
+}
+
 /// Data pointers that another thread state may use: the run keeps their tensors alive.
-struct Pointers(SmallVec<[*mut c_void; 12]>);
+struct Pointers<'a>(&'a [*mut c_void]);
 
 // SAFETY: see the type.
-unsafe impl Send for Pointers {}
+unsafe impl Send for Pointers<'_> {}
 // SAFETY: see the type.
-unsafe impl Sync for Pointers {}
+unsafe impl Sync for Pointers<'_> {}
 
-impl Pointers {
+impl Pointers<'_> {
     fn get(&self) -> &[*mut c_void] {
-        &self.0
+        self.0
     }
 }
 
@@ -237,41 +273,74 @@ impl From<String> for OpError {
     }
 }
 
-impl Step {
-    fn new(py: Python<'_>, torch: &Torch, plan: &Plan, at: usize, visible: &[u32]) -> Result<Step, String> {
-        let (step, on_cpu) = (&plan.steps[at], plan.backend == "cpu");
+/// Makes the steps of a plan ready.
+struct Maker<'a, 'py> {
+    py: Python<'py>,
+    torch: &'a Torch,
+    plan: &'a Plan,
+    visible: Vec<u32>,
+    /// Elements of the tensors in registers so far, where that is the same on every call.
+    elements: HashMap<u32, i64>,
+}
+
+impl Maker<'_, '_> {
+    /// Takes note of what a step puts into a register.
+    fn made(&mut self, reg: Reg, sizes: &[Dim]) -> Result<usize, String> {
+        let at = reg.0 as usize;
+        if at < self.plan.inputs.len() {
+            return Err(format!("the plan writes to register {at}, an input"));
+        }
+        match sizes.iter().map(Dim::as_const).product::<Option<i64>>() {
+            Some(count) => self.elements.insert(reg.0, count),
+            None => self.elements.remove(&reg.0),
+        };
+        Ok(at)
+    }
+
+    fn step(&mut self, at: usize) -> Result<Step, String> {
+        let (step, on_cpu) = (&self.plan.steps[at], self.plan.backend == "cpu");
         Ok(match step {
             PlanStep::Alloc { reg, dtype, device, sizes, strides } => Step::Alloc(Box::new(Alloc {
-                reg: reg.0 as usize,
+                reg: self.made(*reg, sizes)?,
                 dtype: *dtype,
                 device: *device,
                 sizes: Extents::new(sizes),
                 strides: Extents::new(strides),
             })),
             PlanStep::View { reg, base, sizes, strides, offset, dtype } => Step::View(Box::new(View {
-                reg: reg.0 as usize,
+                reg: self.made(*reg, sizes)?,
                 base: base.0 as usize,
                 sizes: Extents::new(sizes),
                 strides: Extents::new(strides),
                 offset: offset.into(),
                 dtype: *dtype,
-                visible: visible.contains(&reg.0),
+                visible: self.visible.contains(&reg.0),
             })),
-            PlanStep::Launch { kernel, buffers, scalars } => Step::Launch {
-                kernel: *kernel,
-                buffers: buffers.iter().map(|r| r.0).collect(),
-                scalars: (!scalars.is_empty()).then(|| Box::new(Extents::new(scalars))),
-            },
-            PlanStep::Call { .. } => Step::Call(Box::new(Op::new(py, torch, step, on_cpu)?)),
+            PlanStep::Launch { kernel, buffers, scalars } => {
+                let counts = buffers.iter().map(|reg| self.elements.get(&reg.0).copied());
+                Step::Launch(Launch {
+                    kernel: *kernel,
+                    buffers: buffers.iter().map(|r| r.0).collect(),
+                    scalars: (!scalars.is_empty()).then(|| Box::new(Extents::new(scalars))),
+                    brief: counts.collect::<Option<Vec<_>>>().map(|counts| counts.into_iter().all(is_brief)),
+                })
+            }
+            PlanStep::Call { results, .. } => {
+                for reg in results {
+                    self.made(*reg, &[])?;
+                    self.elements.remove(&reg.0);
+                }
+                Step::Call(Box::new(Op::new(self.py, self.torch, step, on_cpu)?))
+            }
             PlanStep::Expect { reg, dtype, device, sizes, strides } => Step::Expect(Box::new(Expected {
                 reg: reg.0 as usize,
                 dtype: *dtype,
                 device: *device,
                 sizes: Extents::new(sizes),
                 strides: Extents::new(strides),
-                made_by: made_by(plan, at),
+                made_by: made_by(self.plan, at),
             })),
-            PlanStep::Free(reg) => Step::Free(reg.0 as usize),
+            PlanStep::Free(reg) => Step::Free(self.made(*reg, &[])?),
         })
     }
 }
@@ -338,6 +407,7 @@ impl View {
         offset: i64,
         recast: bool,
     ) -> Result<(), OpError> {
+        regs.hold();
         let mut base = regs.python(py, self.base)?.into_bound(py);
         if recast {
             let dtype = crate::consts::to_object(py, &flambeau_ir::code::Const::Dtype(self.dtype))?;

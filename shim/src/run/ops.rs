@@ -294,6 +294,7 @@ impl Op {
         regs: &mut Regs<'_>,
         symbols: &[i64],
     ) -> Result<(), OpError> {
+        regs.hold();
         let named = names.map_or(0, |n| n.bind(py).len());
         let positional = self.args.len() - named;
         let objects: Vec<_> = self.args.iter().map(|a| a.object(py, regs, symbols)).collect::<Result<_, _>>()?;

@@ -1,33 +1,26 @@
-//! Registers of a plan: borrowed inputs, tensors of torch's C interface, Python tensors.
+//! Registers of a plan: inputs, borrowed from the call; then tensors of torch's C interface and Python tensors of its own.
 
+use crate::guard::Slot as Input;
 use crate::raw::Raw;
 use crate::torch_abi::{Handle, Owned, Torch};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
-use std::marker::PhantomData;
+use std::ffi::c_void;
 use std::ptr::null_mut;
 
-/// One register.
+/// One register of the plan's own.
 #[derive(Clone, Copy)]
 struct Slot {
     /// Null while it holds nothing.
     handle: Handle,
-    owner: Owner,
+    /// Address of the first element; null while nobody asked for it.
+    data: *mut c_void,
+    /// It is given up as a Python object.
+    object: bool,
 }
 
-/// Who gives up a register's tensor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Owner {
-    /// Whoever called.
-    Caller,
-    /// The plan, a handle of torch's C interface.
-    Plan,
-    /// The plan, a Python object.
-    Object,
-}
-
-const EMPTY: Slot = Slot { handle: null_mut(), owner: Owner::Caller };
+const EMPTY: Slot = Slot { handle: null_mut(), data: null_mut(), object: false };
 
 /// All registers of one run.
 pub struct Regs<'a> {
@@ -37,41 +30,46 @@ pub struct Regs<'a> {
     pub threads: u32,
     /// Whether the GIL was released since this was last set.
     pub detached: bool,
-    slots: SmallVec<[Slot; 24]>,
-    /// Registers that the plan has to give up.
-    owned: usize,
-    inputs: PhantomData<&'a Py<PyAny>>,
+    inputs: &'a [Input],
+    /// Whether the run has references to its inputs.
+    held: bool,
+    /// The registers after the inputs.
+    slots: SmallVec<[Slot; 8]>,
 }
 
 impl<'a> Regs<'a> {
-    /// Empty registers.
-    pub fn new(torch: &'static Torch, threads: u32, count: usize) -> Regs<'a> {
-        let slots = SmallVec::from_elem(EMPTY, count);
-        Regs { torch, threads, detached: false, slots, owned: 0, inputs: PhantomData }
+    /// The inputs are tensors that live until Python runs or the GIL is released; `count` registers in all.
+    pub fn new(torch: &'static Torch, threads: u32, inputs: &'a [Input], count: usize) -> Regs<'a> {
+        let slots = SmallVec::from_elem(EMPTY, count.saturating_sub(inputs.len()));
+        Regs { torch, threads, detached: false, inputs, held: false, slots }
+    }
+
+    /// Keeps the inputs alive from now on: to be called before Python may run.
+    pub fn hold(&mut self) {
+        if !self.held {
+            self.held = true;
+            // SAFETY: so far they are alive (see `new`).
+            self.inputs.iter().for_each(|input| unsafe { ffi::Py_XINCREF(input.object) });
+        }
     }
 
     /// Runs a call with the GIL released.
     pub fn detach<T: Send>(&mut self, py: Python<'_>, call: impl Send + FnOnce() -> T) -> T {
+        self.hold();
         self.detached = true;
         py.detach(call)
     }
 
-    /// Fills a register with an input, a tensor that outlives the run.
-    pub fn borrow(&mut self, reg: usize, input: &'a Py<PyAny>) {
-        // SAFETY: only tensors are inputs of plans; their guards say so.
-        self.slots[reg] = Slot { handle: unsafe { self.torch.handle(input.as_ptr()) }, owner: Owner::Caller };
-    }
-
     /// Fills a register with a tensor of the plan's own.
     pub fn own(&mut self, reg: usize, tensor: Owned) {
-        self.put(reg, Slot { handle: tensor.into_handle(), owner: Owner::Plan });
+        self.put(reg, Slot { handle: tensor.into_handle(), ..EMPTY });
     }
 
     /// Fills a register with a tensor that is a Python object.
     pub fn keep(&mut self, reg: usize, tensor: Py<PyAny>) {
         // SAFETY: only tensors are put into registers.
         let handle = unsafe { self.torch.handle(tensor.into_ptr()) };
-        self.put(reg, Slot { handle, owner: Owner::Object });
+        self.put(reg, Slot { handle, object: true, ..EMPTY });
     }
 
     /// Empties a register.
@@ -79,37 +77,61 @@ impl<'a> Regs<'a> {
         self.put(reg, EMPTY);
     }
 
+    /// Inputs stay as they are: `NativeBody::new` refuses steps that write to them.
     fn put(&mut self, reg: usize, slot: Slot) {
-        let old = std::mem::replace(&mut self.slots[reg], slot);
-        self.owned += usize::from(slot.owner != Owner::Caller);
+        let old = std::mem::replace(&mut self.slots[reg - self.inputs.len()], slot);
         self.give_up(old);
     }
 
-    fn give_up(&mut self, slot: Slot) {
-        if slot.owner == Owner::Caller {
+    fn give_up(&self, slot: Slot) {
+        if slot.handle.is_null() {
             return;
         }
-        self.owned -= 1;
         // SAFETY: the register owned it, and does no more.
         unsafe {
-            match slot.owner {
-                Owner::Caller => {}
-                Owner::Plan => drop(Owned::new(self.torch, slot.handle)),
-                Owner::Object => ffi::Py_DECREF(self.torch.object(slot.handle)),
+            if slot.object {
+                ffi::Py_DECREF(self.torch.object(slot.handle));
+            } else {
+                drop(Owned::new(self.torch, slot.handle));
             }
         }
     }
 
     /// The handle in a register, borrowed until the register changes.
     pub fn handle(&self, reg: usize) -> Result<Handle, String> {
-        let handle = self.slots[reg].handle;
+        let handle = match self.inputs.get(reg) {
+            Some(input) if input.object.is_null() => null_mut(),
+            // SAFETY: only tensors are inputs of plans; their guards say so.
+            Some(input) => unsafe { self.torch.handle(input.object) },
+            None => self.slots[reg - self.inputs.len()].handle,
+        };
         if handle.is_null() { Err(format!("register {reg} of the plan is empty")) } else { Ok(handle) }
     }
 
-    /// The Python tensor in a register; made if need be, and kept.
+    /// The address of the first element of the tensor in a register.
+    #[inline]
+    pub fn data(&mut self, reg: usize) -> Result<*mut c_void, String> {
+        let known = match self.inputs.get(reg) {
+            Some(input) => input.data,
+            None => self.slots[reg - self.inputs.len()].data,
+        };
+        if known.is_null() { self.find_data(reg) } else { Ok(known) }
+    }
+
+    #[inline(never)]
+    fn find_data(&mut self, reg: usize) -> Result<*mut c_void, String> {
+        // SAFETY: a live handle of a strided tensor.
+        let data = unsafe { self.torch.data(self.handle(reg)?) };
+        if reg >= self.inputs.len() {
+            self.slots[reg - self.inputs.len()].data = data;
+        }
+        Ok(data)
+    }
+
+    /// The Python tensor in a register; made if need be, and kept. Making one may run Python.
     pub fn python(&mut self, py: Python<'_>, reg: usize) -> Result<Py<PyAny>, String> {
         let handle = self.handle(reg)?;
-        if self.slots[reg].owner != Owner::Plan {
+        if reg < self.inputs.len() || self.slots[reg - self.inputs.len()].object {
             let object: Raw = self.torch.object(handle);
             // SAFETY: the register's tensor is a live Python object.
             return Ok(unsafe { Py::from_borrowed_ptr(py, object) });
@@ -123,12 +145,12 @@ impl<'a> Regs<'a> {
 
 impl Drop for Regs<'_> {
     fn drop(&mut self) {
-        for reg in 0..self.slots.len() {
-            if self.owned == 0 {
-                return;
-            }
-            let slot = std::mem::replace(&mut self.slots[reg], EMPTY);
+        while let Some(slot) = self.slots.pop() {
             self.give_up(slot);
+        }
+        if self.held {
+            // SAFETY: the references that `hold` took.
+            self.inputs.iter().for_each(|input| unsafe { ffi::Py_XDECREF(input.object) });
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Start-up check of torch's C interface: what the borrowed handles of probe tensors say must be what Python says.
 
-use super::layout::{Layout, Memory};
-use super::{Functions, TENSOR_OFFSET, Torch, find};
+use super::layout::{Layout, Memory, PlainAutograd};
+use super::{Functions, Handle, TENSOR_OFFSET, Torch, find};
 use flambeau_ir::kernel::DType;
 use pyo3::prelude::*;
 
 /// Words of a `TensorImpl` that are searched for the dispatch key set.
-const IMPL_WORDS: usize = 24;
+pub(super) const IMPL_WORDS: usize = 24;
 
 /// Finds, checks and measures.
 pub(super) fn load(py: Python<'_>) -> Result<Torch, String> {
@@ -160,7 +160,8 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
         )?;
         let required = required(&probes[GRADIENT], autograd);
         let memory = memory(torch, probes[0].py(), sizes).ok().flatten();
-        Some(Layout { sizes, numel, typed: typed * 2, autograd, required, memory })
+        let plain = plain_autograd(torch, &probes[GRADIENT], autograd).ok().flatten();
+        Some(Layout { sizes, numel, typed: typed * 2, autograd, required, plain, memory })
     }
 }
 
@@ -182,6 +183,34 @@ fn required(leaf: &Bound<'_, PyAny>, autograd: usize) -> Option<usize> {
             candidates.retain(|at| *known.add(*at) == value);
         }
         only(candidates.into_iter())
+    }
+}
+
+/// Where autograd keeps the function of a tensor that is no view, which torch's getter gives the address of.
+fn plain_autograd(torch: &Torch, leaf: &Bound<'_, PyAny>, autograd: usize) -> PyResult<Option<PlainAutograd>> {
+    /// Words of what autograd knows that are searched.
+    const WORDS: usize = 24;
+    let get = torch.symbol(c"_ZNK2at10TensorBase7grad_fnEv");
+    if get.is_null() {
+        return Ok(None);
+    }
+    let result = leaf.call_method0("exp")?;
+    // SAFETY: the getter takes a tensor and gives the address of a shared pointer to its function.
+    unsafe {
+        let get: unsafe extern "C" fn(Handle) -> *const u64 = std::mem::transmute(get);
+        let known = |tensor: &Bound<'_, PyAny>| {
+            let handle = torch.handle(tensor.as_ptr());
+            (*(*handle.cast::<*const *const u64>()).add(autograd), get(handle))
+        };
+        let ((leaf, of_leaf), (result, of_result)) = (known(leaf), known(&result));
+        let at = |words: *const u64, address: *const u64| (address as usize).wrapping_sub(words as usize) / 8;
+        let function = at(result, of_result);
+        let agree = function < WORDS
+            && *result == *leaf
+            && *of_result != 0
+            && *of_leaf == 0
+            && *leaf.add(function) == 0;
+        Ok(agree.then_some(PlainAutograd { class: *leaf, function }))
     }
 }
 

@@ -5,7 +5,7 @@ use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
 
 /// Sizes and strides that lie in the `TensorImpl` itself.
-const INLINE: usize = 5;
+pub(super) const INLINE: usize = 5;
 
 /// Offsets in a `TensorImpl`, whose addresses the functions take.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,6 +20,8 @@ pub(super) struct Layout {
     pub autograd: usize,
     /// Byte of that which is 1 where a gradient was asked for.
     pub required: Option<usize>,
+    /// Words of that for tensors that are no views.
+    pub plain: Option<PlainAutograd>,
     /// Where the elements are.
     pub memory: Option<Memory>,
 }
@@ -38,6 +40,16 @@ pub(super) struct Memory {
     pub deleter: usize,
     /// That function of torch's own allocator.
     pub own: u64,
+}
+
+/// What autograd knows of a tensor that is no view, where a gradient was not asked for: one is required if the tensor is a
+/// function's result.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PlainAutograd {
+    /// The first word, which that of a view differs in: the class.
+    pub class: u64,
+    /// Word that is null where the tensor is no function's result.
+    pub function: usize,
 }
 
 impl Layout {
@@ -84,6 +96,7 @@ impl Layout {
     ///
     /// # Safety
     /// As [`Layout::sizes`].
+    #[inline(always)]
     pub unsafe fn data(self, body: *const u64) -> Option<*mut std::ffi::c_void> {
         let memory = self.memory?;
         // SAFETY: as above.
@@ -92,9 +105,12 @@ impl Layout {
             if storage.is_null() || *body.add(self.numel) == 0 || *storage.add(memory.deleter) != memory.own {
                 return None;
             }
-            let size = DType::from_torch(self.dtype(body) as u8)?.size();
             let start = *storage.add(memory.start).cast::<*mut std::ffi::c_void>();
-            Some(start.byte_add(*body.add(memory.offset) as usize * size))
+            let offset = *body.add(memory.offset) as usize;
+            if offset == 0 {
+                return Some(start);
+            }
+            Some(start.byte_add(offset * DType::from_torch(self.dtype(body) as u8)?.size()))
         }
     }
 
@@ -124,6 +140,7 @@ impl Layout {
     ///
     /// # Safety
     /// As [`Layout::sizes`].
+    #[inline(always)]
     pub unsafe fn requires_grad(self, body: *const u64) -> Option<bool> {
         // SAFETY: as above.
         unsafe {
@@ -131,7 +148,11 @@ impl Layout {
             if autograd.is_null() {
                 return Some(false);
             }
-            self.required.is_some_and(|at| *autograd.add(at) == 1).then_some(true)
+            if *autograd.add(self.required?) == 1 {
+                return Some(true);
+            }
+            let (plain, words) = (self.plain?, autograd.cast::<u64>());
+            (*words == plain.class && *words.add(plain.function) == 0).then_some(false)
         }
     }
 }

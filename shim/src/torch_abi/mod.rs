@@ -2,9 +2,11 @@
 //! to the tensors inside Python objects. Nothing here is used before [`Torch::get`] has checked it on probe tensors.
 
 mod calibrate;
+mod form;
 mod layout;
 mod owned;
 
+pub use form::{Facts, Form};
 pub use owned::Owned;
 
 use crate::raw::Raw;
@@ -167,6 +169,30 @@ impl Torch {
     pub unsafe fn keys(&self, handle: Handle) -> u64 {
         // SAFETY: the first word of an `at::Tensor` is its `TensorImpl`; the offset was checked on probes.
         unsafe { *(*handle.cast::<*const u64>()).byte_add(self.keys_offset) }
+    }
+
+    /// The words that tensors with these facts have; `None` where facts have to be compared one by one.
+    pub fn form(&self, facts: &Facts<'_>) -> Option<Form> {
+        self.layout.as_ref()?.form(facts, self.keys_offset / 8)
+    }
+
+    /// The address of the first element of a tensor that has the form and requires a gradient or not; null where torch has
+    /// to be asked for it. `None` of other tensors.
+    ///
+    /// # Safety
+    /// As [`Torch::keys`].
+    #[inline(always)]
+    pub unsafe fn fit(&self, handle: Handle, form: &Form, requires_grad: bool) -> Option<*mut c_void> {
+        let layout = self.layout.as_ref()?;
+        // SAFETY: as `keys`.
+        unsafe {
+            let body = *handle.cast::<*const u64>();
+            if !layout.fits(body, form) {
+                return None;
+            }
+            let found = layout.requires_grad(body).unwrap_or_else(|| (self.c.requires_grad)(body.cast()));
+            (found == requires_grad).then(|| layout.data(body).unwrap_or(std::ptr::null_mut()))
+        }
     }
 
     /// Torch's flag.

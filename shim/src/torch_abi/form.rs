@@ -1,0 +1,99 @@
+//! What a tensor is - sizes, strides, dtype, device, dispatch keys - as words of its `TensorImpl`, compared all at once.
+
+use super::layout::{INLINE, Layout};
+use flambeau_ir::kernel::DType;
+use flambeau_ir::tensor::Device;
+
+/// Words from the sizes on that are compared.
+const SPAN: usize = 16;
+
+/// Words of a `TensorImpl`, and which of their bits count.
+pub struct Form {
+    values: Words,
+    masks: Words,
+}
+
+/// Aligned, so that they are operands of vector instructions.
+#[repr(align(16))]
+struct Words([u64; SPAN]);
+
+/// What a [`Form`] is made of.
+pub struct Facts<'a> {
+    /// Sizes, in elements; `None` where any will do.
+    pub sizes: &'a [Option<i64>],
+    /// Strides, in elements; `None` where any will do.
+    pub strides: &'a [Option<i64>],
+    /// Element type.
+    pub dtype: DType,
+    /// Device.
+    pub device: Device,
+    /// Dispatch keys.
+    pub keys: u64,
+}
+
+impl Layout {
+    /// The words of tensors with these facts; `None` where they do not lie together. `keys` is the word of the dispatch keys.
+    pub(super) fn form(&self, facts: &Facts<'_>, keys: usize) -> Option<Form> {
+        if facts.sizes.len() > INLINE || self.sizes + SPAN > super::calibrate::IMPL_WORDS {
+            return None;
+        }
+        let mut form = Form { values: Words([0; SPAN]), masks: Words([0; SPAN]) };
+        let mut expect = |word: usize, value: u64, mask: u64| {
+            let at = word.checked_sub(self.sizes).filter(|at| *at < SPAN)?;
+            form.values.0[at] |= value & mask;
+            form.masks.0[at] |= mask;
+            Some(())
+        };
+        expect(self.sizes, facts.sizes.len() as u64, u64::MAX)?;
+        for (at, extents) in [(1, facts.sizes), (1 + INLINE, facts.strides)] {
+            for (i, extent) in extents.iter().enumerate().filter_map(|(i, extent)| Some((i, (*extent)?))) {
+                expect(self.sizes + at + i, extent as u64, u64::MAX)?;
+            }
+        }
+        // Two bytes of dtype, one each of the device's type and index; the CPU's index says nothing.
+        let (device, index) = (facts.device, u64::from(facts.device.index as u8));
+        let typed = u64::from(facts.dtype as u8) | u64::from(device.kind) << 16 | index << 24;
+        let mask: u64 = if device.kind == 0 { 0xff_ffff } else { 0xffff_ffff };
+        let shift = self.typed % 8 * 8;
+        if shift > 32 {
+            return None;
+        }
+        expect(self.typed / 8, typed << shift, mask << shift)?;
+        expect(keys, facts.keys, u64::MAX)?;
+        Some(form)
+    }
+
+    /// Whether a tensor has the form.
+    ///
+    /// # Safety
+    /// A live `TensorImpl`.
+    #[inline(always)]
+    pub(super) unsafe fn fits(&self, body: *const u64, form: &Form) -> bool {
+        // SAFETY: a `TensorImpl` is larger than the words read (see `Layout::form`).
+        unsafe { same(&*body.add(self.sizes).cast(), form) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn same(words: &[u64; SPAN], form: &Form) -> bool {
+    use std::arch::x86_64::{
+        _mm_and_si128, _mm_cmpeq_epi8, _mm_load_si128, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128,
+        _mm_setzero_si128, _mm_xor_si128,
+    };
+    // SAFETY: every x86-64 processor has the instructions; each load is of two words within its array.
+    unsafe {
+        let known = |of: &Words, at: usize| _mm_load_si128(of.0.as_ptr().add(at).cast());
+        let found = |at: usize| _mm_loadu_si128(words.as_ptr().add(at).cast());
+        let differ = |at| _mm_and_si128(_mm_xor_si128(found(at), known(&form.values, at)), known(&form.masks, at));
+        let all = (0..SPAN).step_by(2).fold(_mm_setzero_si128(), |all, at| _mm_or_si128(all, differ(at)));
+        _mm_movemask_epi8(_mm_cmpeq_epi8(all, _mm_setzero_si128())) == 0xffff
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn same(words: &[u64; SPAN], form: &Form) -> bool {
+    let differ = |at: usize| (words[at] ^ form.values.0[at]) & form.masks.0[at];
+    (0..SPAN).fold(0, |all, at| all | differ(at)) == 0
+}
