@@ -25,9 +25,23 @@ impl LoadedKernel {
         threads: u32,
     ) -> Result<(), String> {
         // SAFETY: the caller's promise.
-        let status =
-            unsafe { self.executable.launch(buffers.as_ptr(), scalars.as_ptr(), std::ptr::null_mut(), threads) };
-        if status == 0 { Ok(()) } else { Err(self.library.explain(status)) }
+        let status = unsafe { self.status(buffers.as_ptr(), scalars.as_ptr(), threads) };
+        if status == 0 { Ok(()) } else { Err(self.explain(status)) }
+    }
+
+    /// Runs it: zero, or a status to be explained.
+    ///
+    /// # Safety
+    /// As [`Executable::launch`].
+    #[inline]
+    pub unsafe fn status(&self, buffers: *const *mut std::ffi::c_void, scalars: *const i64, threads: u32) -> i32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.executable.launch(buffers, scalars, std::ptr::null_mut(), threads) }
+    }
+
+    /// A sentence for a status other than zero.
+    pub fn explain(&self, status: i32) -> String {
+        self.library.explain(status)
     }
 }
 

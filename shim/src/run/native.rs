@@ -21,14 +21,14 @@ use pyo3::prelude::*;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::path::PathBuf;
-use std::ptr::null_mut;
 
 /// Kernels on buffers of fewer elements than this keep the GIL: they are done before it could be handed over.
 const DETACH_ELEMENTS: i64 = 1 << 14;
 
 /// Kernels with more buffers have their pointers on the heap.
-const FEW_BUFFERS: usize = 8;
+const FEW_BUFFERS: usize = 16;
 
 /// How often signals are looked at, in steps; and after each that released the GIL.
 const SIGNAL_INTERVAL: usize = 512;
@@ -182,6 +182,7 @@ impl NativeBody {
         Ok(())
     }
 
+    #[inline(always)]
     fn step(&self, py: Python<'_>, step: &Step, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
         match step {
             Step::Alloc(of) => {
@@ -190,7 +191,14 @@ impl NativeBody {
                 regs.own(of.reg, made);
             }
             Step::View(view) => view.run(py, regs, symbols)?,
-            Step::Launch(launch) => launch.run(py, &self.kernels[launch.kernel as usize], regs, symbols)?,
+            Step::Launch(launch) => {
+                let kernel = &self.kernels[launch.kernel as usize];
+                match launch.run_plain(kernel, regs) {
+                    Some(0) => {}
+                    Some(status) => return Err(OpError::Native(kernel.explain(status))),
+                    None => launch.run(py, kernel, regs, symbols)?,
+                }
+            }
             Step::Call(op) => op.run(py, regs, symbols)?,
             Step::Expect(expected) => {
                 let handle = regs.handle(expected.reg)?;
@@ -207,6 +215,24 @@ impl NativeBody {
 }
 
 impl Launch {
+    /// The frequent kind, which takes pointers that are known and keeps the GIL: its status. `None` of others.
+    #[inline]
+    fn run_plain(&self, kernel: &LoadedKernel, regs: &Regs<'_>) -> Option<i32> {
+        let mut pointers = [MaybeUninit::uninit(); FEW_BUFFERS];
+        if self.brief != Some(true) || self.scalars.is_some() || self.buffers.len() > FEW_BUFFERS {
+            return None;
+        }
+        for (pointer, reg) in pointers.iter_mut().zip(&self.buffers) {
+            let data = regs.known_data(*reg as usize);
+            if data.is_null() {
+                return None;
+            }
+            pointer.write(data);
+        }
+        // SAFETY: as in `run`; the kernel's pointers are those that were written.
+        Some(outside(|| unsafe { kernel.status(pointers.as_ptr().cast(), [].as_ptr(), regs.threads) }))
+    }
+
     fn run(
         &self,
         py: Python<'_>,
@@ -214,17 +240,10 @@ impl Launch {
         regs: &mut Regs<'_>,
         symbols: &[i64],
     ) -> Result<(), String> {
-        let (mut few, mut many) = ([null_mut(); FEW_BUFFERS], Vec::new());
-        let pointers = if let Some(few) = few.get_mut(..self.buffers.len()) {
-            few
-        } else {
-            many.resize(self.buffers.len(), null_mut());
-            &mut many[..]
-        };
-        for (pointer, reg) in pointers.iter_mut().zip(&self.buffers) {
-            *pointer = regs.data(*reg as usize)?;
+        let mut pointers = Pointers(SmallVec::with_capacity(self.buffers.len()));
+        for reg in &self.buffers {
+            pointers.0.push(regs.data(*reg as usize)?);
         }
-        let pointers = Pointers(pointers);
         let brief = match self.brief {
             Some(brief) => brief,
             None => {
@@ -254,16 +273,16 @@ fn is_brief(elements: i64) -> bool {
 }
 
 /// Data pointers that another thread state may use: the run keeps their tensors alive.
-struct Pointers<'a>(&'a [*mut c_void]);
+struct Pointers(SmallVec<[*mut c_void; FEW_BUFFERS]>);
 
 // SAFETY: see the type.
-unsafe impl Send for Pointers<'_> {}
+unsafe impl Send for Pointers {}
 // SAFETY: see the type.
-unsafe impl Sync for Pointers<'_> {}
+unsafe impl Sync for Pointers {}
 
-impl Pointers<'_> {
+impl Pointers {
     fn get(&self) -> &[*mut c_void] {
-        self.0
+        &self.0
     }
 }
 

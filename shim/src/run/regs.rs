@@ -111,11 +111,17 @@ impl<'a> Regs<'a> {
     /// The address of the first element of the tensor in a register.
     #[inline]
     pub fn data(&mut self, reg: usize) -> Result<*mut c_void, String> {
-        let known = match self.inputs.get(reg) {
+        let known = self.known_data(reg);
+        if known.is_null() { self.find_data(reg) } else { Ok(known) }
+    }
+
+    /// The same where it is known, else null.
+    #[inline]
+    pub fn known_data(&self, reg: usize) -> *mut c_void {
+        match self.inputs.get(reg) {
             Some(input) => input.data,
             None => self.slots[reg - self.inputs.len()].data,
-        };
-        if known.is_null() { self.find_data(reg) } else { Ok(known) }
+        }
     }
 
     #[inline(never)]
