@@ -235,3 +235,16 @@ fn big_int<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: reads `bytes`, returns a new reference or null with an exception.
     unsafe { Bound::from_owned_ptr_or_err(py, _PyLong_FromByteArray(bytes.as_ptr(), bytes.len(), 1, 1)) }
 }
+
+/// The item that a descriptor of a named tuple's field gives, if the object is one: what it would be pickled with.
+pub fn tuple_field(object: &Bound<'_, PyAny>) -> Option<u32> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let class = CLASS.get_or_try_init(object.py(), || {
+        crate::paths::resolve(object.py(), "collections._tuplegetter").map(Bound::unbind)
+    });
+    if object.get_type().as_ptr() != class.ok()?.as_ptr() {
+        return None;
+    }
+    let (_, (item, _)): (Py<PyAny>, (u32, Py<PyAny>)) = object.call_method0("__reduce__").ok()?.extract().ok()?;
+    Some(item)
+}

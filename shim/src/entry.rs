@@ -160,7 +160,7 @@ impl Entry {
         };
         let result = match went {
             Went::Done(result) => result,
-            Went::Broken(broken) => self.go_on(py, broken),
+            Went::Broken(broken) => self.go_on(py, *broken),
             Went::Eager => {
                 drop(quiet);
                 return plain();
@@ -192,7 +192,7 @@ impl Entry {
         }
         match self.dispatch(py, &table, function, slots) {
             Went::Done(result) => Some(given(py, result)),
-            Went::Broken(broken) => Some(given(py, self.go_on(py, broken))),
+            Went::Broken(broken) => Some(given(py, self.go_on(py, *broken))),
             Went::Eager => None,
         }
     }
@@ -200,7 +200,7 @@ impl Entry {
     /// Runs what a frame broke at and the resume functions that follow, until one gives the call's value. They call each
     /// other from here, so that a loop of the program runs at a constant depth of the stack. Nothing that ran is run again:
     /// a resume function that has no compiled frame runs as plain Python.
-    fn go_on(&self, py: Python<'_>, mut broken: Box<Broken>) -> PyResult<Py<PyAny>> {
+    fn go_on(&self, py: Python<'_>, mut broken: Broken) -> PyResult<Py<PyAny>> {
         loop {
             let acted = {
                 let _discovery = Discovery::start(py, self, std::ptr::null_mut());
@@ -212,7 +212,7 @@ impl Entry {
             };
             broken = match self.take_up(py, &next) {
                 Went::Done(result) => return result,
-                Went::Broken(broken) => broken,
+                Went::Broken(broken) => *broken,
                 Went::Eager => {
                     let table = self.resumed(py, next.frames, &[]);
                     let _discovery = self.discovery(py, &table, std::ptr::null_mut());

@@ -57,6 +57,8 @@ pub enum GuardKind {
     NoSysModule(Arc<str>),
     /// A cell is empty.
     EmptyCell,
+    /// It is what named tuples read a field with, and gives this item.
+    TupleField(u32),
     /// A tensor's `.grad` is `None`.
     NoGrad,
     /// The same object as another source's value.

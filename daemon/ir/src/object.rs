@@ -87,6 +87,8 @@ pub enum ObjectData {
         /// A member descriptor (a raw slot that may be read without running code).
         member: bool,
     },
+    /// What named tuples read a field with: the item that it gives.
+    TupleField(u32),
     /// `property`; missing parts are `None`.
     Property {
         /// `fget`

@@ -140,6 +140,11 @@ impl Tracer<'_> {
                 let class = self.guard_type(object.class, source)?;
                 self.wrap_instance(object, class, Payload::None, origin)
             }
+            ObjectData::TupleField(item) => {
+                self.guard(source, GuardKind::TupleField(*item));
+                let class = self.class_at(object.class, source)?;
+                Ok(Value::Opaque(Rc::new(Opaque { class, path: None, item: Some(*item), origin })))
+            }
             ObjectData::Opaque => self.wrap_opaque(object, origin),
         }
     }
@@ -299,7 +304,7 @@ impl Tracer<'_> {
     fn wrap_opaque(&mut self, object: &Object, origin: Origin) -> Flow<Value> {
         self.guard_path_or_type(object, origin.source)?;
         let class = self.class_at(object.class, origin.source)?;
-        Ok(Value::Opaque(Rc::new(Opaque { class, path: object.path.clone(), origin })))
+        Ok(Value::Opaque(Rc::new(Opaque { class, path: object.path.clone(), item: None, origin })))
     }
 
     fn guard_path_or_type(&mut self, object: &Object, source: SourceId) -> Flow<()> {

@@ -7,7 +7,7 @@ use flambeau_ir::guard::Ambient;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_void};
 
 /// Number of words.
@@ -17,13 +17,13 @@ const WORDS: usize = 34;
 pub struct AmbientFact {
     expected: Ambient,
     /// The words when the state was last found to be the expected one.
-    seen: Cell<Option<[u64; WORDS]>>,
+    seen: RefCell<Option<[u64; WORDS]>>,
 }
 
 impl AmbientFact {
     /// Nothing seen yet.
     pub fn new(expected: &Ambient) -> Self {
-        AmbientFact { expected: expected.clone(), seen: Cell::new(None) }
+        AmbientFact { expected: expected.clone(), seen: RefCell::new(None) }
     }
 
     /// Whether the calling thread is in this state.
@@ -31,7 +31,7 @@ impl AmbientFact {
         let precision = self.expected.precision;
         let any_precision = precision == Ambient::ANY_PRECISION;
         let probe = Probe::get(py, torch);
-        if let (Some(probe), Some(seen)) = (probe, unsafe { &*self.seen.as_ptr() }) {
+        if let (Some(probe), Some(seen)) = (probe, &*self.seen.borrow()) {
             let (mut expected, mut same) = (seen.iter(), true);
             let all = probe.visit(py, any_precision, &mut |word| same &= expected.next() == Some(&word));
             if all.is_some() && same {
@@ -43,7 +43,7 @@ impl AmbientFact {
         let same = crate::ambient::capture(py).is_ok_and(|found| comparable(found) == self.expected);
         // CUDA's current device is no word.
         if same && self.expected.current_device < 0 {
-            self.seen.set(words);
+            self.seen.replace(words);
         }
         same
     }

@@ -55,6 +55,8 @@ pub enum Fact {
     NoSysModule(Key),
     /// Empty cell.
     EmptyCell,
+    /// What named tuples read a field with: the item.
+    TupleField(u32),
     /// `.grad is None`
     NoGrad(super::source::Read),
     /// Same object as the value in another slot.
@@ -105,6 +107,7 @@ impl Fact {
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
             GuardKind::EmptyCell => Fact::EmptyCell,
+            GuardKind::TupleField(item) => Fact::TupleField(*item),
             GuardKind::NoGrad => Fact::NoGrad(super::source::grad(py)?),
             GuardKind::Same(other) => Fact::Same(slot(*other)),
             GuardKind::NotSame(other) => Fact::NotSame(slot(*other)),
@@ -163,6 +166,9 @@ impl Fact {
                 Fact::NoSysModule(name) => {
                     let modules = ffi::PyImport_GetModuleDict();
                     ffi::PyDict_Check(modules) != 0 && name.get(modules).is_null()
+                }
+                Fact::TupleField(item) => {
+                    crate::consts::tuple_field(&Bound::from_borrowed_ptr(py, value)) == Some(*item)
                 }
                 Fact::EmptyCell => is_cell(value) && super::source::cell_contents(value).is_null(),
                 Fact::NoGrad(read) => values.step(py, value, read) == ffi::Py_None(),

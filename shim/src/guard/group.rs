@@ -3,8 +3,8 @@
 //! A resume function and the tuple of its state are new in every call, as are the states and functions inside: nothing can
 //! be pinned to them. They are looked through, and what they hold is a root.
 
-use super::fact::Fact;
 use super::Slot;
+use super::fact::Fact;
 use super::pin::{Pin, Pinner, Shape};
 use super::source::{Read, Values};
 use super::tensor::TensorFact;

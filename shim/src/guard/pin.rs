@@ -6,8 +6,8 @@
 //! (and keeps alive) the same values, and no two states of any dicts or types share a tag. So a pin needs no reference to
 //! anything that it describes, and keeps nothing alive but constants and code objects.
 
-use super::class::version_tag;
 use super::Slot;
+use super::class::version_tag;
 use super::clock;
 use super::fact::Fact;
 use super::order;
@@ -259,7 +259,8 @@ impl<'a> Pinner<'a> {
         // SAFETY: the fact holds of the live object `value`, so it is of the kind that the fact is about.
         unsafe {
             match &self.shape.facts[index].1 {
-                Fact::Type(_) => self.class(value),
+                // Their objects do not change.
+                Fact::Type(_) | Fact::TupleField(_) => self.class(value),
                 Fact::IsClass(_) | Fact::NoTypeAttr(_) => self.tag(value),
                 Fact::Equals(_) => self.hold(py, value),
                 Fact::BaseEquals(_) => {
@@ -328,7 +329,8 @@ impl<'a> Pinner<'a> {
     /// The pin, unless something cannot be pinned.
     pub fn finish(mut self) -> Option<Pin> {
         // Classes of tensors are compared with the rest of them.
-        let class = |pinned: &PinnedTensor| pinned.object.wrapping_byte_add(offset_of!(ffi::PyObject, ob_type)).cast_const();
+        let class =
+            |pinned: &PinnedTensor| pinned.object.wrapping_byte_add(offset_of!(ffi::PyObject, ob_type)).cast_const();
         let classes: HashSet<*const u64> = self.pin.tensors.iter().map(|pinned| class(pinned).cast()).collect();
         self.pin.words.retain(|word| !classes.contains(&word.address));
         self.pin.beside_dicts.retain(|(address, _)| !classes.contains(address));

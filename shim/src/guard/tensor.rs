@@ -61,13 +61,13 @@ impl TensorFact {
     ///
     /// # Safety
     /// A live object, GIL held.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn read(&self, py: Python<'_>, torch: &Torch, object: Raw) -> Option<*mut c_void> {
         // SAFETY: the class is checked before the handle is used.
         unsafe {
             let class = raw::class_of(object);
-            let is_one = self.is_plain && torch.is_tensor_class(class)
-                || self.class.holds(class) && torch.is_tensor(object);
+            let is_one =
+                self.is_plain && torch.is_tensor_class(class) || self.class.holds(class) && torch.is_tensor(object);
             if is_one { self.metadata(py, torch, object) } else { None }
         }
     }
@@ -76,7 +76,7 @@ impl TensorFact {
     ///
     /// # Safety
     /// A live tensor, GIL held.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn metadata(&self, py: Python<'_>, torch: &Torch, tensor: Raw) -> Option<*mut c_void> {
         // SAFETY: the caller's promise.
         unsafe {

@@ -182,7 +182,7 @@ impl NativeBody {
         Ok(())
     }
 
-    #[inline(always)]
+    #[inline]
     fn step(&self, py: Python<'_>, step: &Step, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
         match step {
             Step::Alloc(of) => {
@@ -211,7 +211,6 @@ impl NativeBody {
         }
         Ok(())
     }
-
 }
 
 impl Launch {
@@ -233,13 +232,7 @@ impl Launch {
         Some(outside(|| unsafe { kernel.status(pointers.as_ptr().cast(), [].as_ptr(), regs.threads) }))
     }
 
-    fn run(
-        &self,
-        py: Python<'_>,
-        kernel: &LoadedKernel,
-        regs: &mut Regs<'_>,
-        symbols: &[i64],
-    ) -> Result<(), String> {
+    fn run(&self, py: Python<'_>, kernel: &LoadedKernel, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), String> {
         let mut pointers = Pointers(SmallVec::with_capacity(self.buffers.len()));
         for reg in &self.buffers {
             pointers.0.push(regs.data(*reg as usize)?);

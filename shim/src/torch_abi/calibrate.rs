@@ -205,11 +205,8 @@ fn plain_autograd(torch: &Torch, leaf: &Bound<'_, PyAny>, autograd: usize) -> Py
         let ((leaf, of_leaf), (result, of_result)) = (known(leaf), known(&result));
         let at = |words: *const u64, address: *const u64| (address as usize).wrapping_sub(words as usize) / 8;
         let function = at(result, of_result);
-        let agree = function < WORDS
-            && *result == *leaf
-            && *of_result != 0
-            && *of_leaf == 0
-            && *leaf.add(function) == 0;
+        let agree =
+            function < WORDS && *result == *leaf && *of_result != 0 && *of_leaf == 0 && *leaf.add(function) == 0;
         Ok(agree.then_some(PlainAutograd { class: *leaf, function }))
     }
 }

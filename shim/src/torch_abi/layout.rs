@@ -96,7 +96,7 @@ impl Layout {
     ///
     /// # Safety
     /// As [`Layout::sizes`].
-    #[inline(always)]
+    #[inline]
     pub unsafe fn data(self, body: *const u64) -> Option<*mut std::ffi::c_void> {
         let memory = self.memory?;
         // SAFETY: as above.
@@ -140,19 +140,19 @@ impl Layout {
     ///
     /// # Safety
     /// As [`Layout::sizes`].
-    #[inline(always)]
+    #[inline]
     pub unsafe fn requires_grad(self, body: *const u64) -> Option<bool> {
         // SAFETY: as above.
         unsafe {
-            let autograd = *body.add(self.autograd).cast::<*const u8>();
+            let autograd = *body.add(self.autograd).cast::<*const u64>();
             if autograd.is_null() {
                 return Some(false);
             }
-            if *autograd.add(self.required?) == 1 {
+            if *autograd.cast::<u8>().add(self.required?) == 1 {
                 return Some(true);
             }
-            let (plain, words) = (self.plain?, autograd.cast::<u64>());
-            (*words == plain.class && *words.add(plain.function) == 0).then_some(false)
+            let plain = self.plain?;
+            (*autograd == plain.class && *autograd.add(plain.function) == 0).then_some(false)
         }
     }
 }

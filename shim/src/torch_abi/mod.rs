@@ -181,7 +181,7 @@ impl Torch {
     ///
     /// # Safety
     /// As [`Torch::keys`].
-    #[inline(always)]
+    #[inline]
     pub unsafe fn fit(&self, handle: Handle, form: &Form, requires_grad: bool) -> Option<*mut c_void> {
         let layout = self.layout.as_ref()?;
         // SAFETY: as `keys`.

@@ -28,6 +28,7 @@ pub fn guard(program: &GuardProgram, guard: &Guard) -> String {
         GuardKind::NoDict => format!("{of} has no __dict__"),
         GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
         GuardKind::NoSysModule(module) => format!("{module:?} not in sys.modules"),
+        GuardKind::TupleField(item) => format!("{of} gives item {item}"),
         GuardKind::EmptyCell => format!("the cell {of} is empty"),
         GuardKind::NoGrad => format!("{of}.grad is None"),
         GuardKind::Same(other) => format!("{of} is {}", name(*other)),

@@ -146,15 +146,7 @@ pub fn field(tracer: &mut Tracer<'_>, tuple: &Tuple, name: &str) -> Flow<Option<
         return Ok(None);
     }
     // Only what the class itself made as a field: a property of a subclass may have the same name.
-    let Some((owner, descriptor)) = tracer.type_lookup(&class, name)? else { return Ok(None) };
-    if !matches!(&descriptor, Value::Opaque(o) if o.class.name.qualname.as_ref() == "_tuplegetter") {
-        return Ok(None);
-    }
-    let Some((_, fields)) = tracer.type_lookup(&owner, "_fields")? else { return Ok(None) };
-    for (i, field) in tracer.collect(&fields)?.iter().enumerate() {
-        if field.as_str().is_some_and(|f| **f == *name) {
-            return Ok(tuple.items.get(i).cloned());
-        }
-    }
-    Ok(None)
+    let found = tracer.type_lookup(&class, name)?;
+    let Some((_, Value::Opaque(descriptor))) = found else { return Ok(None) };
+    Ok(descriptor.item.and_then(|item| tuple.items.get(item as usize).cloned()))
 }

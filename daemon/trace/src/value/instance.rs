@@ -59,6 +59,8 @@ pub struct Opaque {
     pub class: Rc<Class>,
     /// Import path, if it is what a trusted path names.
     pub path: Option<Arc<str>>,
+    /// The item that it gives, if named tuples read a field with it.
+    pub item: Option<u32>,
     /// Where it is from.
     pub origin: Origin,
 }
