@@ -168,6 +168,15 @@ def own_costs() -> dict[str, dict[str, float]]:
     return found
 
 
+def batches() -> dict[str, dict]:
+    """Models that are called with batches of 1 to 64 in random order (`batches.py`)."""
+    caches = Caches()
+    try:
+        return {model: caches.run("batches.py", model, "2") for model in ("resnet18", "decoder")}
+    finally:
+        caches.close()
+
+
 def table(rows: list[dict], columns: list[str]) -> str:
     """A Markdown table."""
     lines = ["| model | batch | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
@@ -205,6 +214,13 @@ def report(rows: list[dict], beside: dict[str, dict], as_json: bool) -> None:
         print("  {}: {own:.0f}, {peer:.0f} ({call:.0f}, {peer_call:.0f})".format(program, **found))
     each = {who: (own["tensors_60"][who] - own["tensors"][who]) / 50 for who in ("own", "peer")}
     print("  each tensor: {own:.1f}, {peer:.1f}".format(**each))
+    print("Batches of 1 to 64 in random order")
+    for model, found in beside["batches"].items():
+        worst = max(found["multiples"].values())
+        print(
+            f"  {model}: {found['compiles']} compiles, error {found['error']:.1e}; "
+            f"at most {worst:.3g} times the time of kernels for one batch"
+        )
 
 
 def main() -> None:
@@ -216,7 +232,12 @@ def main() -> None:
             rounds = [measure(model, batch, options.steady) for _ in range(options.runs)]
             row = {key: statistics.median(r[key] for r in rounds) for key in rounds[0]}
             rows.append({"model": model, "batch": batch, **row})
-    beside = {"small_call": small_calls(), "graph_breaks": graph_breaks(), "own_cost": own_costs()}
+    beside = {
+        "small_call": small_calls(),
+        "graph_breaks": graph_breaks(),
+        "own_cost": own_costs(),
+        "batches": batches(),
+    }
     report(rows, beside, options.json)
 
 

@@ -67,7 +67,8 @@ impl Layout {
     ///
     /// # Safety
     /// A live `TensorImpl`.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
+    #[inline(always)]
     pub(super) unsafe fn fits(&self, body: *const u64, form: &Form) -> bool {
         // SAFETY: a `TensorImpl` is larger than the words read (see `Layout::form`).
         unsafe { same(&*body.add(self.sizes).cast(), form) }
@@ -75,7 +76,7 @@ impl Layout {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[inline]
+#[inline(always)]
 fn same(words: &[u64; SPAN], form: &Form) -> bool {
     use std::arch::x86_64::{
         _mm_and_si128, _mm_cmpeq_epi8, _mm_load_si128, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128,
@@ -92,7 +93,7 @@ fn same(words: &[u64; SPAN], form: &Form) -> bool {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-#[inline]
+#[inline(always)]
 fn same(words: &[u64; SPAN], form: &Form) -> bool {
     let differ = |at: usize| (words[at] ^ form.values.0[at]) & form.masks.0[at];
     (0..SPAN).fold(0, |all, at| all | differ(at)) == 0

@@ -96,7 +96,8 @@ impl Layout {
     ///
     /// # Safety
     /// As [`Layout::sizes`].
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
+    #[inline(always)]
     pub unsafe fn data(self, body: *const u64) -> Option<*mut std::ffi::c_void> {
         let memory = self.memory?;
         // SAFETY: as above.
@@ -140,7 +141,8 @@ impl Layout {
     ///
     /// # Safety
     /// As [`Layout::sizes`].
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
+    #[inline(always)]
     pub unsafe fn requires_grad(self, body: *const u64) -> Option<bool> {
         // SAFETY: as above.
         unsafe {

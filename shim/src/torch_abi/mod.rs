@@ -181,7 +181,8 @@ impl Torch {
     ///
     /// # Safety
     /// As [`Torch::keys`].
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
+    #[inline(always)]
     pub unsafe fn fit(&self, handle: Handle, form: &Form, requires_grad: bool) -> Option<*mut c_void> {
         let layout = self.layout.as_ref()?;
         // SAFETY: as `keys`.
