@@ -57,6 +57,49 @@ def test_fork():
     assert flambeau.counters()["graphs"] == 2 and not flambeau.counters()["eager_fallbacks"]
 
 
+def test_parameters_replaced_while_a_call_runs():
+    """A run uses the tensors that it began with, though nobody else keeps them."""
+    net = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256)).requires_grad_(
+        False
+    )
+    compiled, x, done = flambeau.compile(net, backend="cpu"), torch.ones(512, 256), threading.Event()
+
+    def fill(value):
+        for layer in (net[0], net[2]):
+            layer.weight = torch.nn.Parameter(torch.full((256, 256), value), requires_grad=False)
+            layer.bias = torch.nn.Parameter(torch.zeros(256), requires_grad=False)
+
+    def replace():
+        while not done.is_set():
+            for value in (1 / 256, 2 / 256):
+                fill(value)
+
+    fill(1 / 256)
+    compiled(x)
+    other = threading.Thread(target=replace)
+    other.start()
+    try:
+        seen = {round(float(value), 3) for _ in range(300) for value in compiled(x).flatten()[:: 256 * 64]}
+    finally:
+        done.set()
+        other.join()
+    assert seen <= {1.0, 2.0, 4.0}
+    assert not flambeau.counters()["eager_fallbacks"]
+
+
+def test_empty_keyword_arguments_are_another_dict_in_every_call():
+    """Although one that nobody kept is used again."""
+    compiled = flambeau.compile(lambda x, **more: (x + len(more), more))
+    x = torch.zeros(2)
+    kept = [compiled(x)[1] for _ in range(3)]
+    assert len({id(more) for more in kept}) == 3
+    kept[0]["a"] = 1
+    compiled(x)
+    compiled(x)[1]["b"] = 2
+    assert compiled(x)[1] == {} and kept[1:] == [{}, {}]
+    assert torch.equal(compiled(x, a=1)[0], x + 1) and torch.equal(compiled(x)[0], x)
+
+
 def test_fork_leaves_no_descriptor_of_the_link_behind():
     daemon_pid()
 
