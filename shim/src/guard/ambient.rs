@@ -309,7 +309,7 @@ impl Autograd {
     /// From torch's getter, if one byte goes with grad mode and inference mode.
     fn new(py: Python<'_>, torch: &Torch, get: GetAddress) -> Option<Autograd> {
         /// Bytes that are searched.
-        const SIZE: usize = 40;
+        const SIZE: usize = 32;
         // SAFETY: returns a reference to a thread-local of at least that size; the thread's grad mode is put back.
         let read = |change: &dyn Fn()| unsafe {
             change();

@@ -119,6 +119,8 @@ impl<'a> Regs<'a> {
     #[inline]
     pub fn known_data(&self, reg: usize) -> *mut c_void {
         match self.inputs.get(reg) {
+            // Another thread or Python may have given the tensor other memory since.
+            Some(_) if self.held => null_mut(),
             Some(input) => input.data,
             None => self.slots[reg - self.inputs.len()].data,
         }
