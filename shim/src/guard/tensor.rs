@@ -6,7 +6,6 @@ use flambeau_ir::dim::Dim;
 use flambeau_ir::guard::TensorGuard;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -17,11 +16,9 @@ pub struct TensorFact {
     device: flambeau_ir::tensor::Device,
     requires_grad: bool,
     is_leaf_or_view: Option<bool>,
-    rank: usize,
-    /// All sizes and then all strides; of those that differ from call to call zeros.
-    extents: SmallVec<[i64; 8]>,
-    /// Places in `extents` that are the same on every call, where not all are.
-    known: Option<Box<[u8]>>,
+    /// In elements; `None` where any will do.
+    sizes: Box<[Option<i64>]>,
+    strides: Box<[Option<i64>]>,
     /// All of that as words of torch's own structure, where it is known.
     form: Option<Form>,
     class: super::class::ClassFact,
@@ -32,16 +29,16 @@ pub struct TensorFact {
 impl TensorFact {
     /// Ready to compare.
     pub fn new(torch: &Torch, guard: &TensorGuard) -> Self {
-        let fixed = |dims: &[Dim]| dims.iter().map(Dim::as_const).collect::<SmallVec<[Option<i64>; 8]>>();
+        let fixed = |dims: &[Dim]| dims.iter().map(Dim::as_const).collect::<Box<[_]>>();
+        let (sizes, strides) = (fixed(&guard.sizes), fixed(&guard.strides));
         let facts = Facts {
-            sizes: &fixed(&guard.sizes),
-            strides: &fixed(&guard.strides),
+            sizes: &sizes,
+            strides: &strides,
             dtype: guard.dtype,
             device: guard.device,
             keys: guard.dispatch_keys,
         };
-        let all = || guard.sizes.iter().chain(&guard.strides).map(Dim::as_const);
-        let known = all().enumerate().filter_map(|(i, extent)| extent.map(|_| i as u8));
+        let form = torch.form(&facts);
         TensorFact {
             class: super::class::ClassFact::new(&guard.class),
             is_plain: (&*guard.class.module, &*guard.class.qualname) == ("torch", "Tensor"),
@@ -50,10 +47,9 @@ impl TensorFact {
             keys: guard.dispatch_keys,
             requires_grad: guard.requires_grad,
             is_leaf_or_view: guard.is_leaf_or_view,
-            rank: guard.sizes.len(),
-            extents: all().map(Option::unwrap_or_default).collect(),
-            known: all().any(|extent| extent.is_none()).then(|| known.collect()),
-            form: torch.form(&facts),
+            sizes,
+            strides,
+            form,
         }
     }
 
@@ -101,23 +97,9 @@ impl TensorFact {
             torch.keys(handle) == self.keys
                 && torch.dtype(handle) == self.dtype
                 && self.device_is(torch, handle)
-                && self.extents_are(torch.sizes(handle), torch.strides(handle))
+                && are(torch.sizes(handle), &self.sizes)
+                && are(torch.strides(handle), &self.strides)
                 && torch.requires_grad(handle) == self.requires_grad
-        }
-    }
-
-    fn extents_are(&self, sizes: &[i64], strides: &[i64]) -> bool {
-        if sizes.len() != self.rank {
-            return false;
-        }
-        // Word by word: for so few, a call of `memcmp` takes longer.
-        let mut found = sizes.iter().chain(strides);
-        match &self.known {
-            None => self.extents.iter().all(|extent| found.next() == Some(extent)),
-            Some(known) => {
-                let at = |i: usize| if i < self.rank { sizes[i] } else { strides[i - self.rank] };
-                known.iter().all(|i| at(usize::from(*i)) == self.extents[usize::from(*i)])
-            }
         }
     }
 
@@ -127,6 +109,12 @@ impl TensorFact {
         let found = unsafe { torch.device(handle) };
         found.kind == self.device.kind && (found.kind == 0 || found.index == self.device.index)
     }
+}
+
+/// Whether sizes or strides are the expected ones.
+fn are(found: &[i64], expected: &[Option<i64>]) -> bool {
+    found.len() == expected.len()
+        && found.iter().zip(expected).all(|(found, known)| known.is_none_or(|it| it == *found))
 }
 
 /// Whether the tensor is a leaf or a view, through torch's own getters.

@@ -297,13 +297,13 @@ struct Maker<'a, 'py> {
 }
 
 impl Maker<'_, '_> {
-    /// Takes note of what a step puts into a register.
-    fn made(&mut self, reg: Reg, sizes: &[Dim]) -> Result<usize, String> {
+    /// Takes note of what a step does to a register; `sizes` of what it puts there, if they are known.
+    fn changed(&mut self, reg: Reg, sizes: Option<&[Dim]>) -> Result<usize, String> {
         let at = reg.0 as usize;
         if at < self.plan.inputs.len() {
             return Err(format!("the plan writes to register {at}, an input"));
         }
-        match sizes.iter().map(Dim::as_const).product::<Option<i64>>() {
+        match sizes.and_then(|sizes| sizes.iter().map(Dim::as_const).product::<Option<i64>>()) {
             Some(count) => self.elements.insert(reg.0, count),
             None => self.elements.remove(&reg.0),
         };
@@ -314,14 +314,14 @@ impl Maker<'_, '_> {
         let (step, on_cpu) = (&self.plan.steps[at], self.plan.backend == "cpu");
         Ok(match step {
             PlanStep::Alloc { reg, dtype, device, sizes, strides } => Step::Alloc(Box::new(Alloc {
-                reg: self.made(*reg, sizes)?,
+                reg: self.changed(*reg, Some(sizes))?,
                 dtype: *dtype,
                 device: *device,
                 sizes: Extents::new(sizes),
                 strides: Extents::new(strides),
             })),
             PlanStep::View { reg, base, sizes, strides, offset, dtype } => Step::View(Box::new(View {
-                reg: self.made(*reg, sizes)?,
+                reg: self.changed(*reg, Some(sizes))?,
                 base: base.0 as usize,
                 sizes: Extents::new(sizes),
                 strides: Extents::new(strides),
@@ -340,8 +340,7 @@ impl Maker<'_, '_> {
             }
             PlanStep::Call { results, .. } => {
                 for reg in results {
-                    self.made(*reg, &[])?;
-                    self.elements.remove(&reg.0);
+                    self.changed(*reg, None)?;
                 }
                 Step::Call(Box::new(Op::new(self.py, self.torch, step, on_cpu)?))
             }
@@ -353,7 +352,7 @@ impl Maker<'_, '_> {
                 strides: Extents::new(strides),
                 made_by: made_by(self.plan, at),
             })),
-            PlanStep::Free(reg) => Step::Free(self.made(*reg, &[])?),
+            PlanStep::Free(reg) => Step::Free(self.changed(*reg, None)?),
         })
     }
 }

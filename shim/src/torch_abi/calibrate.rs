@@ -194,7 +194,12 @@ fn plain_autograd(torch: &Torch, leaf: &Bound<'_, PyAny>, autograd: usize) -> Py
     if get.is_null() {
         return Ok(None);
     }
-    let result = leaf.call_method0("exp")?;
+    // SAFETY (all): reads and writes a thread-local flag.
+    let before = unsafe { (torch.c.grad_enabled)() };
+    unsafe { (torch.c.set_grad_enabled)(true) };
+    let result = leaf.call_method0("exp");
+    unsafe { (torch.c.set_grad_enabled)(before) };
+    let result = result?;
     // SAFETY: the getter takes a tensor and gives the address of a shared pointer to its function.
     unsafe {
         let get: unsafe extern "C" fn(Handle) -> *const u64 = std::mem::transmute(get);
