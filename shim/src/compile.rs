@@ -68,11 +68,14 @@ struct Miss<'a, 'py> {
 
 /// Gets a frame for the call, or says how to go on without.
 pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw, args: &[Raw]) -> Outcome {
+    if limit_reached(py, table, function) {
+        return Outcome::Eager;
+    }
     // SAFETY: live objects of the running call.
     let found = unsafe { leaves::of(py, args) };
     // SAFETY: as above.
     let fingerprint = unsafe { fingerprint(py, &found) };
-    if left_alone(py, table, fingerprint) || limit_reached(py, table, function) {
+    if left_alone(py, table, fingerprint) {
         return Outcome::Eager;
     }
     // SAFETY: a live function.
@@ -147,10 +150,9 @@ fn limit_reached(py: Python<'_>, known: &GilCell<Table>, function: Raw) -> bool 
     if table.frames.len() < limit {
         return false;
     }
-    let explain = !std::mem::replace(&mut table.limit_explained, true);
-    let worst = table.frames.iter().map(Frame::last_failure).max_by_key(|(count, _)| *count);
-    drop(table);
-    if explain {
+    if !std::mem::replace(&mut table.limit_explained, true) {
+        let worst = table.frames.iter().map(Frame::last_failure).max_by_key(|(count, _)| *count);
+        drop(table);
         let (count, guard) = worst.unwrap_or_default();
         let name = name_of(function);
         let text = format!(

@@ -211,6 +211,11 @@ impl Installed {
         self.program.check(py, Roots { function, args }, passed)
     }
 
+    /// Whether the guard with this index holds for a call; true as well where that takes the others.
+    pub fn may_hold(&self, py: Python<'_>, function: Raw, args: &[Raw], index: usize) -> bool {
+        self.program.may_hold(py, Roots { function, args }, index)
+    }
+
     /// The tensors and ints that the guards are about, as this call has them: places, objects, and the sizes of the frame,
     /// where all are fixed. Of ints only those that one and the same object changed: another one's differ for good.
     pub fn sized(

@@ -84,6 +84,11 @@ impl Frame {
         Frame { installed, record: Arc::new(record), region: Region::now(), failures: Cell::new((0, 0)) }
     }
 
+    fn failed(&self, guard: usize) {
+        let (count, _) = self.failures.get();
+        self.failures.set((count.saturating_add(1), guard as u32));
+    }
+
     /// The guard that failed last, in words, and how often guards of this frame failed.
     pub fn last_failure(&self) -> (u32, String) {
         let (count, index) = self.failures.get();
@@ -180,13 +185,14 @@ impl Table {
     ) -> Option<Shared<Installed>> {
         let region = Region::now();
         let mut here = self.frames.iter().enumerate().filter(|(_, frame)| frame.region == region);
-        let found = here.find(|(_, frame)| match frame.installed.check(py, function, slots, passed) {
-            Ok(()) => true,
-            Err(guard) => {
-                let (count, _) = frame.failures.get();
-                frame.failures.set((count.saturating_add(1), guard as u32));
-                false
+        let found = here.find(|(index, frame)| {
+            let (count, guard) = frame.failures.get();
+            // Of frames but the latest one, the guard that failed last comes first: most calls differ in the same.
+            if *index > 0 && count > 0 && !frame.installed.may_hold(py, function, slots, guard as usize) {
+                frame.failed(guard as usize);
+                return false;
             }
+            frame.installed.check(py, function, slots, passed).map_err(|guard| frame.failed(guard)).is_ok()
         });
         let (index, frame) = found?;
         let installed = frame.installed.clone();

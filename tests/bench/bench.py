@@ -168,6 +168,15 @@ def own_costs() -> dict[str, dict[str, float]]:
     return found
 
 
+def many_frames() -> dict[str, float]:
+    """Calls of functions with many compiled frames, ns (`many_frames.py`)."""
+    caches = Caches()
+    try:
+        return caches.run("many_frames.py")
+    finally:
+        caches.close()
+
+
 def batches() -> dict[str, dict]:
     """Models that are called with batches of 1 to 64 in random order (`batches.py`)."""
     caches = Caches()
@@ -214,6 +223,10 @@ def report(rows: list[dict], beside: dict[str, dict], as_json: bool) -> None:
         print("  {}: {own:.0f}, {peer:.0f} ({call:.0f}, {peer_call:.0f})".format(program, **found))
     each = {who: (own["tensors_60"][who] - own["tensors"][who]) / 50 for who in ("own", "peer")}
     print("  each tensor: {own:.1f}, {peer:.1f}".format(**each))
+    print(
+        "Calls, ns: one frame {one:.0f}, eight in turn {turns:.0f}; an attribute of a layer set {sets:.0f}, flipped "
+        "{flips:.0f}; of a small function over the limit {over:.0f}, eager {eager:.0f}".format(**beside["many_frames"])
+    )
     print("Batches of 1 to 64 in random order")
     for model, found in beside["batches"].items():
         worst = max(found["multiples"].values())
@@ -236,6 +249,7 @@ def main() -> None:
         "small_call": small_calls(),
         "graph_breaks": graph_breaks(),
         "own_cost": own_costs(),
+        "many_frames": many_frames(),
         "batches": batches(),
     }
     report(rows, beside, options.json)

@@ -58,6 +58,25 @@ def test_fullgraph_says_where_and_why():
     assert "test_backends.py" in str(raised.value)
 
 
+def test_frames_that_take_turns_stay_in_use():
+    class Switched(torch.nn.Linear):
+        switch = False
+
+        def forward(self, x):
+            return super().forward(x) + 1 if self.switch else super().forward(x)
+
+    net = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(30)], Switched(4, 4))
+    compiled, x = flambeau.compile(net), torch.randn(2, 4)
+    with torch.no_grad():
+        for i in range(12):
+            net[-1].switch = i % 3 == 0
+            if i == 7:
+                net[3].weight = torch.nn.Parameter(torch.randn(4, 4))
+            torch.testing.assert_close(compiled(x), net(x))
+    counters = flambeau.counters()
+    assert (counters["graphs"], counters["cache"]["hits"]["process"]) == (2, 10)
+
+
 @pytest.mark.plain_only("the frame inside has a limit of its own, and says so too", "wrap")
 def test_recompile_limit_is_said_once():
     def count(a, n):

@@ -32,6 +32,8 @@ pub struct Group {
     wanted: Vec<(u32, usize)>,
     pins: RefCell<Vec<Pin>>,
     misses: Cell<u32>,
+    /// The fact that failed last.
+    suspect: Cell<Option<usize>>,
 }
 
 /// One fact about a tensor that is an argument: the most frequent group.
@@ -109,6 +111,7 @@ pub fn by_root(steps: &[(Option<u32>, Read)], facts: &[(u32, Fact)], slots: &[u3
                 wanted: Vec::new(),
                 pins: RefCell::default(),
                 misses: Cell::new(0),
+                suspect: Cell::new(None),
             });
             groups.len() - 1
         });
@@ -182,18 +185,26 @@ impl Group {
         let pinning = self.misses.get() < HOPELESS && !root.is_null();
         if pinning {
             let mut pins = self.pins.borrow_mut();
-            if let Some(at) = pins.iter().position(|pin| pin.root() == root) {
-                if pins[at].holds(py, torch, shape, values, slots) {
-                    self.misses.set(0);
-                    return Ok(());
-                }
-                pins.remove(at);
+            if let Some(pin) = pins.iter_mut().find(|pin| pin.root() == root)
+                && pin.holds(py, torch, shape, values, slots)
+            {
+                self.misses.set(0);
+                return Ok(());
+            }
+        }
+        if let Some(index) = self.suspect.get() {
+            let (source, fact) = &shape.facts[index];
+            let value = values.once(py, *source);
+            if !fact.holds(py, torch, value, values) {
+                return Err(index);
             }
         }
         for index in &self.facts {
             let (source, fact) = &shape.facts[*index];
             let value = values.get(py, *source);
             if !fact.holds(py, torch, value, values) {
+                // A pin stays: what changed may change back.
+                self.suspect.set(Some(*index));
                 return Err(*index);
             }
         }
@@ -227,8 +238,9 @@ impl Group {
         for (source, slot) in &self.wanted {
             pinner.value(*slot, values.get(py, *source));
         }
+        let mut pins = self.pins.borrow_mut();
+        pins.retain(|pin| pin.root() != root);
         if let Some(pin) = pinner.finish() {
-            let mut pins = self.pins.borrow_mut();
             if pins.len() >= PINS {
                 pins.remove(0);
             }

@@ -167,6 +167,20 @@ impl Program {
 }
 
 impl Program {
+    /// Whether one guard holds, for which the others do not matter; true as well where that cannot be said.
+    pub fn may_hold(&self, py: Python<'_>, roots: Roots<'_>, index: usize) -> bool {
+        let Some((source, fact)) = self.facts.get(index) else { return true };
+        let mut values = Values::new(&self.steps, roots);
+        match fact {
+            Fact::Ambient(state) => state.holds(py, self.torch),
+            fact if fact.is_across() => true,
+            fact => {
+                let value = values.once(py, *source);
+                fact.holds(py, self.torch, value, &mut values)
+            }
+        }
+    }
+
     /// What those of its guards are about that compare a tensor or an int, as a call has it, with the guards' indices.
     pub fn sized(&self, py: Python<'_>, roots: Roots<'_>) -> Vec<(usize, Py<PyAny>)> {
         let mut values = Values::new(&self.steps, roots);

@@ -322,6 +322,15 @@ impl<'a> Values<'a> {
         value
     }
 
+    /// As [`Values::get`], without a note of it: for one value of many.
+    pub fn once(&mut self, py: Python<'_>, source: u32) -> Raw {
+        let steps = self.steps;
+        let (base, read) = &steps[source as usize];
+        let Some(base) = base else { return self.root(read) };
+        let base = self.once(py, *base);
+        if base.is_null() { null_mut() } else { self.step(py, base, read) }
+    }
+
     fn root(&self, read: &Read) -> Raw {
         // SAFETY: the roots are live; `PyImport_GetModuleDict` is borrowed from the interpreter.
         unsafe {
