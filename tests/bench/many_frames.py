@@ -1,7 +1,7 @@
 """One process that times calls of functions with many compiled frames, and prints nanoseconds of a call as JSON:
 
 - `one`: of a net of 100 layers, always the same frame; `turns`: of eight frames in turn, which differ in a constant;
-- `flips`: the same net, two frames in turn, which differ in an attribute of its last layer; `sets`: one frame of it, the
+- `flips`: of the same net, two frames in turn, which differ in an attribute of its last layer; `sets`: of one, the
   attribute set to what it was before each call;
 - `over`: of a small function, calls that match none of as many frames as there may be; `eager`: of the function itself.
 
