@@ -2,8 +2,11 @@
 
 import json
 import subprocess
+import sys
 import types
 from pathlib import Path
+
+from raw_frames import slot_names
 
 ROOT = Path(__file__).parents[2]
 LOCAL, CELL, FREE = 0x20, 0x40, 0x80
@@ -66,7 +69,7 @@ class Assembler:
 
 def slots(code):
     """Names and kinds of `localsplus`."""
-    names = [*code.co_varnames, *(c for c in code.co_cellvars if c not in code.co_varnames), *code.co_freevars]
+    names = slot_names(code)
     kinds = [
         LOCAL * (n in code.co_varnames) | CELL * (n in code.co_cellvars) | FREE * (n in code.co_freevars) for n in names
     ]
@@ -85,7 +88,7 @@ def fields(code):
     names, kinds = slots(code)
     return {
         "hash": [0] * 32,
-        "python": [3, 11],
+        "python": sys.version_info[:2],
         "name": code.co_name,
         "qualname": code.co_qualname,
         "filename": code.co_filename,

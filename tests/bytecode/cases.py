@@ -4,10 +4,13 @@ LOG: list[object] = []
 CASES = {}
 
 
+def fresh(arg):
+    return arg() if isinstance(arg, type(case)) else arg
+
+
 def calling(function, args=(), kwargs={}):  # noqa: B006
     def call():
-        fresh = [a() if isinstance(a, type(case)) else a for a in args]
-        return function(*fresh, **kwargs)
+        return function(*map(fresh, args), **kwargs)
 
     return call
 

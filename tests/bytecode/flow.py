@@ -1,12 +1,12 @@
-"""Walks all ways through a code object of CPython 3.11 and checks the depth of its stack on each."""
+"""Walks all ways through a code object and checks the depth of its stack on each."""
 
 import dis
 import itertools
 
-ENDS = {"RETURN_VALUE", "RAISE_VARARGS", "RERAISE"}
+ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
 # What raises nothing, although handlers may cover it.
 SAFE = {"COPY", "DELETE_FAST", "JUMP_BACKWARD", "JUMP_FORWARD", "LOAD_CONST", "NOP", "POP_EXCEPT", "POP_TOP"}
-SAFE |= {"PUSH_EXC_INFO", "RETURN_VALUE", "STORE_FAST", "STORE_NAME", "SWAP"}
+SAFE |= {"PUSH_EXC_INFO", "RETURN_CONST", "RETURN_VALUE", "STORE_FAST", "STORE_NAME", "SWAP"}
 GENERATORS = 0x20 | 0x80 | 0x200
 
 

@@ -1,14 +1,12 @@
-"""What a running frame of CPython 3.11 holds: the cells themselves, and the value stack."""
+"""What a running frame of CPython holds: the cells themselves, and the value stack."""
 
 import ctypes
 import sys
 
-assert sys.version_info[:2] == (3, 11)
-
-# `PyFrameObject.f_frame`, and of `_PyInterpreterFrame`: `f_func`, `stacktop` and `localsplus` (pycore_frame.h).
-F_FRAME, F_FUNC, STACKTOP, LOCALSPLUS = 24, 0, 64, 72
-# `PyGenObject.gi_exc_state.exc_value`.
-EXC_VALUE = 48
+# `PyFrameObject.f_frame`, and of `_PyInterpreterFrame`: `stacktop` and `localsplus` (pycore_frame.h).
+F_FRAME, STACKTOP, LOCALSPLUS = 24, 64, 72
+# `_PyInterpreterFrame.f_func` (`f_funcobj`) and `PyGenObject.gi_exc_state.exc_value`.
+F_FUNC, EXC_VALUE = {(3, 11): (0, 48), (3, 12): (16, 40)}[sys.version_info[:2]]
 
 
 class Null:
@@ -21,10 +19,13 @@ class Null:
 NULL = Null()
 
 
-def read(frame):
-    """The contents of the slots and the stack, or `None` while the frame runs C code that may change its stack."""
+def read(frame, depth=None):
+    """The contents of the slots and the stack, or `None` while the frame runs C code that may change its stack. `depth` is
+    the stack's at an instruction that is traced, where from 3.12 on the frame does not say."""
     inner = ctypes.c_void_p.from_address(id(frame) + F_FRAME).value
     top = ctypes.c_int.from_address(inner + STACKTOP).value
+    if top < 0 and depth is not None:
+        top = len(slot_names(frame.f_code)) + depth
     if top < 0:
         return None
 
@@ -32,10 +33,14 @@ def read(frame):
         pointer = ctypes.c_void_p.from_address(inner + LOCALSPLUS + 8 * index).value
         return ctypes.cast(pointer, ctypes.py_object).value if pointer else NULL
 
-    code = frame.f_code
-    count = len(set(code.co_varnames) | set(code.co_cellvars)) + len(code.co_freevars)
+    count = len(slot_names(frame.f_code))
     items = [item(index) for index in range(top)]
     return items[:count], items[count:]
+
+
+def slot_names(code):
+    """The names of `localsplus`."""
+    return [*dict.fromkeys([*code.co_varnames, *code.co_cellvars]), *code.co_freevars]
 
 
 def function(frame):

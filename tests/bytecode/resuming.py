@@ -2,6 +2,7 @@
 
 import collections
 import ctypes
+import dis
 import re
 import sys
 import traceback
@@ -61,6 +62,9 @@ def described(error):
 class Stop:
     """A trace function that acts at one instruction of the user's code, by its place in the order of execution."""
 
+    # The frame that it acts in.
+    frame = None
+
     def __init__(self, number, act):
         self.number, self.act, self.seen = number, act, []
 
@@ -72,6 +76,7 @@ class Stop:
             self.seen.append((frame.f_code, frame.f_lasti))
             if len(self.seen) - 1 == self.number:
                 sys.settrace(None)
+                Stop.frame = frame
                 self.act(frame)
                 raise Abandon
         return self
@@ -80,6 +85,8 @@ class Stop:
         """In a generator, with which the exception goes that an abandoned handler leaves behind as current."""
 
         def isolated():
+            # From 3.12 on instructions are traced if some frame asked for it before.
+            sys._getframe().f_trace_opcodes = True
             sys.settrace(self)
             try:
                 call()
@@ -115,7 +122,7 @@ class Point:
         self.assembler, self.frame, self.code = assembler, frame, frame.f_code
         self.function = function(frame)
         self.facts = assembler.facts(self.code)
-        state = read(frame)
+        state = read(frame, stacks(self.code)[frame.f_lasti][0] if frame is Stop.frame else None)
         if state is None:
             raise Skip("runs C code")
         self.locals, self.stack = state
@@ -129,7 +136,7 @@ class Point:
 
     def covers(self, index, offset):
         operation = self.facts[index][1].split(" ")[0]
-        caches = 4 if operation == "Call" else 0
+        caches = dis._inline_cache_entries[dis.opmap["CALL"]] if operation == "Call" else 0
         return self.facts[index][0] <= offset <= self.facts[index][0] + caches
 
     def handles(self, exception):

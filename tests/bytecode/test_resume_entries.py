@@ -8,8 +8,6 @@ import warnings
 import pytest
 from assembler import AssembleError, Assembler
 
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="assembles for CPython 3.11")
-
 
 @pytest.fixture(scope="module")
 def assembler():

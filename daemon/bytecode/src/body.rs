@@ -114,6 +114,9 @@ impl<'a> Body<'a> {
         // It begins where the one before it ends: with its `EXTENDED_ARG`s, a `PRECALL`, or a `NOP` that has a line of
         // its own. Only a `RESUME` does not count, which would tell tracing functions of a second call.
         let before = target.checked_sub(1).map(instr).transpose()?;
+        if before.is_some_and(|before| Ok(before.offset) == instr(target).map(|i| i.offset)) {
+            return Err(AssembleError::Instruction(target));
+        }
         let mut unit = before.map_or(0, |i| i.offset + 1 + u32::from(self.opcode(i.offset, dialect).1)).max(length);
         while self.opcode(unit, dialect).0 == dialect.resume {
             unit += 1;
@@ -134,7 +137,7 @@ impl<'a> Body<'a> {
             _ => return Err(AssembleError::Alone(at)),
         };
         let sent = match at.checked_sub(1).and_then(op) {
-            Some(Op::Send(target)) => Some(self.enter(decoded, target, dialect)?),
+            Some(Op::Send(target)) if dialect.throw_takes_send => Some(self.enter(decoded, target, dialect)?),
             _ => None,
         };
         Ok(Suspended { resume, sent })
@@ -143,7 +146,7 @@ impl<'a> Body<'a> {
     /// The opcode at this code unit, and its caches.
     fn opcode(&self, unit: u32, dialect: &Dialect) -> (u8, u8) {
         let byte = self.code.bytecode.get(unit as usize * 2).copied().unwrap_or(dialect.nop);
-        (byte, (dialect.opcode)(byte).map_or(0, |o| o.caches))
+        (byte, dialect.opcode(byte).map_or(0, |o| o.caches))
     }
 
     /// The body's bytes.
@@ -207,7 +210,7 @@ fn brought(code: &Code, length: u32, dialect: &Dialect) -> Option<usize> {
         if loads {
             found = found.min(arg as usize);
         }
-        at += 1 + usize::from((dialect.opcode)(byte)?.caches);
+        at += 1 + usize::from(dialect.opcode(byte)?.caches);
     }
     (at == units.len() && extended == 0).then_some(found)
 }
@@ -233,7 +236,7 @@ fn shift_slots(bytes: &mut [u8], dialect: &Dialect) -> Result<(), AssembleError>
                 return Err(AssembleError::TooManySlots);
             }
         }
-        at += 1 + usize::from((dialect.opcode)(byte).map_or(0, |o| o.caches));
+        at += 1 + usize::from(dialect.opcode(byte).map_or(0, |o| o.caches));
         first = at;
     }
     Ok(())

@@ -1,14 +1,22 @@
-//! What the assembler knows of an interpreter version, and the buffer it writes code units to.
+//! What differs between interpreter versions: their opcodes, for the decoder, and how instructions are written, for the
+//! assembler. A version is a module with a table of opcodes and a line in [`VERSIONS`].
 
-use crate::op::Op;
-use crate::resume::AssembleError;
-use crate::v311::{self, Opcode};
+use crate::op::{Binary, Compare, Condition, Op};
+use crate::{v311, v312};
 use flambeau_ir::code::Code;
 
-/// One interpreter version, for the assembler.
+/// The versions there are.
+pub const VERSIONS: &[((u8, u8), &Dialect)] = &[((3, 11), &v311::DIALECT), ((3, 12), &v312::DIALECT)];
+
+/// The version that made `code`; its numbers where it is not known.
+pub fn dialect(code: &Code) -> Result<&'static Dialect, (u8, u8)> {
+    VERSIONS.iter().find(|(version, _)| *version == code.python).map(|(_, dialect)| *dialect).ok_or(code.python)
+}
+
+/// One interpreter version.
 pub struct Dialect {
-    /// The opcode with this byte.
-    pub opcode: fn(u8) -> Option<&'static Opcode>,
+    /// Its opcodes, by number.
+    pub opcodes: &'static [Opcode],
     /// `EXTENDED_ARG`
     pub extended_arg: u8,
     /// `RESUME`
@@ -19,95 +27,121 @@ pub struct Dialect {
     pub uses_slot: fn(u8) -> bool,
     /// It prepares the call that follows (`PRECALL`).
     pub belongs_to_call: fn(u8) -> bool,
+    /// Where `throw()` finds that the iterator a generator delegates to has ended, it takes the jump of the `SEND` before
+    /// the `YIELD_VALUE` itself.
+    pub throw_takes_send: bool,
     /// Writes the opcodes and arguments of an instruction; jumps have the distance in code units as target. `None` for
     /// what the assembler does not write.
     pub encode: fn(Op, &mut dyn FnMut(u8, u32)) -> Option<()>,
     /// For what pushes a null and a value: the instruction that pushes the value only.
     pub push_null: fn(u8, u32) -> Option<(u8, u32)>,
+    /// What built-ins do.
+    pub builtins: Builtins,
 }
 
-/// The version that made `code`.
-pub fn dialect(code: &Code) -> Result<&'static Dialect, AssembleError> {
-    match code.python {
-        (3, 11) => Ok(&v311::DIALECT),
-        (major, minor) => Err(AssembleError::Version(major, minor)),
+/// What built-in functions and operators do differently in some version.
+#[derive(Clone, Copy, Debug)]
+pub struct Builtins {
+    /// `sum` of floats keeps what rounding loses (`cs_add` in CPython's `Python/bltinmodule.c`).
+    pub sum_compensates: bool,
+    /// `~` of a bool warns.
+    pub inverted_bool_warns: bool,
+}
+
+impl Dialect {
+    /// The opcode with this byte.
+    pub fn opcode(&self, number: u8) -> Option<&'static Opcode> {
+        self.opcodes.binary_search_by_key(&number, |o| o.number).ok().map(|i| &self.opcodes[i])
     }
 }
 
-/// Code units as they are written.
-pub struct Units {
-    dialect: &'static Dialect,
-    bytes: Vec<u8>,
-    depth: i32,
-    deepest: i32,
+/// How an argument is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgKind {
+    /// There is none.
+    None,
+    /// A number, slot or index: itself.
+    Plain,
+    /// Code units forward from the next instruction.
+    Forward,
+    /// Code units backward from the next instruction.
+    Backward,
 }
 
-impl Units {
-    /// Starts with so many values on the stack.
-    pub fn new(dialect: &'static Dialect, depth: i32) -> Units {
-        Units { dialect, bytes: Vec::new(), depth, deepest: depth }
-    }
+/// What an opcode becomes.
+pub enum Becomes {
+    /// An instruction.
+    Op(Op),
+    /// Two, of which only the first can be entered.
+    Two(Op, Op),
+    /// Nothing.
+    Dropped,
+    /// The argument is not allowed.
+    Bad,
+}
 
-    /// Code units written.
-    pub fn len(&self) -> u32 {
-        (self.bytes.len() / 2) as u32
-    }
+/// One opcode.
+pub struct Opcode {
+    /// Its byte.
+    pub number: u8,
+    /// CPython's name.
+    pub name: &'static str,
+    /// How its argument is read.
+    pub arg: ArgKind,
+    /// Inline cache entries behind it, in code units.
+    pub caches: u8,
+    /// Change of the stack depth by argument, and by whether it jumps.
+    pub effect: fn(i32, bool) -> i32,
+    /// What it becomes, by its argument; jumps have a code unit as target.
+    pub make: fn(u32) -> Becomes,
+}
 
-    /// The greatest stack depth so far.
-    pub fn deepest(&self) -> u32 {
-        self.deepest.max(0) as u32
-    }
+/// Shortens the lines of a version's table.
+macro_rules! opcodes {
+    ($($number:literal $name:ident $arg:ident $caches:literal, $effect:expr, $make:expr;)*) => {
+        /// Every opcode of the version, by number.
+        pub const OPCODES: &[$crate::dialect::Opcode] = &[$($crate::dialect::Opcode {
+            number: $number,
+            name: stringify!($name),
+            arg: $crate::dialect::ArgKind::$arg,
+            caches: $caches,
+            effect: $effect,
+            make: $make,
+        },)*];
+    };
+}
+pub(crate) use opcodes;
 
-    /// The bytes.
-    pub fn finish(self) -> Vec<u8> {
-        self.bytes
-    }
+/// An instruction.
+pub const fn op(op: Op) -> Becomes {
+    Becomes::Op(op)
+}
 
-    /// Writes one instruction; jumps have the distance in code units as target.
-    pub fn put(&mut self, op: Op) -> Result<(), AssembleError> {
-        (self.dialect.encode)(op, &mut |opcode, arg| self.raw(opcode, arg)).ok_or(AssembleError::NotWritten(op))
-    }
+/// A conditional jump.
+pub fn jump_if(cond: Condition, target: u32) -> Becomes {
+    op(Op::PopJumpIf { cond, target })
+}
 
-    /// Writes several.
-    pub fn put_all(&mut self, ops: impl IntoIterator<Item = Op>) -> Result<(), AssembleError> {
-        ops.into_iter().try_for_each(|op| self.put(op))
+/// `BINARY_OP` with this number.
+pub fn binary(number: u32) -> Becomes {
+    match Binary::ALL.get(number as usize % 13) {
+        Some(&kind) if number < 26 => op(Op::Binary { kind, inplace: number >= 13 }),
+        _ => Becomes::Bad,
     }
+}
 
-    /// Writes what another buffer holds, which is not part of the way on.
-    pub fn append(&mut self, other: Units) {
-        self.deepest = self.deepest.max(other.deepest);
-        self.bytes.extend(other.bytes);
-    }
+/// The comparison with this number.
+pub fn compare(number: u32) -> Becomes {
+    Compare::ALL.get(number as usize).map_or(Becomes::Bad, |&c| op(Op::Compare(c)))
+}
 
-    /// How many code units an instruction takes.
-    pub fn size(&self, op: Op) -> Result<u32, AssembleError> {
-        let mut alone = Units::new(self.dialect, 0);
-        alone.put(op)?;
-        Ok(alone.len())
-    }
+/// `MAKE_FUNCTION` with these flags.
+pub fn function(flags: u32) -> Becomes {
+    let has = |bit: u32| flags & bit != 0;
+    op(Op::MakeFunction { defaults: has(1), kwdefaults: has(2), annotations: has(4), closure: has(8) })
+}
 
-    /// Writes the instruction at which a call begins (0), or goes on behind a `yield` (1), `yield from` or `await`.
-    pub fn resume(&mut self, behind: u32) {
-        self.raw(self.dialect.resume, behind);
-    }
-
-    /// Writes an instruction that does nothing.
-    pub fn nop(&mut self) {
-        self.raw(self.dialect.nop, 0);
-    }
-
-    /// Writes an opcode with its extended arguments and empty caches.
-    pub fn raw(&mut self, opcode: u8, arg: u32) {
-        for shift in [24, 16, 8] {
-            if arg >> shift != 0 {
-                self.bytes.extend([self.dialect.extended_arg, (arg >> shift & 255) as u8]);
-            }
-        }
-        self.bytes.extend([opcode, (arg & 255) as u8]);
-        if let Some(known) = (self.dialect.opcode)(opcode) {
-            self.bytes.extend(std::iter::repeat_n(0, usize::from(known.caches) * 2));
-            self.depth += (known.effect)(arg as i32, false);
-            self.deepest = self.deepest.max(self.depth);
-        }
-    }
+/// How many of `MAKE_FUNCTION`'s flags are set.
+pub fn ones(flags: i32) -> i32 {
+    (flags & 15).count_ones() as i32
 }

@@ -28,6 +28,9 @@ impl Op {
         Some(match self {
             Op::Unary(_) | Op::ListToTuple | Op::GetIter => (1, Value),
             Op::Binary { .. } | Op::Compare(_) | Op::Is { .. } | Op::Contains { .. } | Op::BinarySubscr => (2, Value),
+            Op::BinarySlice | Op::LoadSuperAttr { method: false, .. } => (3, Value),
+            Op::LoadSuperAttr { method: true, .. } => (3, NullValue),
+            Op::StoreSlice => (4, Output::None),
             Op::StoreSubscr => (3, Output::None),
             Op::DeleteSubscr | Op::StoreAttr(_) => (2, Output::None),
             Op::DeleteAttr(_) | Op::StoreGlobal(_) | Op::PrintExpr => (1, Output::None),

@@ -2,28 +2,31 @@
 //! its opcode numbers, caches, location and exception tables. Nothing outside this crate knows versions of bytecode.
 
 mod body;
-mod dialect;
+mod decode;
+pub mod dialect;
 mod effect;
 mod liveness;
 pub mod op;
 pub mod resume;
 mod tables;
 mod thin;
-pub mod v311;
+mod units;
+mod v311;
+mod v312;
 
+pub use decode::decode;
 pub use effect::Output;
 pub use liveness::{live_for, live_slots, loop_slots};
 pub use op::{Binary, Compare, Condition, Op, Target, Unary};
 pub use thin::{thin_call, thin_instr};
-
-use flambeau_ir::code::Code;
 
 /// A code object in the version-independent instruction set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// Instructions in order. `NOP`, `CACHE`, `RESUME`, `PRECALL` and `EXTENDED_ARG` are gone.
     pub instrs: Vec<Instr>,
-    /// Exception table in the code object's order (the first entry that covers an instruction handles it).
+    /// Exception table in the code object's order (the first entry that covers an instruction handles it), but for what
+    /// handles exceptions that leave a generator.
     pub handlers: Vec<Handler>,
 }
 
@@ -101,12 +104,4 @@ pub enum DecodeError {
     /// The location table is cut short.
     #[error("malformed location table")]
     LocationTable,
-}
-
-/// Decodes `code` by the rules of the interpreter that made it.
-pub fn decode(code: &Code) -> Result<Decoded, DecodeError> {
-    match code.python {
-        (3, 11) => v311::decode(code),
-        (major, minor) => Err(DecodeError::Version(major, minor)),
-    }
 }

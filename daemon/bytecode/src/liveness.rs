@@ -51,7 +51,7 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
         edges.next(at).for_each(|next| union(&mut now, next));
         match decoded.instrs[at].op {
             Op::StoreFast(slot) => set(&mut now, slot, false),
-            Op::LoadFast(slot) | Op::DeleteFast(slot) => set(&mut now, slot, true),
+            Op::LoadFast(slot) | Op::DeleteFast(slot) | Op::LoadFastAndClear(slot) => set(&mut now, slot, true),
             _ => {}
         }
         // The handler may run before the instruction has done anything.
@@ -70,7 +70,7 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
             found[slot] |= reached.iter().any(|at| cell(decoded.instrs[*at].op) == Some(slot as u32));
         }
     }
-    let receiver = dialect(code).and_then(|d| Body::of(code, d)).ok().and_then(|body| super_slot(&body));
+    let receiver = dialect(code).ok().and_then(|d| Body::of(code, d).ok()).and_then(|body| super_slot(&body));
     if let Some(slot) = receiver {
         found[slot as usize] = true;
     }
@@ -116,7 +116,8 @@ fn cell(op: Op) -> Option<u32> {
         | Op::LoadDeref(slot)
         | Op::StoreDeref(slot)
         | Op::DeleteDeref(slot)
-        | Op::LoadClassDeref(slot) => Some(slot),
+        | Op::LoadClassDeref(slot)
+        | Op::LoadFromDictOrDeref(slot) => Some(slot),
         _ => None,
     }
 }

@@ -43,6 +43,10 @@ pub enum Op {
     StoreSubscr,
     /// `del container[key]`, key on top.
     DeleteSubscr,
+    /// `container[start:stop]`: container, start, stop (top).
+    BinarySlice,
+    /// `container[start:stop] = value`: value, container, start, stop (top).
+    StoreSlice,
     /// Pushes a constant.
     LoadConst(u32),
     /// Pushes a local; unbound is an error.
@@ -51,6 +55,8 @@ pub enum Op {
     StoreFast(u32),
     /// Unbinds a local.
     DeleteFast(u32),
+    /// Pushes a local, or a null where it is unbound, and unbinds it: a comprehension takes its slot.
+    LoadFastAndClear(u32),
     /// Pushes a global or built-in, over a null if asked for.
     LoadGlobal {
         /// Name index.
@@ -75,6 +81,15 @@ pub enum Op {
         /// Made for a call that follows.
         method: bool,
     },
+    /// An attribute of `super()`: super, class, self (top), replaced as by [`Op::LoadAttr`].
+    LoadSuperAttr {
+        /// Name index.
+        name: u32,
+        /// Made for a call that follows.
+        method: bool,
+        /// The program wrote both arguments.
+        explicit: bool,
+    },
     /// `top.name = value`: value, object (top).
     StoreAttr(u32),
     /// `del top.name`
@@ -91,6 +106,12 @@ pub enum Op {
     DeleteDeref(u32),
     /// Class body: locals first, then the cell.
     LoadClassDeref(u32),
+    /// Class body: pushes its names.
+    LoadLocals,
+    /// Class body: the names on top first, then the cell.
+    LoadFromDictOrDeref(u32),
+    /// Class body: the names on top first, then globals and builtins.
+    LoadFromDictOrGlobals(u32),
     /// Copies this many closure cells into the last slots.
     CopyFreeVars(u32),
     /// A tuple of the topmost n.
@@ -182,6 +203,8 @@ pub enum Op {
     GetIter,
     /// Pushes the iterator's next value, or pops it and goes there.
     ForIter(Target),
+    /// Behind a loop: drops the iterator of a generator that has ended, and its result.
+    EndFor,
     /// Returns the top.
     ReturnValue,
     /// Pops the name list and the level, pushes the module.
@@ -216,6 +239,13 @@ pub enum Op {
     YieldValue,
     /// Sends the top to the iterator below: pushes what it yields, or goes there with its result.
     Send(Target),
+    /// Behind a [`Op::Send`]: drops what is below the top.
+    EndSend,
+    /// Replaces iterator, sent value and exception (top), which `throw()` brought, by `None` and the value of a
+    /// `StopIteration`; raises others again.
+    CleanupThrow,
+    /// Replaces a `StopIteration` on top, which leaves a generator, by a `RuntimeError`.
+    StopIterationError,
     /// `yield from`'s iterator.
     GetYieldFromIter,
     /// `await`'s iterator; the argument says where in `async with` it is.
@@ -246,6 +276,13 @@ pub enum Op {
     SetupAnnotations,
     /// The interactive prompt's echo.
     PrintExpr,
+    /// A rare function of CPython's, by its number: replaces the topmost.
+    Intrinsic {
+        /// 1 or 2.
+        inputs: u8,
+        /// Among those with as many inputs.
+        number: u32,
+    },
 }
 
 /// Unary operators.

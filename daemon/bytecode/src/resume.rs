@@ -6,10 +6,11 @@
 //! code gives the same bytes however it was reached.
 
 use crate::body::{self, Body, PARAMETERS, SHIFT, Suspended};
-use crate::dialect::{Units, dialect};
+use crate::dialect::dialect;
 use crate::liveness::reads_by_name;
 use crate::op::Op;
 use crate::tables::{Entry as Handler, Location, LocationWriter, exception_table, location};
+use crate::units::Units;
 use crate::{DecodeError, Decoded, Target};
 use flambeau_ir::code::{Code, CodeHash, Const};
 
@@ -77,7 +78,7 @@ pub enum AssembleError {
     /// The assembler does not write this instruction.
     #[error("cannot write {0:?}")]
     NotWritten(Op),
-    /// No such instruction.
+    /// No such instruction, or the second one of an opcode that is two.
     #[error("no instruction {0}")]
     Instruction(Target),
     /// A resume code can be taken up behind its prologue only.
@@ -207,6 +208,12 @@ struct Prologue {
     /// The first constant that the prologue brings: the integers from 0. The last two are the stack size of the user's
     /// code and the prologue's length.
     constants: u32,
+}
+
+impl From<(u8, u8)> for AssembleError {
+    fn from((major, minor): (u8, u8)) -> Self {
+        AssembleError::Version(major, minor)
+    }
 }
 
 impl Prologue {
@@ -369,7 +376,9 @@ impl Prologue {
         let length = self.units.len();
         let mut handlers: Vec<Handler> = raising.own.into_iter().collect();
         if let (Some(user), Some(handler)) = (raising.user, body.handler(at)?) {
-            if handler.depth > point.stack.len() as u32 {
+            // What is sent to a generator is on its stack when it raises.
+            let depth = point.stack.len() as u32 + u32::from(point.entry == Entry::Yield);
+            if handler.depth > depth {
                 return Err(AssembleError::Stack);
             }
             handlers.push(Handler {

@@ -2,11 +2,12 @@
 //! one instruction runs in plain Python.
 
 use crate::body::Body;
-use crate::dialect::{Dialect, Units, dialect};
+use crate::dialect::{Dialect, dialect};
 use crate::effect::Output;
 use crate::op::{Op, Unary};
 use crate::resume::{AssembleError, Item, named_by_content};
 use crate::tables::{LocationWriter, location};
+use crate::units::Units;
 use crate::{Decoded, Target};
 use flambeau_ir::code::{Code, Const};
 
@@ -94,7 +95,7 @@ fn next(dialect: &'static Dialect, units: &mut Units, nothing: Op) -> Result<(),
     body.put_all([Op::BuildTuple(1), Op::Swap(2), Op::PopTop, Op::ReturnValue])?;
     units.put(Op::ForIter(body.len()))?;
     units.append(body);
-    units.put(nothing)
+    units.put_all([Op::EndFor, nothing])
 }
 
 /// Writes instruction `at` as it stands in its code, with the keyword names and the call preparation that belong to it.
@@ -130,7 +131,7 @@ fn verbatim(
 }
 
 fn caches(dialect: &Dialect, opcode: u8) -> usize {
-    (dialect.opcode)(opcode).map_or(0, |o| usize::from(o.caches))
+    dialect.opcode(opcode).map_or(0, |o| usize::from(o.caches))
 }
 
 /// The code object of a thin function with these many parameters.

@@ -27,29 +27,31 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 /// The code objects of the fixture, as functions.
 fn codes() -> Vec<Code> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/facts_311.txt")).unwrap();
-    let heads = text.lines().filter(|l| l.starts_with("code "));
+    let text = ["311", "312"].map(|version| {
+        std::fs::read_to_string(format!("{}/tests/facts_{version}.txt", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    });
+    let heads = text.iter().flat_map(|text| text.lines()).filter(|l| l.starts_with("code "));
     let code = |line: &str| {
         let parts: Vec<&str> = line.split(' ').collect();
         Code {
             hash: CodeHash([0; 32]),
-            python: (3, 11),
-            name: parts[1].into(),
-            qualname: parts[1].into(),
+            python: (3, parts[1].parse().unwrap()),
+            name: parts[2].into(),
+            qualname: parts[2].into(),
             filename: "file".into(),
-            firstlineno: parts[2].parse().unwrap(),
+            firstlineno: parts[3].parse().unwrap(),
             argcount: 1,
             posonlyargcount: 0,
             kwonlyargcount: 0,
             stacksize: 9,
             flags: 3,
-            bytecode: bytes(parts[3]),
+            bytecode: bytes(parts[4]),
             consts: vec![Const::None, Const::Int(3), Const::Int(4)],
             names: vec!["super".into(), "name".into()],
             localsplusnames: ["self", "a", "b", "c", "d", "__class__"].map(String::from).to_vec(),
             localspluskinds: vec![0x60, 0x20, 0x20, 0x20, 0x40, 0x80],
-            linetable: bytes(parts[4]),
-            exceptiontable: bytes(parts[5].trim_matches('-')),
+            linetable: bytes(parts[5]),
+            exceptiontable: bytes(parts[6].trim_matches('-')),
         }
     };
     heads.map(code).collect()

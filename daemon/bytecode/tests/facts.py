@@ -1,7 +1,7 @@
 """Writes what Python's `dis` says of code objects, for `tests/facts.rs`.
 
-`python facts.py > facts_311.txt` rewrites the small fixture; `python facts.py MODULE...` prints a corpus of all code
-objects found in those modules.
+`python3.11 facts.py > facts_311.txt` rewrites a version's small fixture; `python facts.py MODULE...` prints a corpus of
+all code objects found in those modules.
 """
 
 import dis
@@ -73,9 +73,18 @@ def code_objects(code):
             yield from code_objects(const)
 
 
+SKIPS_END = {"FOR_ITER", "SEND"} if sys.version_info >= (3, 12) else set()
+"""Jumps behind the instruction that `dis` gives: at the end they do what it does."""
+
+
+STOP_ITERATION_ERROR = bytes([173, 3])
+"""The instruction that handles what leaves a generator: no handler of the program's."""
+
+
 def facts(code):
     print(
         "code",
+        sys.version_info.minor,
         code.co_qualname.replace(" ", "_"),
         code.co_firstlineno,
         *map(hexed, (code.co_code, code.co_linetable, code.co_exceptiontable)),
@@ -86,10 +95,12 @@ def facts(code):
     for i in dis.get_instructions(code):
         if i.opname in DROPPED:
             continue
-        target = i.argval // 2 if i.opcode in dis.hasjrel else None
+        target = i.argval // 2 + (i.opname in SKIPS_END) if i.opcode in dis.hasjrel else None
         effects = [dis.stack_effect(i.opcode, i.arg, jump=j) for j in (False, True)]
         print("i", i.offset // 2, i.opname, *("-" if v is None else v for v in (lines.get(i.offset), target)), *effects)
     for e in dis._parse_exception_table(code):
+        if code.co_code[e.target : e.target + 2] == STOP_ITERATION_ERROR:
+            continue
         print("h", e.start // 2, e.end // 2, e.target // 2, e.depth, int(e.lasti))
 
 

@@ -5,6 +5,7 @@ use crate::opcodes;
 use crate::tracer::Tracer;
 use crate::value::{DictId, Function, Id, Value};
 use flambeau_bytecode::Decoded;
+use flambeau_bytecode::dialect::Builtins;
 use flambeau_ir::code::Code;
 use flambeau_ir::graph::Location;
 use flambeau_ir::object::ObjId;
@@ -165,10 +166,17 @@ impl Tracer<'_> {
             Ok(decoded) => {
                 let decoded = Rc::new(decoded);
                 self.decoded.insert(code.hash, decoded.clone());
+                self.dialect = flambeau_bytecode::dialect::dialect(code).ok();
                 Ok(decoded)
             }
             Err(e) => stop(ReasonCode::UnsupportedOpcode, format!("{} in {}", e, code.qualname)),
         }
+    }
+
+    /// What built-ins do in the version that the code is of.
+    pub(crate) fn builtins(&self) -> Builtins {
+        // Without code of a known version nothing is traced.
+        self.dialect.map_or(Builtins { sum_compensates: false, inverted_bool_warns: false }, |dialect| dialect.builtins)
     }
 
     /// A frame about to begin.

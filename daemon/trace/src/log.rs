@@ -78,11 +78,16 @@ fn words(code: &Code, op: Op) -> String {
         | Op::LoadDeref(i)
         | Op::StoreDeref(i)
         | Op::DeleteDeref(i)
+        | Op::LoadFastAndClear(i)
+        | Op::LoadFromDictOrDeref(i)
         | Op::LoadClassDeref(i) => at(&code.localsplusnames, i),
-        Op::LoadGlobal { name, .. } | Op::LoadAttr { name, .. } => at(&code.names, name),
+        Op::LoadGlobal { name, .. } | Op::LoadAttr { name, .. } | Op::LoadSuperAttr { name, .. } => {
+            at(&code.names, name)
+        }
         Op::StoreGlobal(i)
         | Op::DeleteGlobal(i)
         | Op::LoadName(i)
+        | Op::LoadFromDictOrGlobals(i)
         | Op::StoreName(i)
         | Op::DeleteName(i)
         | Op::StoreAttr(i)

@@ -6,6 +6,7 @@ use crate::frame::FrameInfo;
 use crate::torch::GraphBuilder;
 use crate::value::{Arenas, CellId, Class, DictId, Key, Origin, Value};
 use flambeau_bytecode::Decoded;
+use flambeau_bytecode::dialect::Dialect;
 use flambeau_ir::code::{CodeHash, Const};
 use flambeau_ir::frame::Frame;
 use flambeau_ir::guard::{Ambient, Guard, GuardKind};
@@ -45,6 +46,8 @@ pub struct Tracer<'a> {
     pub(crate) raw_types: HashMap<(ObjId, Arc<str>), Option<(ObjId, ObjId)>>,
     pub(crate) dict_items: HashMap<(ObjId, Const), Option<ObjId>>,
     pub(crate) decoded: HashMap<CodeHash, Rc<Decoded>>,
+    /// The version that the code is of, once some was decoded.
+    pub(crate) dialect: Option<&'static Dialect>,
     pub(crate) prefetched: HashSet<(CodeHash, Option<ObjId>)>,
     pub(crate) modules: HashMap<Arc<str>, Value>,
     pub(crate) trusted: HashMap<&'static str, Rc<Class>>,
@@ -105,6 +108,7 @@ impl<'a> Tracer<'a> {
             raw_types: HashMap::new(),
             dict_items: HashMap::new(),
             decoded: HashMap::new(),
+            dialect: None,
             prefetched: HashSet::new(),
             modules: HashMap::new(),
             trusted: HashMap::new(),

@@ -1,18 +1,20 @@
 //! What assembling for CPython 3.11 needs: the bytes of the instructions that prologues and thin functions are made of.
 
-use crate::dialect::Dialect;
+use crate::dialect::{Builtins, Dialect};
 use crate::op::{Op, Unary};
 
 /// The version, for the assembler.
 pub const DIALECT: Dialect = Dialect {
-    opcode: super::opcode,
-    extended_arg: super::EXTENDED_ARG,
+    opcodes: super::OPCODES,
+    extended_arg: 144,
     resume: RESUME,
     nop: 9,
     uses_slot,
     belongs_to_call: |opcode| opcode == PRECALL,
+    throw_takes_send: true,
     encode,
     push_null,
+    builtins: Builtins { sum_compensates: false, inverted_bool_warns: false },
 };
 
 const RESUME: u8 = 151;
@@ -37,6 +39,8 @@ fn push_null(opcode: u8, arg: u32) -> Option<(u8, u32)> {
 
 fn encode(op: Op, put: &mut dyn FnMut(u8, u32)) -> Option<()> {
     let (opcode, arg) = match op {
+        // Nothing stands where a loop ends.
+        Op::EndFor => return Some(()),
         Op::PopTop => (1, 0),
         Op::PushNull => (2, 0),
         Op::Unary(Unary::Not) => (12, 0),

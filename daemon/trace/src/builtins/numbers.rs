@@ -232,11 +232,44 @@ fn sum(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     if total.as_str().is_some() {
         return tracer.raise_named("TypeError", "sum() can't sum strings [use ''.join(seq) instead]");
     }
+    // What rounding lost so far, while everything was an int or a float and the version keeps account of it.
+    let is_number = |value: &Value| matches!(value, Value::Int(_) | Value::Const(Const::Int(_) | Const::Float(_)));
+    let mut lost = (tracer.builtins().sum_compensates && is_number(&total)).then_some(0.0);
     let iterator = tracer.iter(&iterable)?;
     while let Some(item) = tracer.next(&iterator)? {
-        total = tracer.binary(Binary::Add, false, &total, &item)?;
+        if let (Some(lost), Value::Const(Const::Float(sum))) = (&mut lost, &total) {
+            let added = match &item {
+                Value::Const(Const::Float(x)) => {
+                    let next = sum + x;
+                    *lost += if sum.abs() >= x.abs() { (sum - next) + x } else { (x - next) + sum };
+                    Some(next)
+                }
+                Value::Const(Const::Int(i)) => Some(sum + *i as f64),
+                Value::Const(Const::Bool(b)) => Some(sum + f64::from(u8::from(*b))),
+                Value::Int(dim) => Some(sum + tracer.fix(dim) as f64),
+                _ => None,
+            };
+            if let Some(next) = added {
+                total = Value::Const(Const::Float(next));
+                continue;
+            }
+        }
+        let so_far = with_lost(total, lost);
+        total = tracer.binary(Binary::Add, false, &so_far, &item)?;
+        lost = lost
+            .filter(|_| is_number(&so_far) && is_number(&total) && !matches!(so_far, Value::Const(Const::Float(_))));
     }
-    Ok(total)
+    Ok(with_lost(total, lost))
+}
+
+/// A sum of floats with what rounding lost.
+fn with_lost(total: Value, lost: Option<f64>) -> Value {
+    match (&total, lost) {
+        (Value::Const(Const::Float(sum)), Some(lost)) if lost != 0.0 && lost.is_finite() => {
+            Value::Const(Const::Float(sum + lost))
+        }
+        _ => total,
+    }
 }
 
 /// `min` and `max`.

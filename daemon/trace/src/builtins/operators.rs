@@ -286,6 +286,9 @@ pub fn unary(tracer: &mut Tracer<'_>, op: Unary, a: &Value) -> Flow<Option<Value
         Unary::Not => return tracer.truth(a).map(|t| Some(Value::bool(!t))),
     };
     match slots::base(tracer, a) {
+        Value::Const(Const::Bool(_)) if op == Unary::Invert && tracer.builtins().inverted_bool_warns => {
+            stop(ReasonCode::UnsupportedCall, "~ of a bool, which warns")
+        }
         Value::Const(c) => folded(tracer, fold::unary(op, &c), path, std::slice::from_ref(&c)).map(Some),
         Value::Int(dim) => Ok(Some(dims::unary(op, &dim))),
         _ => Ok(None),

@@ -1,6 +1,6 @@
 //! Jumps, loops, generators.
 
-use crate::flow::{Flow, stop};
+use crate::flow::{Flow, Stop, stop};
 use crate::frame::{Control, FrameEnd, PyFrame};
 use crate::tracer::Tracer;
 use crate::value::Value;
@@ -79,6 +79,15 @@ pub(super) fn send(t: &mut Tracer<'_>, f: &mut PyFrame, target: u32) -> Flow<Con
         }
         FrameEnd::Generator => stop(ReasonCode::Internal, "a generator made itself anew"),
     }
+}
+
+/// What was thrown into a generator that delegates: only the end of the other one is no error.
+pub(super) fn cleanup_throw(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
+    let exception = f.pop()?;
+    if t.class_of(&exception)?.derives("builtins.StopIteration") {
+        return stop(ReasonCode::UnsupportedOpcode, "StopIteration thrown into a generator that delegates");
+    }
+    Err(Stop::Raise(exception))
 }
 
 pub(super) fn get_yield_from_iter(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {

@@ -6,6 +6,7 @@ mod control;
 mod except;
 mod import;
 mod names;
+pub mod page;
 mod stack;
 
 use crate::flow::{Flow, stop};
@@ -13,6 +14,35 @@ use crate::frame::{Control, PyFrame};
 use crate::tracer::Tracer;
 use flambeau_bytecode::Op;
 use flambeau_ir::reason::ReasonCode;
+
+/// Instructions that no trace goes through.
+macro_rules! untraced {
+    () => {
+        Op::DeleteName(_)
+            | Op::ImportStar
+            | Op::CheckEgMatch
+            | Op::PrepReraiseStar
+            | Op::GetAwaitable(_)
+            | Op::GetAiter
+            | Op::GetAnext
+            | Op::EndAsyncFor
+            | Op::AsyncGenWrap
+            | Op::BeforeAsyncWith
+            | Op::MatchMapping
+            | Op::MatchSequence
+            | Op::MatchKeys
+            | Op::MatchClass(_)
+            | Op::SetupAnnotations
+            | Op::StopIterationError
+            | Op::Intrinsic { .. }
+            | Op::PrintExpr
+    };
+}
+
+/// Whether traces go through an instruction.
+pub(crate) fn is_traced(op: Op) -> bool {
+    !matches!(op, untraced!())
+}
 
 /// Runs one instruction.
 pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control> {
@@ -25,12 +55,16 @@ pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control>
         Op::LoadFast(i) => stack::load_fast(t, f, i),
         Op::StoreFast(i) => stack::store_fast(f, i),
         Op::DeleteFast(i) => stack::delete_fast(t, f, i),
+        Op::LoadFastAndClear(i) => stack::load_fast_and_clear(t, f, i),
         Op::MakeCell(i) => stack::make_cell(t, f, i),
         Op::LoadClosure(i) => stack::load_closure(t, f, i),
         Op::LoadDeref(i) => stack::load_deref(t, f, i),
         Op::StoreDeref(i) => stack::store_deref(t, f, i),
         Op::DeleteDeref(i) => stack::delete_deref(t, f, i),
         Op::LoadClassDeref(i) => names::load_class_deref(t, f, i),
+        Op::LoadLocals => stack::push_null(f),
+        Op::LoadFromDictOrDeref(i) => names::of_class_body(f).and_then(|()| names::load_class_deref(t, f, i)),
+        Op::LoadFromDictOrGlobals(i) => names::of_class_body(f).and_then(|()| names::load_name(t, f, i)),
         Op::CopyFreeVars(n) => stack::copy_free_vars(t, f, n),
 
         Op::Unary(op) => stack::unary(t, f, op),
@@ -39,6 +73,8 @@ pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control>
         Op::Is { invert } => stack::is(t, f, invert),
         Op::Contains { invert } => stack::contains(t, f, invert),
         Op::BinarySubscr => stack::subscript(t, f),
+        Op::BinarySlice => build::slice(f, 2).and_then(|_| stack::subscript(t, f)),
+        Op::StoreSlice => build::slice(f, 2).and_then(|_| stack::store_subscript(t, f)),
         Op::StoreSubscr => stack::store_subscript(t, f),
         Op::DeleteSubscr => stack::delete_subscript(t, f),
         Op::GetLen => stack::get_len(t, f),
@@ -49,6 +85,7 @@ pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control>
         Op::LoadName(i) => names::load_name(t, f, i),
         Op::StoreName(i) => names::store_name(t, f, i),
         Op::LoadAttr { name, method } => names::load_attr(t, f, name, method),
+        Op::LoadSuperAttr { name, method, explicit } => names::load_super_attr(t, f, name, method, explicit),
         Op::StoreAttr(i) => names::store_attr(t, f, i),
         Op::DeleteAttr(i) => names::delete_attr(t, f, i),
 
@@ -83,10 +120,13 @@ pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control>
         Op::JumpIfOrPop { cond, target } => control::jump_if_or_pop(t, f, cond, target),
         Op::GetIter => control::get_iter(t, f),
         Op::ForIter(target) => control::for_iter(t, f, target),
+        Op::EndFor => stack::pop_top(f).and_then(|_| stack::pop_top(f)),
         Op::ReturnValue => Ok(Control::Return(f.pop()?)),
         Op::ReturnGenerator => control::return_generator(f),
         Op::YieldValue => Ok(Control::Yield(f.pop()?)),
         Op::Send(target) => control::send(t, f, target),
+        Op::EndSend => stack::swap(f, 2).and_then(|_| stack::pop_top(f)),
+        Op::CleanupThrow => control::cleanup_throw(t, f),
         Op::GetYieldFromIter => control::get_yield_from_iter(t, f),
 
         Op::RaiseVarargs(n) => except::raise(t, f, n),
@@ -102,21 +142,6 @@ pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control>
         Op::ImportName(i) => import::name(t, f, i),
         Op::ImportFrom(i) => import::from(t, f, i),
 
-        Op::DeleteName(_)
-        | Op::ImportStar
-        | Op::CheckEgMatch
-        | Op::PrepReraiseStar
-        | Op::GetAwaitable(_)
-        | Op::GetAiter
-        | Op::GetAnext
-        | Op::EndAsyncFor
-        | Op::AsyncGenWrap
-        | Op::BeforeAsyncWith
-        | Op::MatchMapping
-        | Op::MatchSequence
-        | Op::MatchKeys
-        | Op::MatchClass(_)
-        | Op::SetupAnnotations
-        | Op::PrintExpr => stop(ReasonCode::UnsupportedOpcode, format!("{op:?}")),
+        untraced!() => stop(ReasonCode::UnsupportedOpcode, format!("{op:?}")),
     }
 }

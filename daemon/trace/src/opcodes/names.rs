@@ -1,6 +1,7 @@
 //! Globals, names of class bodies, attributes.
 
 use super::stack::read_cell;
+use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::frame::{Control, PyFrame};
 use crate::tracer::Tracer;
@@ -70,6 +71,14 @@ pub(super) fn store_name(t: &mut Tracer<'_>, f: &mut PyFrame, name: u32) -> Flow
     Ok(Control::Next)
 }
 
+/// Takes the names of a class body, which stand for themselves, off the stack.
+pub(super) fn of_class_body(f: &mut PyFrame) -> Flow<()> {
+    match f.stack.pop() {
+        Some(None) => Ok(()),
+        _ => stop(ReasonCode::UnsupportedOpcode, "names of a class outside its body"),
+    }
+}
+
 pub(super) fn load_class_deref(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Control> {
     let name = f.code.localsplusnames[i as usize].clone();
     let found = match f.names {
@@ -92,6 +101,22 @@ pub(super) fn load_attr(t: &mut Tracer<'_>, f: &mut PyFrame, name: u32, method: 
     }
     f.push(value);
     Ok(Control::Next)
+}
+
+pub(super) fn load_super_attr(
+    t: &mut Tracer<'_>,
+    f: &mut PyFrame,
+    name: u32,
+    method: bool,
+    explicit: bool,
+) -> Flow<Control> {
+    let (receiver, class, callee) = (f.pop()?, f.pop()?, f.pop()?);
+    // Without arguments the compiler has found those that `super` itself would find; another callable gets none.
+    let given = explicit || matches!(&callee, Value::Class(c) if c.is("builtins.super"));
+    let args = if given { vec![class, receiver] } else { vec![] };
+    let made = t.call(&callee, Args::new(args))?;
+    f.push(made);
+    load_attr(t, f, name, method)
 }
 
 pub(super) fn store_attr(t: &mut Tracer<'_>, f: &mut PyFrame, name: u32) -> Flow<Control> {

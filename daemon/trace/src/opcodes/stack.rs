@@ -65,9 +65,18 @@ pub(super) fn load_fast(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Con
 }
 
 pub(super) fn store_fast(f: &mut PyFrame, i: u32) -> Flow<Control> {
-    // Frames inlined by comprehensions never store a null; a plain pop keeps the slot's value typed.
-    let value = f.pop()?;
-    f.locals[i as usize] = Slot::Value(value);
+    // A null is what a comprehension found in a slot that it took.
+    f.locals[i as usize] = match f.stack.pop() {
+        Some(value) => value.map_or(Slot::Empty, Slot::Value),
+        None => return stop(ReasonCode::Internal, "the stack is empty"),
+    };
+    Ok(Control::Next)
+}
+
+pub(super) fn load_fast_and_clear(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Control> {
+    let value = read_slot(t, f, i)?;
+    f.stack.push(value);
+    f.locals[i as usize] = Slot::Empty;
     Ok(Control::Next)
 }
 
