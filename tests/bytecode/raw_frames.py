@@ -20,8 +20,8 @@ NULL = Null()
 
 
 def read(frame, depth=None):
-    """The contents of the slots and the stack, or `None` while the frame runs C code that may change its stack. `depth` is
-    the stack's at an instruction that is traced, where from 3.12 on the frame does not say."""
+    """The contents of the slots and the stack, or `None` while the frame runs C code that may change its stack. At an
+    instruction that is traced `depth` is the stack's, which from 3.12 on the frame does not say."""
     inner = ctypes.c_void_p.from_address(id(frame) + F_FRAME).value
     top = ctypes.c_int.from_address(inner + STACKTOP).value
     if top < 0 and depth is not None:
