@@ -57,7 +57,7 @@ fn empty_dict() -> Raw {
     unsafe {
         let dict = ffi::PyDict_New();
         if !dict.is_null() {
-            EMPTY_STATE.store((*dict.cast::<ffi::PyDictObject>()).ma_version_tag, Ordering::Relaxed);
+            EMPTY_STATE.store(*crate::raw::dict_version(dict), Ordering::Relaxed);
         }
         dict
     }
@@ -72,7 +72,7 @@ unsafe fn keep(object: Raw) -> bool {
     let unchanged = unsafe {
         ffi::Py_REFCNT(object) == 1
             && ffi::PyDict_CheckExact(object) != 0
-            && (*object.cast::<ffi::PyDictObject>()).ma_version_tag == EMPTY_STATE.load(Ordering::Relaxed)
+            && *crate::raw::dict_version(object) == EMPTY_STATE.load(Ordering::Relaxed)
     };
     if unchanged {
         EMPTY.store(object, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! Code objects as `ir::code::Code`, through their attributes (`co_code`, never the adaptive bytecode), cached per object.
 
 use crate::consts;
+use crate::layout;
 use crate::raw::Raw;
 use flambeau_ir::code::{Code, CodeHash, Const};
 use pyo3::exceptions::PyValueError;
@@ -18,9 +19,9 @@ use std::sync::{Arc, OnceLock};
 pub unsafe fn encode(py: Python<'_>, code: Raw) -> Option<Arc<Code>> {
     let index = extra_index();
     let mut found: *mut c_void = ptr::null_mut();
-    // SAFETY: the index came from `_PyEval_RequestCodeExtraIndex`; what it holds was made by `Arc::into_raw` below.
+    // SAFETY: the index came from `new_code_extra`; what it holds was made by `Arc::into_raw` below.
     unsafe {
-        if index >= 0 && ffi::_PyCode_GetExtra(code, index, &raw mut found) == 0 && !found.is_null() {
+        if index >= 0 && layout::code_extra(code, index, &raw mut found) == 0 && !found.is_null() {
             let kept = found.cast::<Code>().cast_const();
             Arc::increment_strong_count(kept);
             return Some(Arc::from_raw(kept));
@@ -33,7 +34,7 @@ pub unsafe fn encode(py: Python<'_>, code: Raw) -> Option<Arc<Code>> {
         let kept = Arc::into_raw(encoded.clone()).cast_mut().cast::<c_void>();
         // SAFETY: as above; on failure the reference is taken back.
         unsafe {
-            if ffi::_PyCode_SetExtra(code, index, kept) != 0 {
+            if layout::set_code_extra(code, index, kept) != 0 {
                 ffi::PyErr_Clear();
                 drop_extra(kept);
             }
@@ -69,7 +70,7 @@ pub unsafe fn is_resume_function(py: Python<'_>, object: Raw) -> bool {
 fn extra_index() -> ffi::Py_ssize_t {
     static INDEX: OnceLock<ffi::Py_ssize_t> = OnceLock::new();
     // SAFETY: called with the GIL held; -1 means that no index was left.
-    *INDEX.get_or_init(|| unsafe { ffi::_PyEval_RequestCodeExtraIndex(drop_extra) } as ffi::Py_ssize_t)
+    *INDEX.get_or_init(|| unsafe { layout::new_code_extra(drop_extra) } as ffi::Py_ssize_t)
 }
 
 unsafe extern "C" fn drop_extra(extra: *mut c_void) {

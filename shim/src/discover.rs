@@ -3,7 +3,7 @@
 //! the hook that was there before.
 
 use crate::entry::Entry;
-use crate::layout_311::{self, InterpreterFrame};
+use crate::layout::{self, InterpreterFrame};
 use crate::raw::Raw;
 use crate::table::CO_SUSPENDS;
 use flambeau_ir::code::Origin;
@@ -58,7 +58,7 @@ pub struct Discovery {
 impl Discovery {
     /// Looks for frames to compile with `entry`, which has to outlive this. The next frame of code `known` is none.
     pub fn start(py: Python<'_>, entry: &Entry, known: Raw) -> Discovery {
-        let hooked = supported(py);
+        let hooked = layout::can_end_frames(py);
         if hooked && USERS.fetch_add(1, Ordering::Relaxed) == 0 {
             // SAFETY: the GIL is held; both functions take the current interpreter.
             unsafe {
@@ -98,11 +98,6 @@ impl Drop for Discovery {
     }
 }
 
-fn supported(py: Python<'_>) -> bool {
-    let version = py.version_info();
-    (version.major, version.minor) == layout_311::VERSION
-}
-
 fn before() -> Eval {
     let before = BEFORE.load(Ordering::Relaxed);
     // SAFETY: set in `start`, before the hook first runs, to a function of this type.
@@ -135,8 +130,11 @@ extern "C" fn eval(thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame
             }
         }
     };
-    // What a compiled frame gave is the frame's value: its caller clears it.
-    found.unwrap_or_else(|| before()(thread, frame, throws))
+    match found {
+        // SAFETY: the frame has not begun; candidates have an argument and return something.
+        Some(value) => unsafe { layout::end_frame(thread, frame, value) },
+        None => before()(thread, frame, throws),
+    }
 }
 
 /// What is done with a frame, by its code.
@@ -146,7 +144,7 @@ enum Kind {
     Whole,
     /// It runs as it is; those it calls are looked at.
     Through,
-    /// It may be compiled; it has so many arguments, those that gather others included.
+    /// It may be compiled; it has so many arguments, at least one, those that gather others included.
     Candidate(usize),
 }
 
@@ -157,7 +155,7 @@ impl Kind {
         let mut kept: *mut c_void = null_mut();
         // SAFETY: a live code object; the index is ours, what it holds is a number.
         unsafe {
-            if index < 0 || ffi::_PyCode_GetExtra(code, index, &raw mut kept) != 0 {
+            if index < 0 || layout::code_extra(code, index, &raw mut kept) != 0 {
                 return Kind::Through;
             }
             match kept.addr() {
@@ -172,7 +170,7 @@ impl Kind {
                 Kind::Through => 2,
                 Kind::Candidate(count) => 3 + count,
             };
-            if ffi::_PyCode_SetExtra(code, index, ptr::without_provenance_mut(number)) != 0 {
+            if layout::set_code_extra(code, index, ptr::without_provenance_mut(number)) != 0 {
                 ffi::PyErr_Clear();
             }
             kind
@@ -198,14 +196,15 @@ impl Kind {
         }
         let count = |name: &str| code.getattr(name)?.extract::<usize>();
         let gathers = CO_GATHERS.iter().filter(|flag| flags & **flag != 0).count();
-        Ok(Kind::Candidate(count("co_argcount")? + count("co_kwonlyargcount")? + gathers))
+        let count = count("co_argcount")? + count("co_kwonlyargcount")? + gathers;
+        Ok(if count == 0 { Kind::Through } else { Kind::Candidate(count) })
     }
 }
 
 fn extra_index() -> ffi::Py_ssize_t {
     static INDEX: OnceLock<ffi::Py_ssize_t> = OnceLock::new();
     // SAFETY: called with the GIL held; -1 means that no index was left.
-    *INDEX.get_or_init(|| unsafe { ffi::_PyEval_RequestCodeExtraIndex(keep) } as ffi::Py_ssize_t)
+    *INDEX.get_or_init(|| unsafe { layout::new_code_extra(keep) } as ffi::Py_ssize_t)
 }
 
 /// Nothing to free.

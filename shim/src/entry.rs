@@ -124,6 +124,11 @@ impl Entry {
         self.resumed.borrow(py).entry(frames).or_insert_with(fresh).clone()
     }
 
+    /// What is known of functions with this code that plain Python calls below a break.
+    pub fn for_discovered(&self, py: Python<'_>, code: Raw) -> Arc<GilCell<Table>> {
+        self.discovered.borrow(py).entry(code as usize).or_default().clone()
+    }
+
     /// Takes a vectorcall of `function`.
     ///
     /// # Safety
@@ -183,7 +188,7 @@ impl Entry {
             Some(table) => table,
             // SAFETY: live arguments.
             None if !unsafe { leaves::has_tensors(py, slots) } => return None,
-            None => self.discovered.borrow(py).entry(code as usize).or_default().clone(),
+            None => self.for_discovered(py, code),
         };
         // SAFETY: a live code object.
         unsafe { Table::signature(&table, py, code) }.0?;

@@ -25,7 +25,7 @@ mod gil;
 mod guard;
 mod installed;
 mod launch;
-mod layout_311;
+mod layout;
 mod leaves;
 mod lines;
 mod link;

@@ -16,6 +16,7 @@ use std::time::Duration;
 /// The native half of the `flambeau` package.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    crate::layout::check(module.py())?;
     crate::fork::watch();
     crate::testing::register(module)?;
     module.add("Compiled", callable::class(module.py())?)?;

@@ -1,6 +1,7 @@
 //! Reads of raw object state. Nothing here runs user code: no descriptors, no `__getattr__`, no `__eq__`, no `__hash__`
 //! beyond those of exact built-in types. All pointers are borrowed unless said otherwise.
 
+use crate::layout;
 use pyo3::ffi;
 use std::ffi::{CStr, c_char};
 use std::ptr;
@@ -23,13 +24,16 @@ pub unsafe fn class_of(object: Raw) -> Raw {
     unsafe { ffi::Py_TYPE(object).cast() }
 }
 
-/// The instance `__dict__`, or null if there is none (yet).
+/// The instance `__dict__`, or null if there is none (yet). That of a type is its own dict.
 ///
 /// # Safety
 /// As [`class_of`].
 pub unsafe fn instance_dict(object: Raw) -> Raw {
     // SAFETY: a live object; the returned slot belongs to it.
     unsafe {
+        if ffi::PyType_Check(object) != 0 {
+            return type_dict(object);
+        }
         let slot = _PyObject_GetDictPtr(object);
         if slot.is_null() { ptr::null_mut() } else { *slot }
     }
@@ -43,6 +47,9 @@ pub unsafe fn instance_dict(object: Raw) -> Raw {
 pub unsafe fn attributes(object: Raw) -> Raw {
     // SAFETY: the caller's promise; the new dict is kept by the object.
     unsafe {
+        if ffi::PyType_Check(object) != 0 {
+            return type_dict(object);
+        }
         let slot = _PyObject_GetDictPtr(object);
         if slot.is_null() {
             return ptr::null_mut();
@@ -55,7 +62,8 @@ pub unsafe fn attributes(object: Raw) -> Raw {
     }
 }
 
-/// Where the instance `__dict__` is kept, or null if instances have none. An inline one is made a dict first.
+/// Where the instance `__dict__` is kept, or null if instances have none. An inline one is made a dict first. That of a
+/// built-in type may be kept elsewhere.
 ///
 /// # Safety
 /// As [`class_of`].
@@ -116,8 +124,26 @@ pub unsafe fn type_lookup(class: Raw, name: Raw) -> Raw {
 /// # Safety
 /// As [`type_lookup_where`].
 pub unsafe fn type_dict(class: Raw) -> Raw {
-    // SAFETY: a ready type of 3.11 keeps its dict in this field.
-    unsafe { (*class.cast::<ffi::PyTypeObject>()).tp_dict }
+    // SAFETY: the caller's promise.
+    unsafe { layout::type_dict(class) }
+}
+
+/// Where a dict has the number of its state, which no other state of any dict has but for flags of the same dict.
+///
+/// # Safety
+/// As [`class_of`]; `dict` is a dict or a subclass.
+pub unsafe fn dict_version(dict: Raw) -> *const u64 {
+    // SAFETY: the caller's promise.
+    unsafe { &raw const (*dict.cast::<layout::Dict>()).version }
+}
+
+/// Whether the dict's key table has only ever held exact strs.
+///
+/// # Safety
+/// As [`dict_version`].
+pub unsafe fn has_only_str_keys(dict: Raw) -> bool {
+    // SAFETY: a dict always has a key table.
+    unsafe { (*(*dict.cast::<layout::Dict>()).keys).kind != 0 }
 }
 
 /// `dict.get(key)` for a key of exact built-in immutable type, or null. A key in the dict whose `__eq__` is user code and
@@ -414,26 +440,9 @@ pub unsafe fn cell_contents(object: Raw) -> Option<Raw> {
 /// # Safety
 /// `dict` is a dict that does not change meanwhile.
 pub unsafe fn plain_keys(dict: Raw, key: Raw) -> bool {
-    /// The start of CPython 3.11's `PyDictKeysObject`.
-    #[repr(C)]
-    struct Keys {
-        refcount: ffi::Py_ssize_t,
-        log2_size: u8,
-        log2_index_bytes: u8,
-        /// 0 where a key is not an exact str.
-        kind: u8,
-    }
-    /// The start of CPython 3.11's `PyDictObject`.
-    #[repr(C)]
-    struct Dict {
-        base: ffi::PyObject,
-        used: ffi::Py_ssize_t,
-        version: u64,
-        keys: *const Keys,
-    }
-    // SAFETY: the layouts above; the walk reads the table only.
+    // SAFETY: the walk reads the table only.
     unsafe {
-        if ffi::PyUnicode_CheckExact(key) != 0 && (*(*dict.cast::<Dict>()).keys).kind != 0 {
+        if ffi::PyUnicode_CheckExact(key) != 0 && has_only_str_keys(dict) {
             return true;
         }
         let (mut position, mut key, mut value) = (0, ptr::null_mut(), ptr::null_mut());

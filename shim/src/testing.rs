@@ -1,7 +1,9 @@
 //! `flambeau._native._testing`: lets Python tests install a compiled frame without a daemon. No user code imports it.
 
 use crate::callable;
+use crate::entry::Entry;
 use crate::exit::{Codes, Left, Onward};
+use crate::gil::GilCell;
 use crate::guard::Passed;
 use crate::installed::{InstallContext, Installed, RunError};
 use crate::report::Record;
@@ -103,6 +105,7 @@ pub fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("code_json", pyo3::wrap_pyfunction!(code_json, &module)?)?;
     module.add("same_code", pyo3::wrap_pyfunction!(same_code, &module)?)?;
     module.add("put", pyo3::wrap_pyfunction!(put, &module)?)?;
+    module.add("put_below", pyo3::wrap_pyfunction!(put_below, &module)?)?;
     module.add("ambient", pyo3::wrap_pyfunction!(ambient, &module)?)?;
     module.add("guards", pyo3::wrap_pyfunction!(crate::testing_facts::guards, &module)?)?;
     module.add("snapshot", pyo3::wrap_pyfunction!(snapshot, &module)?)?;
@@ -186,29 +189,58 @@ fn put(
     args: &Bound<'_, PyTuple>,
 ) -> PyResult<()> {
     let py = compiled.py();
+    let (entry, frame) = installed(compiled, frame, function, args)?;
+    let code = function.getattr("__code__")?;
+    if compiled.getattr("__wrapped__")?.is(function) {
+        add(py, entry.root(), &code, frame);
+        return Ok(());
+    }
+    // SAFETY: a live code object.
+    let encoded = unsafe { crate::code::encode(py, code.as_ptr()) };
+    let encoded = encoded.ok_or_else(|| PyRuntimeError::new_err("the code has no encoding"))?;
+    let shared = entry.codes.object(py, &encoded, function)?;
+    add(py, &entry.resumed(py, encoded.hash, &[]), shared.bind(py), frame);
+    Ok(())
+}
+
+/// As [`put`], for a function that plain Python calls below a break.
+#[pyfunction]
+#[pyo3(signature = (compiled, frame, function, *args))]
+fn put_below(
+    compiled: &Bound<'_, PyAny>,
+    frame: &str,
+    function: &Bound<'_, PyAny>,
+    args: &Bound<'_, PyTuple>,
+) -> PyResult<()> {
+    let py = compiled.py();
+    let (entry, frame) = installed(compiled, frame, function, args)?;
+    let code = function.getattr("__code__")?;
+    add(py, &entry.for_discovered(py, code.as_ptr()), &code, frame);
+    Ok(())
+}
+
+fn installed<'a>(
+    compiled: &'a Bound<'_, PyAny>,
+    frame: &str,
+    function: &Bound<'_, PyAny>,
+    args: &Bound<'_, PyTuple>,
+) -> PyResult<(&'a Entry, Frame)> {
+    let py = compiled.py();
     let entry =
         callable::entry_of(py, compiled).ok_or_else(|| PyRuntimeError::new_err("expected a Compiled object"))?;
     let frame: CompiledFrame = serde_json::from_str(frame).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
     let delivery = Delivery { frame: frame.into(), artifacts: Vec::new() };
     let context = InstallContext { codes: &entry.codes, fx_backend: None, plugin_dirs: Vec::new() };
     let installed = Installed::install(py, delivery, function, &pointers(args), &context);
-    let frame = Frame::new(crate::gil::Shared::new(installed.map_err(PyRuntimeError::new_err)?), Record::default());
-    let code = function.getattr("__code__")?;
-    if compiled.getattr("__wrapped__")?.is(function) {
-        // SAFETY: a live code object.
-        unsafe { Table::signature(entry.root(), py, code.as_ptr()) };
-        entry.root().borrow(py).frames.insert(0, frame);
-        return Ok(());
-    }
-    // SAFETY: as above.
-    let encoded = unsafe { crate::code::encode(py, code.as_ptr()) };
-    let encoded = encoded.ok_or_else(|| PyRuntimeError::new_err("the code has no encoding"))?;
-    let table = entry.resumed(py, encoded.hash, &[]);
-    let shared = entry.codes.object(py, &encoded, function)?;
-    // SAFETY: as above.
-    unsafe { Table::signature(&table, py, shared.as_ptr()) };
+    let installed = crate::gil::Shared::new(installed.map_err(PyRuntimeError::new_err)?);
+    // Frames without ops are of no use below a break.
+    Ok((entry, Frame::new(installed, Record { ops: 1, ..Record::default() })))
+}
+
+fn add(py: Python<'_>, table: &GilCell<Table>, code: &Bound<'_, PyAny>, frame: Frame) {
+    // SAFETY: a live code object.
+    unsafe { Table::signature(table, py, code.as_ptr()) };
     table.borrow(py).frames.insert(0, frame);
-    Ok(())
 }
 
 /// The thread's state, as JSON.

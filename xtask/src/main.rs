@@ -1,11 +1,13 @@
 //! Project automation: each command does all the set-up it needs, then its job. No product code lives here.
 
 mod product;
+mod python;
 mod run;
 mod setup;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use python::{FIRST, Python};
 use run::{Step, root};
 
 /// Set up, build, test and measure flambeau. Every command works on a machine that has cargo, Python 3.11 and apt.
@@ -26,6 +28,9 @@ enum Command {
     },
     /// Run every test: Rust unit and integration tests, then pytest with a real daemon, then end-to-end tests in modes.
     Test {
+        /// The version of Python; the Rust tests, which ask nothing of it, run with the first one only.
+        #[arg(long, value_enum, default_value = "3.11")]
+        python: Python,
         /// Arguments for pytest, e.g. `-k resnet` or `tests/e2e --flambeau-mode leaf`; with any, it runs once.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
@@ -41,30 +46,33 @@ enum Command {
     /// Write the pages of docs/ that are generated.
     Docs,
     /// Set up and build, so that `PYTHONPATH=shim/python .venv/bin/python` can `import flambeau`.
-    Develop,
+    Develop {
+        /// The version of Python; further ones have environments of their own, like `.venv-3.12`.
+        #[arg(long, value_enum, default_value = "3.11")]
+        python: Python,
+    },
 }
 
 fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Demo { args } => {
-            setup::all()?;
-            product::build()?;
-            run::python("Demo", &["examples/demo.py"], &args)
+            ready(FIRST)?;
+            run::python(FIRST, "Demo", &["examples/demo.py"], &args)
         }
-        Command::Test { args } => {
-            setup::all()?;
-            product::build()?;
-            Step::new("Rust tests").run(run::cargo().args(["test", "--release", "--workspace", "--quiet"]))?;
-            run::python("Python tests", &["-m", "pytest", "-q", "-n", "2"], &args)?;
-            if args.is_empty() { in_modes() } else { Ok(()) }
+        Command::Test { python, args } => {
+            ready(python)?;
+            if python == FIRST {
+                Step::new("Rust tests").run(run::cargo().args(["test", "--release", "--workspace", "--quiet"]))?;
+            }
+            run::python(python, "Python tests", &["-m", "pytest", "-q", "-n", "2"], &args)?;
+            if args.is_empty() { in_modes(python) } else { Ok(()) }
         }
         Command::Bench { args } => {
-            setup::all()?;
-            product::build()?;
-            run::python("Benchmarks", &["tests/bench/bench.py"], &args)
+            ready(FIRST)?;
+            run::python(FIRST, "Benchmarks", &["tests/bench/bench.py"], &args)
         }
         Command::Lint => {
-            setup::all()?;
+            setup::all(FIRST)?;
             lint()
         }
         Command::Docs => {
@@ -72,15 +80,18 @@ fn main() -> Result<()> {
             let test = ["test", "--release", "--quiet", "--package", "flambeau-tidy", "--", "pages"];
             Step::new("docs/breaks.md, docs/opcodes.md").run(run::cargo().args(test).env("BLESS", "1"))
         }
-        Command::Develop => {
-            setup::all()?;
-            product::build()
-        }
+        Command::Develop { python } => ready(python),
     }
 }
 
+/// Sets up and builds for one version of Python.
+fn ready(python: Python) -> Result<()> {
+    setup::all(python)?;
+    product::build(python)
+}
+
 /// The end-to-end tests again, each time in another mode; `-rs` says which tests a mode leaves out, and why.
-fn in_modes() -> Result<()> {
+fn in_modes(python: Python) -> Result<()> {
     const MODES: &[(&str, &str)] = &[
         ("Python tests, one more frame", "wrap"),
         ("Python tests, breaks at leaf returns", "leaf"),
@@ -89,7 +100,7 @@ fn in_modes() -> Result<()> {
     ];
     for (title, mode) in MODES {
         let fixed = ["-m", "pytest", "-q", "-n", "2", "-rs", "tests/e2e", "--flambeau-mode", mode];
-        run::python(title, &fixed, &[])?;
+        run::python(python, title, &fixed, &[])?;
     }
     Ok(())
 }

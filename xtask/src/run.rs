@@ -1,5 +1,6 @@
 //! Running commands with a line of progress each.
 
+use crate::python::Python;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -24,9 +25,9 @@ pub fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Runs Python of the test environment with the package importable.
-pub fn python(title: &'static str, fixed: &[&str], args: &[String]) -> Result<()> {
-    let mut python = command(root().join(".venv/bin/python"));
+/// Runs Python of a test environment with the package importable.
+pub fn python(version: Python, title: &'static str, fixed: &[&str], args: &[String]) -> Result<()> {
+    let mut python = command(version.program());
     python.args(fixed).args(args).env("PYTHONPATH", root().join("shim/python"));
     Step::new(title).run(&mut python)
 }

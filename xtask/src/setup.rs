@@ -1,8 +1,8 @@
-//! What a new machine lacks: system packages, the Python environment. Each part is skipped once it is there.
+//! What a new machine lacks: system packages, the Python environments. Each part is skipped once it is there.
 
+use crate::python::Python;
 use crate::run::{Step, cargo, command, root};
-use anyhow::{Context, Result, bail};
-use std::fs;
+use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -22,10 +22,10 @@ const PACKAGES: &[(&str, &str)] = &[
 /// The version of cargo-deny that `deny.toml` was written for.
 const CARGO_DENY: &str = "0.20.2";
 
-/// Everything.
-pub fn all() -> Result<()> {
+/// Everything that is needed to build for this version of Python and to test with it.
+pub fn all(python: Python) -> Result<()> {
     system_packages()?;
-    python_environment()
+    python.set_up()
 }
 
 fn system_packages() -> Result<()> {
@@ -40,33 +40,6 @@ fn system_packages() -> Result<()> {
         bail!("system packages are missing. Run this, then try again:\n    sudo sh -c '{line}'");
     }
     Step::new("System packages").run(command("sh").args(["-c", &line]).env("DEBIAN_FRONTEND", "noninteractive"))
-}
-
-fn python_environment() -> Result<()> {
-    let venv = root().join(".venv");
-    let wanted = fs::read_to_string(root().join("requirements.txt")).context("requirements.txt")?;
-    let stamp = venv.join("flambeau-requirements.txt");
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-        return Ok(());
-    }
-    if !venv.join("bin/python").exists() {
-        let python = find_python()?;
-        Step::new("Python environment").run(command(python).args(["-m", "venv", ".venv"]))?;
-    }
-    let pip = [
-        "-m",
-        "pip",
-        "install",
-        "--disable-pip-version-check",
-        "--progress-bar",
-        "off",
-        "-q",
-        "-r",
-        "requirements.txt",
-    ];
-    Step::new("Python packages (torch is several GB: a minute or more)")
-        .run(command(venv.join("bin/python")).args(pip))?;
-    fs::write(stamp, wanted).context("cannot note what was installed")
 }
 
 /// The program `cargo-deny`: an installed one, else one that is built into `target` at first use. Where it cannot be built
@@ -85,22 +58,4 @@ pub fn cargo_deny() -> Option<PathBuf> {
         return None;
     }
     Some(own)
-}
-
-/// A CPython 3.11: by name, else one that pyenv holds.
-fn find_python() -> Result<PathBuf> {
-    let answers = |python: &Path| {
-        let version = Command::new(python).args(["-c", "import sys; print(sys.version_info[:2])"]).output();
-        version.is_ok_and(|o| o.stdout.trim_ascii() == b"(3, 11)")
-    };
-    let mut candidates: Vec<PathBuf> = vec!["python3.11".into(), "python3".into()];
-    if let Some(home) = std::env::var_os("HOME")
-        && let Ok(versions) = fs::read_dir(Path::new(&home).join(".pyenv/versions"))
-    {
-        candidates.extend(versions.flatten().map(|v| v.path().join("bin/python3.11")));
-    }
-    candidates
-        .into_iter()
-        .find(|p| answers(p))
-        .context("Python 3.11 was not found: install it (Debian 12: apt-get install python3.11-venv)")
 }

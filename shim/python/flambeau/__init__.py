@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from flambeau import _extension as _extension
 from flambeau._compile import compile
 from flambeau._config import config
 from flambeau._marks import (

@@ -157,7 +157,7 @@ def doctor(as_json: bool) -> int:
         checks.append({"check": what, "ok": good, "remedy": "" if good else remedy})
 
     version = ".".join(map(str, sys.version_info[:3]))
-    check(f"Python {version}", sys.version_info[:2] == (3, 11), "use CPython 3.11")
+    check(f"Python {version}", sys.version_info[:2] in ((3, 11), (3, 12)), "use CPython 3.11 or 3.12")
     check("daemon binary", DAEMON.exists(), "install the package again: its wheel holds flambeaud")
     check("CPU back end", any(b["name"] == "cpu" and b["available"] for b in backends()), "install the package again")
     try:

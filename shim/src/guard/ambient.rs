@@ -258,7 +258,7 @@ impl Probe {
                 None => call_address(py, self.top_saved_hooks.as_ptr(), &[ffi::Py_True()])?,
             });
             for dict in &self.modules {
-                give((*dict.as_ptr().cast::<ffi::PyDictObject>()).ma_version_tag);
+                give(*crate::raw::dict_version(dict.as_ptr()));
             }
         }
         Some(())

@@ -1,6 +1,7 @@
-//! A clock that stands still while no dict of the process changes: CPython 3.11 numbers the states of all dicts with one
-//! counter, which a dict of our own shows when it is written to.
+//! A clock that stands still while no dict of the process changes: CPython numbers the states of all dicts with one counter,
+//! which a dict of our own shows when it is written to.
 
+use crate::layout;
 use crate::raw::Raw;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -32,6 +33,7 @@ pub fn now(py: Python<'_>) -> u64 {
         if ffi::PyDict_SetItem(clock.dict.as_ptr(), clock.key.as_ptr(), value) != 0 {
             ffi::PyErr_Clear();
         }
-        (*clock.dict.as_ptr().cast::<ffi::PyDictObject>()).ma_version_tag.wrapping_sub(written)
+        let state = *crate::raw::dict_version(clock.dict.as_ptr()) & !layout::DICT_FLAGS;
+        state.wrapping_sub(written.wrapping_mul(layout::DICT_CHANGE))
     }
 }

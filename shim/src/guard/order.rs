@@ -1,28 +1,9 @@
 //! The order of a dict's keys. An `OrderedDict` keeps its own, which `move_to_end` changes without touching the dict's.
 
+use crate::layout::Ordered;
 use crate::raw::Raw;
 use pyo3::ffi;
 use std::ptr::null_mut;
-
-/// CPython 3.11's `PyODictObject`, up to what is read.
-#[repr(C)]
-struct Ordered {
-    dict: ffi::PyDictObject,
-    first: *mut Node,
-    last: *mut Node,
-    fast_nodes: *mut (),
-    fast_nodes_size: isize,
-    resize_sentinel: *mut (),
-    state: u64,
-}
-
-/// CPython 3.11's `_odictnode`.
-#[repr(C)]
-struct Node {
-    key: Raw,
-    hash: ffi::Py_hash_t,
-    next: *mut Node,
-}
 
 unsafe extern "C" {
     static mut PyODict_Type: ffi::PyTypeObject;

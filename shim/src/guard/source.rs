@@ -84,7 +84,7 @@ impl Key {
         }
         // SAFETY: with only exact built-in keys in the dict, comparing runs no user code.
         unsafe {
-            if (self.exact_str && has_only_str_keys(dict)) || has_only_plain_keys(dict) {
+            if (self.exact_str && raw::has_only_str_keys(dict)) || has_only_plain_keys(dict) {
                 let value = _PyDict_GetItem_KnownHash(dict, self.object.as_ptr(), self.hash);
                 if value.is_null() && !ffi::PyErr_Occurred().is_null() {
                     ffi::PyErr_Clear();
@@ -100,17 +100,6 @@ impl Key {
             null_mut()
         }
     }
-}
-
-/// Whether the dict's key table has only ever held exact strs.
-///
-/// # Safety
-/// As [`Key::get`].
-unsafe fn has_only_str_keys(dict: Raw) -> bool {
-    /// Byte offset of `dk_kind` in CPython 3.11's `PyDictKeysObject`; zero is the general kind.
-    const DK_KIND: usize = 10;
-    // SAFETY: a dict always has a key table.
-    unsafe { *(*dict.cast::<ffi::PyDictObject>()).ma_keys.cast::<u8>().add(DK_KIND) != 0 }
 }
 
 unsafe fn has_only_plain_keys(dict: Raw) -> bool {

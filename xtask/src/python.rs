@@ -1,0 +1,163 @@
+//! The Python environments: `.venv` of the first version, with all packages; one more for each further version, which holds
+//! only what is built for one version of Python and takes the rest from the first.
+
+use crate::run::{Step, command, root};
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A CPython that the extension is built for.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Python {
+    #[value(name = "3.11")]
+    V311,
+    #[value(name = "3.12")]
+    V312,
+}
+
+/// The one that all is built for unless told otherwise. Its environment has all packages.
+pub const FIRST: Python = Python::V311;
+
+/// Built for one version of Python, and not needed beside the first: compilers for GPUs, drivers, the type checker.
+const LEFT_OUT: &[&str] = &["triton", "cuda_bindings", "mypy", "librt"];
+
+impl Python {
+    /// The interpreter of its environment.
+    pub fn program(self) -> PathBuf {
+        self.environment().join("bin/python")
+    }
+
+    /// Where cargo builds for it.
+    pub fn target(self) -> PathBuf {
+        let target = root().join("target");
+        if self == FIRST { target } else { target.join(format!("python{}", self.name())) }
+    }
+
+    /// What the file names of its extension modules end in.
+    pub fn extension_suffix(self) -> Result<String> {
+        let line = "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))";
+        let answer = command(self.program()).args(["-c", line]).output().context("cannot start Python")?;
+        Ok(String::from_utf8(answer.stdout)?.trim().to_owned())
+    }
+
+    /// Makes its environment, unless it is there and has what `requirements.txt` lists.
+    pub fn set_up(self) -> Result<()> {
+        if self != FIRST {
+            FIRST.set_up()?;
+        }
+        let wanted = fs::read_to_string(root().join("requirements.txt")).context("requirements.txt")?;
+        let stamp = self.environment().join("flambeau-requirements.txt");
+        if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+            return Ok(());
+        }
+        if !self.program().exists() {
+            Step::new("Python environment").run(command(self.find()?).args(["-m", "venv"]).arg(self.environment()))?;
+        }
+        if self == FIRST {
+            self.install(&["-r", "requirements.txt"])?;
+        } else {
+            self.borrow_packages()?;
+        }
+        fs::write(stamp, wanted).context("cannot note what was installed")
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Python::V311 => "3.11",
+            Python::V312 => "3.12",
+        }
+    }
+
+    fn environment(self) -> PathBuf {
+        root().join(if self == FIRST { ".venv".to_owned() } else { format!(".venv-{}", self.name()) })
+    }
+
+    fn packages(self) -> PathBuf {
+        self.environment().join(format!("lib/python{}/site-packages", self.name()))
+    }
+
+    fn install(self, what: &[&str]) -> Result<()> {
+        let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", "-q"];
+        Step::new("Python packages (torch is large: a minute or more)")
+            .run(command(self.program()).args(pip).args(what))
+    }
+
+    /// Installs what is built for one version of Python and links to all else of the first environment. A folder of its
+    /// own for each package, since torch looks for libraries beside itself.
+    fn borrow_packages(self) -> Result<()> {
+        // Through a link, pip would change the first environment.
+        for entry in fs::read_dir(self.packages())? {
+            let path = entry?.path();
+            if path.is_symlink() {
+                fs::remove_file(path)?;
+            }
+        }
+        let (mut own, mut left_out) = (vec!["--no-deps".to_owned()], HashSet::new());
+        for package in FIRST.installed()? {
+            if LEFT_OUT.contains(&&*package.name) {
+                left_out.extend(package.files.iter().filter_map(|file| file.split('/').next().map(str::to_owned)));
+            } else if package.files.iter().any(|file| file.contains(&FIRST.binary_mark())) {
+                own.push(format!("{}=={}", package.name, package.version));
+            }
+        }
+        self.install(&own.iter().map(String::as_str).collect::<Vec<_>>())?;
+        for entry in fs::read_dir(FIRST.packages().canonicalize()?)? {
+            let entry = entry?;
+            let (name, link) = (entry.file_name(), self.packages().join(entry.file_name()));
+            let text = name.to_string_lossy();
+            if !left_out.contains(&*text) && text != "__pycache__" && !text.ends_with(".pth") && !link.exists() {
+                std::os::unix::fs::symlink(entry.path(), link)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the name of a library has that is for this version only.
+    fn binary_mark(self) -> String {
+        format!(".cpython-{}-", self.name().replace('.', ""))
+    }
+
+    /// The packages that its environment has.
+    fn installed(self) -> Result<Vec<Package>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.packages())? {
+            let folder = entry?.path();
+            let Some(stem) = folder.file_name().and_then(|n| n.to_str()?.strip_suffix(".dist-info")) else { continue };
+            let (name, version) = stem.rsplit_once('-').context("a package's folder has no version")?;
+            let record = fs::read_to_string(folder.join("RECORD")).unwrap_or_default();
+            let files = record.lines().map(|line| line.split(',').next().unwrap_or_default().to_owned()).collect();
+            found.push(Package { name: name.to_owned(), version: version.to_owned(), files });
+        }
+        Ok(found)
+    }
+
+    /// An interpreter of this version: by name, else one that pyenv holds.
+    fn find(self) -> Result<PathBuf> {
+        let name = format!("python{}", self.name());
+        let answers = |python: &Path| {
+            let line = "import sys; print('%d.%d' % sys.version_info[:2])";
+            let version = Command::new(python).args(["-c", line]).output();
+            version.is_ok_and(|o| o.stdout.trim_ascii() == self.name().as_bytes())
+        };
+        let mut candidates: Vec<PathBuf> = vec![name.clone().into(), "python3".into()];
+        if let Some(home) = std::env::var_os("HOME")
+            && let Ok(versions) = fs::read_dir(Path::new(&home).join(".pyenv/versions"))
+        {
+            candidates.extend(versions.flatten().map(|v| v.path().join("bin").join(&name)));
+        }
+        candidates
+            .into_iter()
+            .find(|p| answers(p))
+            .with_context(|| format!("Python {0} was not found: install it (apt-get install {name}-venv)", self.name()))
+    }
+}
+
+/// An installed package, as its `RECORD` says.
+struct Package {
+    name: String,
+    version: String,
+    files: Vec<String>,
+}
