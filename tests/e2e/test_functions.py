@@ -75,6 +75,16 @@ def containers(a, b):
     return items, point, list(ordered), items[1:3], len(items)
 
 
+def sums(a, b):
+    tenths = [0.1] * 10
+    return (
+        [sum(tenths), sum(tenths, 1), sum([1e100, 1.0, -1e100]), sum([0.1, 0.2, 3, True, 0.3]), sum([1, 2, True])],
+        [sum([-0.0]), sum([0.1, 1e308, 1e308]), sum([0.1, float("inf"), 0.2]), sum(tenths, False)],
+        sum([a, *tenths]),
+        sum([*tenths, b, *tenths]),
+    )
+
+
 def strings(a, b):
     name = f"{a.dim()}-{a.shape[0]:03d}-{1.5:.2f}"
     return a + len(name), name, name.split("-"), "x".join(["p", "q"])
@@ -204,6 +214,7 @@ WHOLE = [
     comprehension,
     closures,
     containers,
+    sums,
     strings,
     try_except,
     grad_modes,

@@ -46,7 +46,13 @@ pub struct Builtins {
     pub sum_compensates: bool,
     /// `~` of a bool warns.
     pub inverted_bool_warns: bool,
+    /// What `min` and `max` say, after their names, of nothing.
+    pub extreme_of_nothing: &'static str,
 }
+
+/// As in the first version.
+pub const BUILTINS: Builtins =
+    Builtins { sum_compensates: false, inverted_bool_warns: false, extreme_of_nothing: "arg is an empty sequence" };
 
 impl Dialect {
     /// The opcode with this byte.

@@ -5,7 +5,7 @@ use crate::opcodes;
 use crate::tracer::Tracer;
 use crate::value::{DictId, Function, Id, Value};
 use flambeau_bytecode::Decoded;
-use flambeau_bytecode::dialect::Builtins;
+use flambeau_bytecode::dialect::{BUILTINS, Builtins};
 use flambeau_ir::code::Code;
 use flambeau_ir::graph::Location;
 use flambeau_ir::object::ObjId;
@@ -176,7 +176,7 @@ impl Tracer<'_> {
     /// What built-ins do in the version that the code is of.
     pub(crate) fn builtins(&self) -> Builtins {
         // Without code of a known version nothing is traced.
-        self.dialect.map_or(Builtins { sum_compensates: false, inverted_bool_warns: false }, |dialect| dialect.builtins)
+        self.dialect.map_or(BUILTINS, |dialect| dialect.builtins)
     }
 
     /// A frame about to begin.

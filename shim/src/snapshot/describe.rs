@@ -309,7 +309,7 @@ impl<'py> Describer<'py> {
                     _ => ObjectData::Opaque,
                 }
             }
-            "_collections._tuplegetter" => {
+            "_collections._tuplegetter" | "collections._tuplegetter" => {
                 crate::consts::tuple_field(object).map_or(ObjectData::Opaque, ObjectData::TupleField)
             }
             "property" => ObjectData::Property { get: part("fget"), set: part("fset") },

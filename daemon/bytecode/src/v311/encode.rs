@@ -1,6 +1,6 @@
 //! What assembling for CPython 3.11 needs: the bytes of the instructions that prologues and thin functions are made of.
 
-use crate::dialect::{Builtins, Dialect};
+use crate::dialect::{BUILTINS, Dialect};
 use crate::op::{Op, Unary};
 
 /// The version, for the assembler.
@@ -14,7 +14,7 @@ pub const DIALECT: Dialect = Dialect {
     throw_takes_send: true,
     encode,
     push_null,
-    builtins: Builtins { sum_compensates: false, inverted_bool_warns: false },
+    builtins: BUILTINS,
 };
 
 const RESUME: u8 = 151;

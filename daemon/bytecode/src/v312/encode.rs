@@ -14,7 +14,11 @@ pub const DIALECT: Dialect = Dialect {
     throw_takes_send: false,
     encode,
     push_null,
-    builtins: Builtins { sum_compensates: true, inverted_bool_warns: true },
+    builtins: Builtins {
+        sum_compensates: true,
+        inverted_bool_warns: true,
+        extreme_of_nothing: "iterable argument is empty",
+    },
 };
 
 /// `LOAD_FAST`, `STORE_FAST`, `DELETE_FAST`, `LOAD_FAST_CHECK`, `MAKE_CELL`, `LOAD_CLOSURE`, `LOAD_DEREF`, `STORE_DEREF`,

@@ -318,7 +318,10 @@ fn extreme(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
     match (best, default) {
         (Some((_, item)), _) => Ok(item),
         (None, Some(default)) => Ok(default),
-        (None, None) => tracer.raise_named("ValueError", &format!("{}() arg is an empty sequence", name(path))),
+        (None, None) => {
+            let message = format!("{}() {}", name(path), tracer.builtins().extreme_of_nothing);
+            tracer.raise_named("ValueError", &message)
+        }
     }
 }
 
