@@ -6,7 +6,7 @@ mod run;
 mod setup;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use python::{FIRST, Python};
 use run::{Step, root};
 
@@ -26,7 +26,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Run every test: Rust unit and integration tests, then pytest with a real daemon, then end-to-end tests in modes.
+    /// Run every test: Rust unit and integration tests, then pytest with a real daemon, then end-to-end tests in modes and
+    /// with the other versions of Python.
     Test {
         /// The version of Python; the Rust tests, which ask nothing of it, run with the first one only.
         #[arg(long, value_enum, default_value = "3.11")]
@@ -65,7 +66,11 @@ fn main() -> Result<()> {
                 Step::new("Rust tests").run(run::cargo().args(["test", "--release", "--workspace", "--quiet"]))?;
             }
             run::python(python, "Python tests", &["-m", "pytest", "-q", "-n", "2"], &args)?;
-            if args.is_empty() { in_modes(python) } else { Ok(()) }
+            if !args.is_empty() {
+                return Ok(());
+            }
+            in_modes(python)?;
+            if python == FIRST { in_other_versions() } else { Ok(()) }
         }
         Command::Bench { args } => {
             ready(FIRST)?;
@@ -101,6 +106,21 @@ fn in_modes(python: Python) -> Result<()> {
     for (title, mode) in MODES {
         let fixed = ["-m", "pytest", "-q", "-n", "2", "-rs", "tests/e2e", "--flambeau-mode", mode];
         run::python(python, title, &fixed, &[])?;
+    }
+    Ok(())
+}
+
+/// Assembled code and the end-to-end tests with each other version of Python that the machine has.
+fn in_other_versions() -> Result<()> {
+    for python in Python::value_variants().iter().filter(|python| **python != FIRST) {
+        if !python.is_there() {
+            eprintln!("==> Python {}: left out, this machine has none", python.name());
+            continue;
+        }
+        eprintln!("==> Python {}", python.name());
+        ready(*python)?;
+        let fixed = ["-m", "pytest", "-q", "-n", "2", "tests/bytecode", "tests/e2e"];
+        run::python(*python, "Python tests", &fixed, &[])?;
     }
     Ok(())
 }

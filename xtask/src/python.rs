@@ -64,7 +64,13 @@ impl Python {
         fs::write(stamp, wanted).context("cannot note what was installed")
     }
 
-    fn name(self) -> &'static str {
+    /// Whether the machine has such an interpreter, or an environment was made with one.
+    pub fn is_there(self) -> bool {
+        self.program().exists() || self.find().is_ok()
+    }
+
+    /// As in `python3.11`.
+    pub fn name(self) -> &'static str {
         match self {
             Python::V311 => "3.11",
             Python::V312 => "3.12",
