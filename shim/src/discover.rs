@@ -40,8 +40,14 @@ struct Search {
 
 const NO_SEARCH: Search = Search { entry: null(), known: null_mut() };
 
+/// Of so many frames, one in the other, nothing is looked for in the innermost. A frame that a hook is called for takes C's
+/// stack and counts against the limit for that, others do not: programs may be recursive beyond what the hook could bear.
+const DEEPEST: u32 = 300;
+
 thread_local! {
     static SEARCH: Cell<Search> = const { Cell::new(NO_SEARCH) };
+    /// Frames of this thread that the hook runs.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Live [`Discovery`] objects of all threads. Changed with the GIL held.
@@ -108,14 +114,14 @@ fn before() -> Eval {
 extern "C" fn eval(thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame, throws: c_int) -> Raw {
     let search = SEARCH.get();
     if search.entry.is_null() || throws != 0 {
-        return before()(thread, frame, throws);
+        return run(thread, frame, throws);
     }
     // SAFETY: CPython gives a live frame with the GIL held. The entry outlives the search.
     let found = unsafe {
         let code = (*frame).code;
         if code == search.known {
             SEARCH.set(Search { known: null_mut(), ..search });
-            return before()(thread, frame, throws);
+            return run(thread, frame, throws);
         }
         match Kind::of(code) {
             // The arguments are in the first slots when a frame begins.
@@ -126,14 +132,57 @@ extern "C" fn eval(thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame
             Kind::Candidate(_) | Kind::Through => None,
             Kind::Whole => {
                 let _pause = Discovery::pause();
-                return before()(thread, frame, throws);
+                return run(thread, frame, throws);
             }
         }
     };
     match found {
         // SAFETY: the frame has not begun; candidates have an argument and return something.
         Some(value) => unsafe { layout::end_frame(thread, frame, value) },
-        None => before()(thread, frame, throws),
+        None => run(thread, frame, throws),
+    }
+}
+
+/// Runs a frame as it is.
+fn run(thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame, throws: c_int) -> Raw {
+    let before = before();
+    let depth = DEPTH.get();
+    let off = (depth >= DEEPEST).then(|| Off::new(before));
+    DEPTH.set(depth + 1);
+    let value = before(thread, frame, throws);
+    DEPTH.set(depth);
+    drop(off);
+    value
+}
+
+/// While it lives, the hook is off, unless it is below somebody else's.
+struct Off {
+    instead: Eval,
+}
+
+impl Off {
+    fn new(instead: Eval) -> Off {
+        exchange(eval, instead);
+        Off { instead }
+    }
+}
+
+impl Drop for Off {
+    fn drop(&mut self) {
+        // The thread that looked for frames may be done meanwhile.
+        if USERS.load(Ordering::Relaxed) > 0 {
+            exchange(self.instead, eval);
+        }
+    }
+}
+
+fn exchange(from: Eval, to: Eval) {
+    // SAFETY: called by an evaluator, so with the GIL held; both functions take the current interpreter.
+    unsafe {
+        let interpreter = ffi::PyInterpreterState_Get();
+        if _PyInterpreterState_GetEvalFrameFunc(interpreter) as *const c_void == from as *const c_void {
+            _PyInterpreterState_SetEvalFrameFunc(interpreter, to);
+        }
     }
 }
 

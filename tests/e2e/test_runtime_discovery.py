@@ -114,6 +114,24 @@ def test_frames_end_wherever_they_are_on_the_stack():
     assert all(y.tolist() == [10, 10] for y in breaking(action)(torch.ones(2)))
 
 
+def count_down(n):
+    return count_down(n - 1) if n else sys._getframe().f_code.co_name
+
+
+def test_programs_may_be_as_recursive_as_without_a_hook():
+    def action(x):
+        return count_down(600), count_down(20_000), gathering(x)
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(30_000)
+    try:
+        found = breaking(action)(torch.ones(2))
+    finally:
+        sys.setrecursionlimit(limit)
+    assert found[:2] == ("count_down", "count_down")
+    assert found[2].tolist() == [10, 10]
+
+
 @pytest.mark.parametrize("set_watcher", [sys.settrace, sys.setprofile])
 def test_frames_end_while_they_are_watched(set_watcher):
     seen = []
