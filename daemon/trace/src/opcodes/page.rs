@@ -23,7 +23,7 @@ pub fn opcodes_page() -> String {
             rows.entry(opcode.name).or_default().insert(*version, handled(opcode));
         }
     }
-    page += &format!("\n|---{}|\n", "|---".repeat(VERSIONS.len()));
+    _ = writeln!(page, "\n|---{}|", "|---".repeat(VERSIONS.len()));
     for (name, handled) in rows {
         let cells = VERSIONS.iter().map(|(version, _)| handled.get(version).copied().unwrap_or(""));
         _ = writeln!(page, "| `{name}` | {} |", cells.collect::<Vec<_>>().join(" | "));
