@@ -157,7 +157,8 @@ def doctor(as_json: bool) -> int:
         checks.append({"check": what, "ok": good, "remedy": "" if good else remedy})
 
     version = ".".join(map(str, sys.version_info[:3]))
-    check(f"Python {version}", sys.version_info[:2] in ((3, 11), (3, 12)), "use CPython 3.11 or 3.12")
+    mode, why = extension_mode()
+    check(f"mode {mode} on Python {version}", mode == "full", f"all runs as plain Python: {why}")
     check("daemon binary", DAEMON.exists(), "install the package again: its wheel holds flambeaud")
     check("CPU back end", any(b["name"] == "cpu" and b["available"] for b in backends()), "install the package again")
     try:
@@ -179,6 +180,15 @@ def doctor(as_json: bool) -> int:
         check("a compiled call", False, f"{type(error).__name__}: {error}")
     print_report({"checks": checks}, as_json)
     return 0 if all(c["ok"] for c in checks) else 1
+
+
+def extension_mode() -> tuple[str, str]:
+    """Whether calls are compiled ("full") or run as plain Python ("wrapper-only"), and why."""
+    try:
+        from flambeau import _extension, _plain
+    except ImportError as error:
+        return "wrapper-only", str(error)
+    return _extension.MODE, _plain.WHY
 
 
 def _increment(x: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Says so where this installation has no extension for the running Python; imported before what needs the extension."""
+"""Makes `flambeau._native` what it is here: the extension for the running Python, or plain Python in its place.
+Imported before what needs it."""
 
 from __future__ import annotations
 
@@ -7,9 +8,22 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-if find_spec("flambeau._native") is None:
-    _there = sorted(file.name.split(".")[1] for file in Path(__file__).parent.glob("_native.*.so"))
-    raise ImportError(
-        f"this installation of flambeau has no extension for {platform.python_implementation()} "
-        f"{sys.version_info.major}.{sys.version_info.minor}; it has: {', '.join(_there) or 'none'}"
-    )
+import flambeau
+
+try:
+    from flambeau import _native as _native
+except ImportError as error:
+    from flambeau import _plain
+
+    if find_spec("flambeau._native") is None:
+        there = sorted(file.name.split(".")[1] for file in Path(__file__).parent.glob("_native.*.so"))
+        _plain.WHY = (
+            f"this installation has no extension for {platform.python_implementation()} "
+            f"{sys.version_info.major}.{sys.version_info.minor}; it has: {', '.join(there) or 'none'}"
+        )
+    else:
+        _plain.WHY = f"its extension cannot be loaded: {error}"
+    sys.modules["flambeau._native"] = flambeau._native = _plain
+
+MODE = "full" if sys.modules["flambeau._native"].__name__ == "flambeau._native" else "wrapper-only"
+"""Whether calls are compiled, or run as plain Python."""
