@@ -77,6 +77,33 @@ def test_frames_that_take_turns_stay_in_use():
     assert (counters["graphs"], counters["cache"]["hits"]["process"]) == (2, 10)
 
 
+def test_looking_for_a_frame_runs_no_code_of_tensors():
+    calls = []
+
+    class Noisy(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            calls.append(getattr(func, "__name__", str(func)))
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    def graded(x):
+        return x * 2 if x.grad is None else x * 3
+
+    compiled = flambeau.compile(graded)
+    plain, other = torch.ones(2), torch.ones(2, requires_grad=True)
+    other.grad = torch.ones(2)
+    noisy = torch.ones(2).as_subclass(Noisy)
+    for x in (plain, other, plain, other):
+        assert torch.equal(compiled(x), graded(x))
+    for _ in range(3):
+        calls.clear()
+        graded(noisy)
+        expected = list(calls)
+        calls.clear()
+        compiled(noisy)
+        assert calls == expected
+
+
 @pytest.mark.plain_only("the frame inside has a limit of its own, and says so too", "wrap")
 def test_recompile_limit_is_said_once():
     def count(a, n):

@@ -204,7 +204,8 @@ impl Group {
             let value = values.get(py, *source);
             if !fact.holds(py, torch, value, values) {
                 // A pin stays: what changed may change back.
-                self.suspect.set(Some(*index));
+                let alone = !matches!(fact, Fact::NoGrad(_)) && values.stands_alone(*source);
+                self.suspect.set(alone.then_some(*index));
                 return Err(*index);
             }
         }

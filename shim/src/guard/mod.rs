@@ -174,6 +174,8 @@ impl Program {
         match fact {
             Fact::Ambient(state) => state.holds(py, self.torch),
             fact if fact.is_across() => true,
+            Fact::NoGrad(_) => true,
+            _ if !values.stands_alone(*source) => true,
             fact => {
                 let value = values.once(py, *source);
                 fact.holds(py, self.torch, value, &mut values)

@@ -311,6 +311,13 @@ impl<'a> Values<'a> {
         value
     }
 
+    /// Whether a source can be read before the facts about those on its path are known: torch's getters run user code of
+    /// tensors of other classes than a guard before them allows.
+    pub fn stands_alone(&self, source: u32) -> bool {
+        let (base, read) = &self.steps[source as usize];
+        !matches!(read, Read::Grad(_)) && base.is_none_or(|base| self.stands_alone(base))
+    }
+
     /// As [`Values::get`], without a note of it: for one value of many.
     pub fn once(&mut self, py: Python<'_>, source: u32) -> Raw {
         let steps = self.steps;
