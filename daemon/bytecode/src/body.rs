@@ -206,7 +206,7 @@ fn brought(code: &Code, length: u32, dialect: &Dialect) -> Option<usize> {
         let arg = extended << 8 | u32::from(low);
         extended = if byte == dialect.extended_arg { arg } else { 0 };
         let mut loads = false;
-        (dialect.encode)(Op::LoadConst(arg), &mut |opcode, _| loads = opcode == byte);
+        dialect.write(Op::LoadConst(arg), &mut |opcode, _| loads = opcode == byte);
         if loads {
             found = found.min(arg as usize);
         }

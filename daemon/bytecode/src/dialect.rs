@@ -1,7 +1,7 @@
 //! What differs between interpreter versions: their opcodes, for the decoder, and how instructions are written, for the
 //! assembler. A version is a module with a table of opcodes and a line in [`VERSIONS`].
 
-use crate::op::{Binary, Compare, Condition, Op};
+use crate::op::{Binary, Compare, Condition, Op, Unary};
 use crate::{v311, v312};
 use flambeau_ir::code::Code;
 
@@ -30,9 +30,8 @@ pub struct Dialect {
     /// Where `throw()` finds that the iterator a generator delegates to has ended, it takes the jump of the `SEND` before
     /// the `YIELD_VALUE` itself.
     pub throw_takes_send: bool,
-    /// Writes the opcodes and arguments of an instruction; jumps have the distance in code units as target. `None` for
-    /// what the assembler does not write.
-    pub encode: fn(Op, &mut dyn FnMut(u8, u32)) -> Option<()>,
+    /// Writes an instruction that others write in another way, as [`Dialect::write`] does; `None` for all else.
+    pub writes: fn(Op, &mut dyn FnMut(u8, u32)) -> Option<()>,
     /// For what pushes a null and a value: the instruction that pushes the value only.
     pub push_null: fn(u8, u32) -> Option<(u8, u32)>,
     /// What built-ins do.
@@ -59,6 +58,49 @@ impl Dialect {
     pub fn opcode(&self, number: u8) -> Option<&'static Opcode> {
         self.opcodes.binary_search_by_key(&number, |o| o.number).ok().map(|i| &self.opcodes[i])
     }
+
+    /// Writes the opcodes and arguments of an instruction; jumps have the distance in code units as target. `None` for
+    /// what the assembler does not write.
+    pub fn write(&self, op: Op, put: &mut dyn FnMut(u8, u32)) -> Option<()> {
+        if (self.writes)(op, put).is_some() {
+            return Some(());
+        }
+        let (name, arg) = written(op)?;
+        put(self.opcodes.iter().find(|o| o.name == name)?.number, arg);
+        Some(())
+    }
+}
+
+/// What prologues and thin functions are made of: opcode and argument, where a version does not say otherwise.
+fn written(op: Op) -> Option<(&'static str, u32)> {
+    Some(match op {
+        Op::PopTop => ("POP_TOP", 0),
+        Op::PushNull => ("PUSH_NULL", 0),
+        Op::EndFor => ("END_FOR", 0),
+        Op::Unary(Unary::Not) => ("UNARY_NOT", 0),
+        Op::BinarySubscr => ("BINARY_SUBSCR", 0),
+        Op::PushExcInfo => ("PUSH_EXC_INFO", 0),
+        Op::ReturnGenerator => ("RETURN_GENERATOR", 0),
+        Op::ReturnValue => ("RETURN_VALUE", 0),
+        Op::YieldValue => ("YIELD_VALUE", 0),
+        Op::PopExcept => ("POP_EXCEPT", 0),
+        Op::ForIter(distance) => ("FOR_ITER", distance),
+        Op::Swap(depth) => ("SWAP", depth),
+        Op::LoadConst(index) => ("LOAD_CONST", index),
+        Op::BuildTuple(count) => ("BUILD_TUPLE", count),
+        Op::Jump(distance) => ("JUMP_FORWARD", distance),
+        Op::Reraise(depth) => ("RERAISE", depth),
+        Op::LoadFast(slot) => ("LOAD_FAST", slot),
+        Op::StoreFast(slot) => ("STORE_FAST", slot),
+        Op::DeleteFast(slot) => ("DELETE_FAST", slot),
+        Op::RaiseVarargs(count) => ("RAISE_VARARGS", count),
+        Op::MakeCell(slot) => ("MAKE_CELL", slot),
+        Op::LoadDeref(slot) => ("LOAD_DEREF", slot),
+        Op::CallEx { kwargs } => ("CALL_FUNCTION_EX", u32::from(kwargs)),
+        Op::CopyFreeVars(count) => ("COPY_FREE_VARS", count),
+        Op::Call { argc } => ("CALL", argc),
+        _ => return None,
+    })
 }
 
 /// How an argument is to be read.

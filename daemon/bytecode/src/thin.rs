@@ -95,6 +95,7 @@ fn next(dialect: &'static Dialect, units: &mut Units, nothing: Op) -> Result<(),
     body.put_all([Op::BuildTuple(1), Op::Swap(2), Op::PopTop, Op::ReturnValue])?;
     units.put(Op::ForIter(body.len()))?;
     units.append(body);
+    // Where there is one, an iterator that has ended skips it.
     units.put_all([Op::EndFor, nothing])
 }
 

@@ -35,7 +35,8 @@ impl Units {
 
     /// Writes one instruction; jumps have the distance in code units as target.
     pub fn put(&mut self, op: Op) -> Result<(), AssembleError> {
-        (self.dialect.encode)(op, &mut |opcode, arg| self.raw(opcode, arg)).ok_or(AssembleError::NotWritten(op))
+        let dialect = self.dialect;
+        dialect.write(op, &mut |opcode, arg| self.raw(opcode, arg)).ok_or(AssembleError::NotWritten(op))
     }
 
     /// Writes several.

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import flambeau
 
+MODE = "full"
+"""Whether calls are compiled, or ("wrapper-only") run as plain Python."""
+
 try:
     from flambeau import _native as _native
 except ImportError as error:
@@ -24,6 +27,4 @@ except ImportError as error:
     else:
         _plain.WHY = f"its extension cannot be loaded: {error}"
     sys.modules["flambeau._native"] = flambeau._native = _plain
-
-MODE = "full" if sys.modules["flambeau._native"].__name__ == "flambeau._native" else "wrapper-only"
-"""Whether calls are compiled, or run as plain Python."""
+    MODE = "wrapper-only"

@@ -133,6 +133,16 @@ impl Fact {
             _ => false,
         }
     }
+    /// Whether it is seen to fail of the source's value before the facts on the way there were looked at. False as well
+    /// where that cannot be said: it takes other values, or getters of torch.
+    pub fn fails_alone(&self, py: Python<'_>, torch: &Torch, source: u32, values: &mut Values<'_>) -> bool {
+        if self.is_across() || matches!(self, Fact::NoGrad(_)) || !values.stands_alone(source) {
+            return false;
+        }
+        let value = values.once(py, source);
+        !self.holds(py, torch, value, values)
+    }
+
     /// Whether a fact about one value holds of `value`, which is live or null.
     pub fn holds(&self, py: Python<'_>, torch: &Torch, value: Raw, values: &mut Values<'_>) -> bool {
         if value.is_null() {

@@ -194,8 +194,7 @@ impl Group {
         }
         if let Some(index) = self.suspect.get() {
             let (source, fact) = &shape.facts[index];
-            let value = values.once(py, *source);
-            if !fact.holds(py, torch, value, values) {
+            if fact.fails_alone(py, torch, *source, values) {
                 return Err(index);
             }
         }
@@ -204,8 +203,7 @@ impl Group {
             let value = values.get(py, *source);
             if !fact.holds(py, torch, value, values) {
                 // A pin stays: what changed may change back.
-                let alone = !matches!(fact, Fact::NoGrad(_)) && values.stands_alone(*source);
-                self.suspect.set(alone.then_some(*index));
+                self.suspect.set(Some(*index));
                 return Err(*index);
             }
         }

@@ -170,16 +170,9 @@ impl Program {
     /// Whether one guard holds, for which the others do not matter; true as well where that cannot be said.
     pub fn may_hold(&self, py: Python<'_>, roots: Roots<'_>, index: usize) -> bool {
         let Some((source, fact)) = self.facts.get(index) else { return true };
-        let mut values = Values::new(&self.steps, roots);
         match fact {
             Fact::Ambient(state) => state.holds(py, self.torch),
-            fact if fact.is_across() => true,
-            Fact::NoGrad(_) => true,
-            _ if !values.stands_alone(*source) => true,
-            fact => {
-                let value = values.once(py, *source);
-                fact.holds(py, self.torch, value, &mut values)
-            }
+            fact => !fact.fails_alone(py, self.torch, *source, &mut Values::new(&self.steps, roots)),
         }
     }
 

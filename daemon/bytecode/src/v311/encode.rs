@@ -1,7 +1,7 @@
-//! What assembling for CPython 3.11 needs: the bytes of the instructions that prologues and thin functions are made of.
+//! What CPython 3.11 writes in its own way, in prologues and thin functions.
 
 use crate::dialect::{BUILTINS, Dialect};
-use crate::op::{Op, Unary};
+use crate::op::Op;
 
 /// The version, for the assembler.
 pub const DIALECT: Dialect = Dialect {
@@ -12,13 +12,15 @@ pub const DIALECT: Dialect = Dialect {
     uses_slot,
     belongs_to_call: |opcode| opcode == PRECALL,
     throw_takes_send: true,
-    encode,
+    writes,
     push_null,
     builtins: BUILTINS,
 };
 
 const RESUME: u8 = 151;
 const PRECALL: u8 = 166;
+const CALL: u8 = 171;
+const SEND: u8 = 123;
 const LOAD_GLOBAL: u8 = 116;
 const LOAD_ATTR: u8 = 106;
 
@@ -37,40 +39,16 @@ fn push_null(opcode: u8, arg: u32) -> Option<(u8, u32)> {
     }
 }
 
-fn encode(op: Op, put: &mut dyn FnMut(u8, u32)) -> Option<()> {
-    let (opcode, arg) = match op {
+fn writes(op: Op, put: &mut dyn FnMut(u8, u32)) -> Option<()> {
+    match op {
         // Nothing stands where a loop ends.
-        Op::EndFor => return Some(()),
-        Op::PopTop => (1, 0),
-        Op::PushNull => (2, 0),
-        Op::Unary(Unary::Not) => (12, 0),
-        Op::BinarySubscr => (25, 0),
-        Op::PushExcInfo => (35, 0),
-        Op::ReturnGenerator => (75, 0),
-        Op::ReturnValue => (83, 0),
-        Op::YieldValue => (86, 0),
-        Op::PopExcept => (89, 0),
-        Op::ForIter(distance) => (93, distance),
-        Op::Swap(depth) => (99, depth),
-        Op::LoadConst(index) => (100, index),
-        Op::BuildTuple(count) => (102, count),
-        Op::Jump(distance) => (110, distance),
-        Op::Reraise(depth) => (119, depth),
-        Op::Send(distance) => (123, distance),
-        Op::LoadFast(slot) => (124, slot),
-        Op::StoreFast(slot) => (125, slot),
-        Op::DeleteFast(slot) => (126, slot),
-        Op::RaiseVarargs(count) => (130, count),
-        Op::MakeCell(slot) => (135, slot),
-        Op::LoadDeref(slot) => (137, slot),
-        Op::CallEx { kwargs } => (142, u32::from(kwargs)),
-        Op::CopyFreeVars(count) => (149, count),
+        Op::EndFor => {}
+        Op::Send(distance) => put(SEND, distance),
         Op::Call { argc } => {
             put(PRECALL, argc);
-            (171, argc)
+            put(CALL, argc);
         }
         _ => return None,
-    };
-    put(opcode, arg);
+    }
     Some(())
 }
