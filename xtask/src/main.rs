@@ -6,7 +6,7 @@ mod run;
 mod setup;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use python::{FIRST, Python};
 use run::{Step, root};
 
@@ -30,7 +30,7 @@ enum Command {
     /// with the other versions of Python.
     Test {
         /// The version of Python; the Rust tests, which ask nothing of it, run with the first one only.
-        #[arg(long, value_enum, default_value = "3.11")]
+        #[arg(long, default_value_t = FIRST)]
         python: Python,
         /// Arguments for pytest, e.g. `-k resnet` or `tests/e2e --flambeau-mode leaf`; with any, it runs once.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -49,7 +49,7 @@ enum Command {
     /// Set up and build, so that `PYTHONPATH=shim/python .venv/bin/python` can `import flambeau`.
     Develop {
         /// The version of Python; further ones have environments of their own, like `.venv-3.12`.
-        #[arg(long, value_enum, default_value = "3.11")]
+        #[arg(long, default_value_t = FIRST)]
         python: Python,
     },
 }
@@ -112,15 +112,15 @@ fn in_modes(python: Python) -> Result<()> {
 
 /// Assembled code and the end-to-end tests with each other version of Python that the machine has.
 fn in_other_versions() -> Result<()> {
-    for python in Python::value_variants().iter().filter(|python| **python != FIRST) {
+    for python in Python::all()?.into_iter().filter(|python| *python != FIRST) {
         if !python.is_there() {
-            eprintln!("==> Python {}: left out, this machine has none", python.name());
+            eprintln!("==> Python {python}: left out, this machine has none");
             continue;
         }
-        eprintln!("==> Python {}", python.name());
-        ready(*python)?;
+        eprintln!("==> Python {python}");
+        ready(python)?;
         let fixed = ["-m", "pytest", "-q", "-n", "2", "tests/bytecode", "tests/e2e"];
-        run::python(*python, "Python tests", &fixed, &[])?;
+        run::python(python, "Python tests", &fixed, &[])?;
     }
     Ok(())
 }

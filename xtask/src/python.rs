@@ -3,28 +3,39 @@
 
 use crate::run::{Step, command, root};
 use anyhow::{Context, Result};
-use clap::ValueEnum;
 use std::collections::HashSet;
+use std::fmt::{Display, Formatter};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 
-/// A CPython that the extension is built for.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Python {
-    #[value(name = "3.11")]
-    V311,
-    #[value(name = "3.12")]
-    V312,
-}
+/// A CPython that the extension is built for: 3 and this number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Python(u8);
 
 /// The one that all is built for unless told otherwise. Its environment has all packages.
-pub const FIRST: Python = Python::V311;
+pub const FIRST: Python = Python(11);
+
+/// Has a module for each version, like `v311.rs`.
+const LAYOUTS: &str = "shim/src/layout";
 
 /// Built for one version of Python, and not needed beside the first: compilers for GPUs, drivers, the type checker.
 const LEFT_OUT: &[&str] = &["triton", "cuda_bindings", "mypy", "librt"];
 
 impl Python {
+    /// Those that the extension knows, in order.
+    pub fn all() -> Result<Vec<Python>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(root().join(LAYOUTS)).context(LAYOUTS)? {
+            let name = entry?.file_name();
+            let minor = name.to_str().and_then(|n| n.strip_prefix("v3")?.strip_suffix(".rs")?.parse().ok());
+            found.extend(minor.map(Python));
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
     /// The interpreter of its environment.
     pub fn program(self) -> PathBuf {
         self.environment().join("bin/python")
@@ -33,7 +44,7 @@ impl Python {
     /// Where cargo builds for it.
     pub fn target(self) -> PathBuf {
         let target = root().join("target");
-        if self == FIRST { target } else { target.join(format!("python{}", self.name())) }
+        if self == FIRST { target } else { target.join(format!("python{self}")) }
     }
 
     /// What the file names of its extension modules end in.
@@ -69,20 +80,12 @@ impl Python {
         self.program().exists() || self.find().is_ok()
     }
 
-    /// As in `python3.11`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Python::V311 => "3.11",
-            Python::V312 => "3.12",
-        }
-    }
-
     fn environment(self) -> PathBuf {
-        root().join(if self == FIRST { ".venv".to_owned() } else { format!(".venv-{}", self.name()) })
+        root().join(if self == FIRST { ".venv".to_owned() } else { format!(".venv-{self}") })
     }
 
     fn packages(self) -> PathBuf {
-        self.environment().join(format!("lib/python{}/site-packages", self.name()))
+        self.environment().join(format!("lib/python{self}/site-packages"))
     }
 
     fn install(self, what: &[&str]) -> Result<()> {
@@ -123,7 +126,7 @@ impl Python {
 
     /// What the name of a library has that is for this version only.
     fn binary_mark(self) -> String {
-        format!(".cpython-{}-", self.name().replace('.', ""))
+        format!(".cpython-{}-", self.to_string().replace('.', ""))
     }
 
     /// The packages that its environment has.
@@ -142,11 +145,11 @@ impl Python {
 
     /// An interpreter of this version: by name, else one that pyenv holds.
     fn find(self) -> Result<PathBuf> {
-        let name = format!("python{}", self.name());
+        let name = format!("python{self}");
         let answers = |python: &Path| {
             let line = "import sys; print('%d.%d' % sys.version_info[:2])";
             let version = Command::new(python).args(["-c", line]).output();
-            version.is_ok_and(|o| o.stdout.trim_ascii() == self.name().as_bytes())
+            version.is_ok_and(|o| o.stdout.trim_ascii() == self.to_string().as_bytes())
         };
         let mut candidates: Vec<PathBuf> = vec![name.clone().into(), "python3".into()];
         if let Some(home) = std::env::var_os("HOME")
@@ -157,7 +160,27 @@ impl Python {
         candidates
             .into_iter()
             .find(|p| answers(p))
-            .with_context(|| format!("Python {0} was not found: install it (apt-get install {name}-venv)", self.name()))
+            .with_context(|| format!("Python {self} was not found: install it (apt-get install {name}-venv)"))
+    }
+}
+
+/// As in `python3.11`.
+impl Display for Python {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "3.{}", self.0)
+    }
+}
+
+impl FromStr for Python {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Python> {
+        let all = Python::all()?;
+        let known = || all.iter().map(Python::to_string).collect::<Vec<_>>().join(", ");
+        all.iter()
+            .copied()
+            .find(|p| p.to_string() == name)
+            .with_context(|| format!("flambeau is for Python {}", known()))
     }
 }
 
