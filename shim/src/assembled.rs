@@ -84,14 +84,15 @@ fn name(exit: &Exit, id: BuildId) -> String {
     }
 }
 
-/// What a function is for, by its place in the exit and the names that `daemon/bytecode` gives parameters.
+/// What a function is for, by its place in the exit and the names that `daemon/bytecode` gives.
 fn role(exit: &Exit, index: usize, code: &Code) -> String {
     let is_catch = exit.broken().and_then(|end| end.catch).is_some_and(|c| c.resume.function.0 as usize == index);
-    let what = match code.localsplusnames.first().map(String::as_str) {
-        Some(".state") if is_catch => "resume function for an exception",
-        Some(".state") => "resume function",
-        Some(".0") if exit.broken().is_some() => "stand-in",
-        _ => "function",
+    let is_stand_in = || code.localsplusnames.first().is_some_and(|name| name == ".0") && exit.broken().is_some();
+    let what = match code.is_resume() {
+        true if is_catch => "resume function for an exception",
+        true => "resume function",
+        false if is_stand_in() => "stand-in",
+        false => "function",
     };
     format!("%{index} {what}")
 }

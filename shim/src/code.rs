@@ -63,7 +63,7 @@ pub unsafe fn is_resume_function(py: Python<'_>, object: Raw) -> bool {
             return false;
         }
         let code = encode(py, (*object.cast::<ffi::PyFunctionObject>()).func_code);
-        code.is_some_and(|code| code.argcount == 2 && code.localsplusnames.first().is_some_and(|name| name == ".state"))
+        code.is_some_and(|code| code.is_resume())
     }
 }
 

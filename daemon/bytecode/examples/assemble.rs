@@ -1,7 +1,7 @@
 //! The assembler for tests in Python: a JSON request a line on standard input, a JSON answer a line on standard output.
 //! Instructions are named by their offset in code units.
 
-use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble, is_resume};
+use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble};
 use flambeau_bytecode::{Decoded, Output, decode, live_for, thin_call, thin_instr};
 use flambeau_ir::code::Code;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ fn answer(line: &str) -> Result<Value, String> {
 
 fn made(code: Result<Code, AssembleError>) -> Result<Value, String> {
     let code = code.map_err(|e| format!("{e:?}: {e}"))?;
-    Ok(json!({ "code": code, "resume": is_resume(&code) }))
+    Ok(json!({ "code": code, "resume": code.is_resume() }))
 }
 
 /// Per instruction: offset, operation, what it does alone, depth of its handler.

@@ -1,16 +1,19 @@
 //! The user's part of a code object: all of it, or what follows the prologue of a resume code. Its slots are numbered as
 //! in a resume code, its code units from 0.
+//!
+//! A resume code's parameters arrive in the slots of the user's first two local variables, so that instructions keep the
+//! slots that they name. Where there are fewer, further local variables make up for them, and cells move behind those.
 
 use crate::dialect::Dialect;
-use crate::op::Op;
+use crate::op::{Condition, Op, Unary};
 use crate::resume::{AssembleError, Entry};
 use crate::{Decoded, Target, tables};
 use flambeau_ir::code::{Code, Const};
 
-/// Names of a resume code's parameters, which no user's code can have.
-pub const PARAMETERS: [&str; 2] = [".state", ".value"];
-/// By how much a resume code's slots are behind the user's.
-pub const SHIFT: u32 = PARAMETERS.len() as u32;
+/// How many parameters a resume code has.
+pub const PARAMETERS: u32 = NAMES.len() as u32;
+/// Their names where the user's code has no local variable in their place; no user's code can have them.
+pub const NAMES: [&str; 2] = [".state", ".value"];
 
 const ASYNC_GENERATOR: u32 = 0x200;
 
@@ -18,14 +21,29 @@ const ASYNC_GENERATOR: u32 = 0x200;
 pub struct Body<'a> {
     /// The whole.
     pub code: &'a Code,
+    /// Its names without the mark of a resume code.
+    pub names: &'a [String],
     /// Its constants without those of a prologue.
     pub consts: &'a [Const],
     /// Its location table without that of a prologue.
     pub linetable: &'a [u8],
     /// The stack size that it needs by itself.
     pub stacksize: u32,
-    /// Code units of its prologue; `None` for the user's own code.
-    prologue: Option<u32>,
+    /// Code units of its prologue, 0 for the user's own code.
+    length: u32,
+    /// How many local variables it has, and how many its resume code has on top.
+    locals: usize,
+    padding: usize,
+}
+
+/// Where a prologue leads.
+pub struct Way {
+    /// Where in the body.
+    pub target: u32,
+    /// What is left to do of what stands before it.
+    pub first: Option<Op>,
+    /// How it goes on.
+    pub entry: Entry,
 }
 
 /// How a generator stands at a `yield`.
@@ -42,35 +60,45 @@ impl<'a> Body<'a> {
         if code.localsplusnames.len() != code.localspluskinds.len() {
             return Err(AssembleError::Slots);
         }
+        let locals = code.localspluskinds.iter().take_while(|kind| **kind & Code::LOCAL != 0).count();
         let Some(length) = prologue(code) else {
-            let (consts, linetable, stacksize) = (&code.consts, &code.linetable, code.stacksize);
-            return Ok(Body { code, consts, linetable, stacksize, prologue: None });
+            let (names, consts, linetable, stacksize) = (&code.names, &code.consts, &code.linetable, code.stacksize);
+            let padding = (PARAMETERS as usize).saturating_sub(locals);
+            return Ok(Body { code, names, consts, linetable, stacksize, length: 0, locals, padding });
         };
+        let names = &code.names[..code.names.len() - 1];
         let linetable = tables::locations_behind(&code.linetable, length as usize)?;
         let [.., Const::Int(stacksize), _] = code.consts[..] else { return Err(AssembleError::Prologue) };
         let stacksize = u32::try_from(stacksize).map_err(|_| AssembleError::Prologue)?;
         let consts = brought(code, length, dialect).and_then(|first| code.consts.get(..first));
         match (linetable, consts) {
-            (Some(linetable), Some(consts)) => Ok(Body { code, consts, linetable, stacksize, prologue: Some(length) }),
+            (Some(linetable), Some(consts)) if locals >= PARAMETERS as usize => {
+                Ok(Body { code, names, consts, linetable, stacksize, length, locals, padding: 0 })
+            }
             _ => Err(AssembleError::Prologue),
         }
     }
 
-    fn length(&self) -> u32 {
-        self.prologue.unwrap_or(0)
-    }
-
     /// A slot of the code as one of the resume code.
     pub fn slot(&self, slot: u32) -> Result<u32, AssembleError> {
-        let shifted = if self.prologue.is_some() { slot } else { slot + SHIFT };
-        let known = shifted >= SHIFT && (slot as usize) < self.code.localsplusnames.len();
-        if known { Ok(shifted) } else { Err(AssembleError::Slot(slot)) }
+        let known = (slot as usize) < self.code.localsplusnames.len();
+        let behind = if (slot as usize) < self.locals { 0 } else { self.padding };
+        if known { Ok(slot + behind as u32) } else { Err(AssembleError::Slot(slot)) }
     }
 
-    /// Names and kinds of the slots, the parameters' left out.
-    pub fn slots(&self) -> (&'a [String], &'a [u8]) {
-        let skip = if self.prologue.is_some() { SHIFT as usize } else { 0 };
-        (&self.code.localsplusnames[skip..], &self.code.localspluskinds[skip..])
+    /// Names and kinds of the resume code's slots.
+    pub fn slots(&self) -> (Vec<String>, Vec<u8>) {
+        let (names, kinds) = (&self.code.localsplusnames, &self.code.localspluskinds);
+        let padding = NAMES[NAMES.len() - self.padding..].iter().map(ToString::to_string);
+        (
+            names[..self.locals].iter().cloned().chain(padding).chain(names[self.locals..].iter().cloned()).collect(),
+            [&kinds[..self.locals], &vec![Code::LOCAL; self.padding], &kinds[self.locals..]].concat(),
+        )
+    }
+
+    /// The names of a resume code.
+    pub fn marked_names(&self) -> Vec<String> {
+        self.names.iter().cloned().chain([Code::RESUME_NAME.to_owned()]).collect()
     }
 
     /// Where to enter the body to go on with this instruction, and how. In a prologue only what follows its call will do:
@@ -81,11 +109,10 @@ impl<'a> Body<'a> {
         target: Target,
         entry: Entry,
         dialect: &Dialect,
-    ) -> Result<(u32, Entry), AssembleError> {
-        let dropped =
-            decoded.instrs.get(target as usize).is_some_and(|i| i.op == Op::PopTop && i.offset < self.length());
+    ) -> Result<Way, AssembleError> {
+        let dropped = decoded.instrs.get(target as usize).is_some_and(|i| i.op == Op::PopTop && i.offset < self.length);
         if !dropped {
-            return Ok((self.enter(decoded, target, dialect)?, entry));
+            return Ok(Way { entry, ..self.enter(decoded, target, dialect)? });
         }
         let entry = match entry {
             Entry::Child => Entry::ChildDropped,
@@ -93,17 +120,20 @@ impl<'a> Body<'a> {
             Entry::Raise => Entry::Raise,
             _ => return Err(AssembleError::InPrologue(target)),
         };
-        Ok((self.enter(decoded, target + 1, dialect)?, entry))
+        Ok(Way { entry, ..self.enter(decoded, target + 1, dialect)? })
     }
 
     /// Where to enter the body to go on with this instruction.
-    fn enter(&self, decoded: &Decoded, target: Target, dialect: &Dialect) -> Result<u32, AssembleError> {
-        let length = self.length();
+    fn enter(&self, decoded: &Decoded, target: Target, dialect: &Dialect) -> Result<Way, AssembleError> {
         let instr = |at: Target| decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at));
-        let mut target = target;
-        while instr(target)?.offset < length {
+        let (mut target, mut first) = (target, None);
+        while instr(target)?.offset < self.length {
             target = match instr(target)?.op {
                 Op::Jump(behind) if behind > target => behind,
+                op if first.is_none() => {
+                    first = Some(self.second_half(op).ok_or(AssembleError::InPrologue(target))?);
+                    target + 1
+                }
                 _ => return Err(AssembleError::InPrologue(target)),
             };
         }
@@ -111,17 +141,35 @@ impl<'a> Body<'a> {
         let kw_names = |at: Target| matches!(instr(at), Ok(crate::Instr { op: Op::KwNames(_), .. }));
         let call = matches!(instr(target)?.op, Op::Call { .. });
         let target = if call && target > 0 && kw_names(target - 1) { target - 1 } else { target };
-        // It begins where the one before it ends: with its `EXTENDED_ARG`s, a `PRECALL`, or a `NOP` that has a line of
+        // It begins where the one before it ends: with its `EXTENDED_ARG`s, what prepares it, or a `NOP` that has a line of
         // its own. Only a `RESUME` does not count, which would tell tracing functions of a second call.
+        let crate::Instr { op, offset, .. } = *instr(target)?;
+        let end = |offset: u32| offset + 1 + u32::from(self.opcode(offset, dialect).1);
         let before = target.checked_sub(1).map(instr).transpose()?;
-        if before.is_some_and(|before| Ok(before.offset) == instr(target).map(|i| i.offset)) {
-            return Err(AssembleError::Instruction(target));
+        let halved = before.is_some_and(|before| before.offset == offset);
+        let mut unit = if halved { end(offset) } else { before.map_or(0, |i| end(i.offset)).max(self.length) };
+        if halved {
+            first = Some(self.second_half(op).ok_or(AssembleError::Instruction(target))?);
+        } else if let Some(to_bool) = dialect.to_bool
+            && matches!(op, Op::PopJumpIf { cond: Condition::True | Condition::False, .. } | Op::Unary(Unary::Not))
+            && (unit..offset).all(|unit| self.opcode(unit, dialect).0 != to_bool)
+        {
+            first = Some(Op::ToBool);
         }
-        let mut unit = before.map_or(0, |i| i.offset + 1 + u32::from(self.opcode(i.offset, dialect).1)).max(length);
         while self.opcode(unit, dialect).0 == dialect.resume {
             unit += 1;
         }
-        Ok(unit - length)
+        Ok(Way { target: unit - self.length, first, entry: Entry::Nothing })
+    }
+
+    /// The second instruction of an opcode that is two, as an instruction of its own.
+    fn second_half(&self, op: Op) -> Option<Op> {
+        match op {
+            Op::PushNull => Some(op),
+            Op::LoadFast(slot) => self.slot(slot).ok().map(Op::LoadFast),
+            Op::StoreFast(slot) => self.slot(slot).ok().map(Op::StoreFast),
+            _ => None,
+        }
     }
 
     /// The generator that stands at the `yield` at instruction `at`.
@@ -137,7 +185,7 @@ impl<'a> Body<'a> {
             _ => return Err(AssembleError::Alone(at)),
         };
         let sent = match at.checked_sub(1).and_then(op) {
-            Some(Op::Send(target)) if dialect.throw_takes_send => Some(self.enter(decoded, target, dialect)?),
+            Some(Op::Send(target)) if dialect.throw_takes_send => Some(self.enter(decoded, target, dialect)?.target),
             _ => None,
         };
         Ok(Suspended { resume, sent })
@@ -151,16 +199,16 @@ impl<'a> Body<'a> {
 
     /// The body's bytes.
     pub fn bytecode(&self, dialect: &Dialect) -> Result<Vec<u8>, AssembleError> {
-        let mut bytes = self.code.bytecode[self.length() as usize * 2..].to_vec();
-        if self.prologue.is_none() {
-            shift_slots(&mut bytes, dialect)?;
+        let mut bytes = self.code.bytecode[self.length as usize * 2..].to_vec();
+        if self.padding > 0 {
+            move_slots(&mut bytes, dialect, self.locals as u32, self.padding as u32)?;
         }
         Ok(bytes)
     }
 
     /// The exception table's entries, in the body's units.
     pub fn exceptions(&self) -> Result<Vec<tables::Entry>, AssembleError> {
-        let length = self.length();
+        let length = self.length;
         let entries = tables::exceptions(&self.code.exceptiontable)?.into_iter();
         let moved = |e: tables::Entry| tables::Entry { start: e.start - length, target: e.target - length, ..e };
         Ok(entries.filter(|e| e.start >= length && e.target >= length).map(moved).collect())
@@ -170,27 +218,19 @@ impl<'a> Body<'a> {
     pub fn handler(&self, at: u32) -> Result<Option<tables::Entry>, AssembleError> {
         let covers = |e: &tables::Entry| (e.start..e.start + e.length).contains(&at);
         let found = tables::exceptions(&self.code.exceptiontable)?.into_iter().find(covers);
-        let length = self.length();
+        let length = self.length;
         let inside = |e: tables::Entry| {
             let target = e.target.checked_sub(length).ok_or(AssembleError::Prologue)?;
             Ok(tables::Entry { target, ..e })
         };
         found.map(inside).transpose()
     }
-
-    /// Instructions of the body, in the numbering of the whole code's slots.
-    pub fn instrs<'d>(&self, decoded: &'d Decoded) -> impl Iterator<Item = &'d crate::Instr> {
-        let length = self.length();
-        decoded.instrs.iter().filter(move |i| i.offset >= length)
-    }
 }
 
 /// The length of a resume code's prologue in code units: its last constant.
 pub fn prologue(code: &Code) -> Option<u32> {
-    let named = code.localsplusnames.len() >= PARAMETERS.len()
-        && code.localsplusnames.iter().zip(PARAMETERS).all(|(name, parameter)| name == parameter);
     match code.consts.last() {
-        Some(Const::Int(length)) if named => {
+        Some(Const::Int(length)) if code.is_resume() => {
             u32::try_from(*length).ok().filter(|l| *l as usize * 2 <= code.bytecode.len())
         }
         _ => None,
@@ -215,8 +255,9 @@ fn brought(code: &Code, length: u32, dialect: &Dialect) -> Option<usize> {
     (at == units.len() && extended == 0).then_some(found)
 }
 
-/// Adds [`SHIFT`] to the slots that the instructions name.
-fn shift_slots(bytes: &mut [u8], dialect: &Dialect) -> Result<(), AssembleError> {
+/// Adds to the slots that the instructions name, from this slot on. The opcodes that name two slots are for local
+/// variables only, which are before it.
+fn move_slots(bytes: &mut [u8], dialect: &Dialect, from: u32, by: u32) -> Result<(), AssembleError> {
     let (units, _) = bytes.as_chunks_mut::<2>();
     let (mut at, mut first) = (0, 0);
     while at < units.len() {
@@ -225,8 +266,9 @@ fn shift_slots(bytes: &mut [u8], dialect: &Dialect) -> Result<(), AssembleError>
             at += 1;
             continue;
         }
-        if (dialect.uses_slot)(byte) {
-            let mut carry = SHIFT;
+        let slot = units[first..=at].iter().fold(0, |arg, unit| arg << 8 | u32::from(unit[1]));
+        if (dialect.uses_slot)(byte) && slot >= from {
+            let mut carry = by;
             for unit in units[first..=at].iter_mut().rev() {
                 carry += u32::from(unit[1]);
                 unit[1] = (carry & 255) as u8;

@@ -1,12 +1,10 @@
 //! What differs between interpreter versions: their opcodes, for the decoder, and how instructions are written, for the
 //! assembler. A version is a module with a table of opcodes and a line in [`VERSIONS`].
 
-use crate::op::{Binary, Compare, Condition, Op, Unary};
-use crate::{v311, v312};
-use flambeau_ir::code::Code;
+pub use crate::versions::VERSIONS;
 
-/// The versions there are.
-pub const VERSIONS: &[((u8, u8), &Dialect)] = &[((3, 11), &v311::DIALECT), ((3, 12), &v312::DIALECT)];
+use crate::op::{Binary, Compare, Condition, Op, Parts, Unary};
+use flambeau_ir::code::Code;
 
 /// The version that made `code`; its numbers where it is not known.
 pub fn dialect(code: &Code) -> Result<&'static Dialect, (u8, u8)> {
@@ -23,17 +21,24 @@ pub struct Dialect {
     pub resume: u8,
     /// `NOP`
     pub nop: u8,
-    /// Its argument is an index into `localsplus`.
+    /// Its argument is an index into `localsplus`, of any kind of slot.
     pub uses_slot: fn(u8) -> bool,
     /// It prepares the call that follows (`PRECALL`).
     pub belongs_to_call: fn(u8) -> bool,
+    /// A call's null lies above the callable.
+    pub null_above: bool,
+    /// What takes the truth for the jumps and `not` that follow it (`TO_BOOL`), if they do not do so themselves.
+    pub to_bool: Option<u8>,
     /// Where `throw()` finds that the iterator a generator delegates to has ended, it takes the jump of the `SEND` before
     /// the `YIELD_VALUE` itself.
     pub throw_takes_send: bool,
+    /// Writes a `yield` before which no handler of the user's is looked for, and the `RESUME` behind it, by that one's
+    /// argument in the user's code.
+    pub yields: fn(u32, &mut dyn FnMut(u8, u32)),
     /// Writes an instruction that others write in another way, as [`Dialect::write`] does; `None` for all else.
     pub writes: fn(Op, &mut dyn FnMut(u8, u32)) -> Option<()>,
-    /// For what pushes a null and a value: the instruction that pushes the value only.
-    pub push_null: fn(u8, u32) -> Option<(u8, u32)>,
+    /// For what pushes a value and a null, or may: the instruction that pushes the value only.
+    pub without_null: fn(u8, u32) -> Option<(u8, u32)>,
     /// What built-ins do.
     pub builtins: Builtins,
 }
@@ -82,7 +87,6 @@ fn written(op: Op) -> Option<(&'static str, u32)> {
         Op::PushExcInfo => ("PUSH_EXC_INFO", 0),
         Op::ReturnGenerator => ("RETURN_GENERATOR", 0),
         Op::ReturnValue => ("RETURN_VALUE", 0),
-        Op::YieldValue => ("YIELD_VALUE", 0),
         Op::PopExcept => ("POP_EXCEPT", 0),
         Op::ForIter(distance) => ("FOR_ITER", distance),
         Op::Swap(depth) => ("SWAP", depth),
@@ -185,8 +189,7 @@ pub fn compare(number: u32) -> Becomes {
 
 /// `MAKE_FUNCTION` with these flags.
 pub fn function(flags: u32) -> Becomes {
-    let has = |bit: u32| flags & bit != 0;
-    op(Op::MakeFunction { defaults: has(1), kwdefaults: has(2), annotations: has(4), closure: has(8) })
+    op(Op::MakeFunction(Parts::of(flags)))
 }
 
 /// How many of `MAKE_FUNCTION`'s flags are set.

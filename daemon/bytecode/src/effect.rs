@@ -26,7 +26,7 @@ impl Op {
     pub fn alone(self) -> Option<(u32, Output)> {
         use Output::{Items, NullValue, Value};
         Some(match self {
-            Op::Unary(_) | Op::ListToTuple | Op::GetIter => (1, Value),
+            Op::Unary(_) | Op::ListToTuple | Op::GetIter | Op::ConvertValue(_) => (1, Value),
             Op::Binary { .. } | Op::Compare(_) | Op::Is { .. } | Op::Contains { .. } | Op::BinarySubscr => (2, Value),
             Op::BinarySlice | Op::LoadSuperAttr { method: false, .. } => (3, Value),
             Op::LoadSuperAttr { method: true, .. } => (3, NullValue),
@@ -48,15 +48,14 @@ impl Op {
                 (at + 1, Items(at))
             }
             Op::MapAdd(at) => (at + 2, Items(at)),
-            // Its error names the callable, two below the dict.
-            Op::DictMerge(at) => (at + 3, Items(at + 2)),
+            // With a null between, it cannot be given back.
+            Op::DictMerge { dict, callable } if callable == dict + 2 => (callable + 1, Items(callable)),
             Op::UnpackSequence(n) => (1, Items(n)),
             Op::UnpackEx { before, after } => (1, Items(before + 1 + after)),
             Op::FormatValue { spec, .. } => (1 + u32::from(spec), Value),
-            Op::MakeFunction { defaults, kwdefaults, annotations, closure } => {
-                (1 + [defaults, kwdefaults, annotations, closure].map(u32::from).iter().sum::<u32>(), Value)
-            }
+            Op::MakeFunction(parts) | Op::SetFunctionAttribute(parts) => (1 + parts.count(), Value),
             Op::Call { argc } => (argc + 2, Value),
+            Op::CallKw { argc } => (argc + 3, Value),
             Op::CallEx { kwargs } => (3 + u32::from(kwargs), Value),
             Op::ImportName(_) => (2, Value),
             Op::ImportFrom(_) | Op::GetLen | Op::MatchMapping | Op::MatchSequence | Op::BeforeWith => (1, Items(2)),

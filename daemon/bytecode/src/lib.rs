@@ -11,13 +11,12 @@ pub mod resume;
 mod tables;
 mod thin;
 mod units;
-mod v311;
-mod v312;
+mod versions;
 
 pub use decode::decode;
 pub use effect::Output;
 pub use liveness::{live_for, live_slots, loop_slots};
-pub use op::{Binary, Compare, Condition, Op, Target, Unary};
+pub use op::{Binary, Compare, Condition, Op, Parts, Target, Unary};
 pub use thin::{thin_call, thin_instr};
 
 /// A code object in the version-independent instruction set.

@@ -1,9 +1,7 @@
 //! Which slots of a frame may still be read from some instruction on.
 
-use crate::body::{Body, SHIFT};
-use crate::dialect::dialect;
 use crate::op::Op;
-use crate::resume::{Entry, is_resume, super_slot};
+use crate::resume::Entry;
 use crate::{Decoded, Target};
 use flambeau_ir::code::Code;
 
@@ -28,9 +26,8 @@ pub fn live_for(code: &Code, decoded: &Decoded, at: Target, target: Target, entr
 /// as well, count as read where an instruction that can still be reached touches them. See [`live_for`] for resume functions.
 pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     let slots = code.localsplusnames.len();
-    let parameters = if is_resume(code) { SHIFT as usize } else { 0 };
     if reads_by_name(code) {
-        return (0..slots).map(|slot| slot >= parameters).collect();
+        return vec![true; slots];
     }
     let words = slots.div_ceil(64);
     let edges = Edges::new(decoded);
@@ -70,9 +67,8 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
             found[slot] |= reached.iter().any(|at| cell(decoded.instrs[*at].op) == Some(slot as u32));
         }
     }
-    let receiver = dialect(code).ok().and_then(|d| Body::of(code, d).ok()).and_then(|body| super_slot(&body));
-    if let Some(slot) = receiver {
-        found[slot as usize] = true;
+    if let Some(receiver) = found.first_mut().filter(|_| calls_super(code)) {
+        *receiver = true;
     }
     found
 }
@@ -97,8 +93,14 @@ pub fn loop_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     found
 }
 
+/// Whether `super()` may be called without arguments, which reads the first slot.
+fn calls_super(code: &Code) -> bool {
+    let class = |(name, kind): (&String, &u8)| name == "__class__" && kind & Code::FREE != 0;
+    code.localsplusnames.iter().zip(&code.localspluskinds).any(class) && code.names.iter().any(|name| name == "super")
+}
+
 /// Whether the code mentions what reads its locals by name.
-pub(crate) fn reads_by_name(code: &Code) -> bool {
+fn reads_by_name(code: &Code) -> bool {
     code.names.iter().any(|name| READERS.contains(&name.as_str()))
 }
 

@@ -1,5 +1,5 @@
-//! The instruction set the tracer sees. Stack order is that of CPython 3.11: a call's stack is
-//! `[NULL, callable, args...]` or `[unbound method, self, args...]`, keyword values last.
+//! The instruction set the tracer sees. A call's stack is `[NULL, callable, args...]`, from CPython 3.13 on
+//! `[callable, NULL, args...]`, in all of them `[unbound method, self, args...]`; keyword values last.
 
 /// Index of an instruction in [`crate::Decoded::instrs`].
 pub type Target = u32;
@@ -18,6 +18,8 @@ pub enum Op {
     Copy(u32),
     /// Operator on the top.
     Unary(Unary),
+    /// Replaces the top by its truth. Only written: what tests a truth takes it itself.
+    ToBool,
     /// Operator on the two topmost, in-place or not.
     Binary {
         /// Which.
@@ -141,7 +143,12 @@ pub enum Op {
     /// Updates the dict at this position by the top.
     DictUpdate(u32),
     /// As [`Op::DictUpdate`], for call keywords: a repeated key is an error.
-    DictMerge(u32),
+    DictMerge {
+        /// Position of the dict.
+        dict: u32,
+        /// Position of the callable, which the error names.
+        callable: u32,
+    },
     /// Replaces a list by a tuple.
     ListToTuple,
     /// Unpacks the top into exactly n values, first on top.
@@ -160,17 +167,12 @@ pub enum Op {
         /// The format spec is on top of the value.
         spec: bool,
     },
+    /// Replaces the top by its `str` (1), `repr` (2) or `ascii` (3).
+    ConvertValue(u8),
     /// Makes a function from the code on top.
-    MakeFunction {
-        /// A tuple of positional defaults lies below.
-        defaults: bool,
-        /// A dict of keyword defaults.
-        kwdefaults: bool,
-        /// Annotations.
-        annotations: bool,
-        /// A tuple of cells.
-        closure: bool,
-    },
+    MakeFunction(Parts),
+    /// Gives the function on top what is below it, as the one part that is set.
+    SetFunctionAttribute(Parts),
     /// The next call's keyword names: a constant.
     KwNames(u32),
     /// Calls with this many arguments (keyword values included).
@@ -178,7 +180,12 @@ pub enum Op {
         /// Arguments above callable and self.
         argc: u32,
     },
-    /// `callable(*args, **kwargs)`: null, callable, tuple, maybe dict.
+    /// As [`Op::Call`], with a tuple of the keyword names on top.
+    CallKw {
+        /// Arguments above callable and self.
+        argc: u32,
+    },
+    /// `callable(*args, **kwargs)`: null and callable (or the other way round), tuple, maybe dict.
     CallEx {
         /// A dict is on top.
         kwargs: bool,
@@ -283,6 +290,39 @@ pub enum Op {
         /// Among those with as many inputs.
         number: u32,
     },
+}
+
+/// What lies below a function or its code, deepest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Parts {
+    /// A tuple of positional defaults.
+    pub defaults: bool,
+    /// A dict of keyword defaults.
+    pub kwdefaults: bool,
+    /// Annotations.
+    pub annotations: bool,
+    /// A tuple of cells.
+    pub closure: bool,
+}
+
+impl Parts {
+    /// Nothing.
+    pub const NONE: Parts = Parts::of(0);
+
+    /// The parts that CPython has these flags for.
+    pub const fn of(flags: u32) -> Parts {
+        Parts {
+            defaults: flags & 1 != 0,
+            kwdefaults: flags & 2 != 0,
+            annotations: flags & 4 != 0,
+            closure: flags & 8 != 0,
+        }
+    }
+
+    /// How many.
+    pub fn count(self) -> u32 {
+        [self.defaults, self.kwdefaults, self.annotations, self.closure].map(u32::from).iter().sum()
+    }
 }
 
 /// Unary operators.

@@ -5,9 +5,10 @@
 //! A resume code taken up in its middle gets a new prologue in place of the old one: the same point of the same user's
 //! code gives the same bytes however it was reached.
 
-use crate::body::{self, Body, PARAMETERS, SHIFT, Suspended};
+pub use crate::body::NAMES;
+
+use crate::body::{Body, PARAMETERS, Suspended, Way};
 use crate::dialect::dialect;
-use crate::liveness::reads_by_name;
 use crate::op::Op;
 use crate::tables::{Entry as Handler, Location, LocationWriter, exception_table, location};
 use crate::units::Units;
@@ -90,7 +91,7 @@ pub enum AssembleError {
     /// Not as many kinds of slots as names.
     #[error("slots without a kind or a name")]
     Slots,
-    /// No such slot, or a parameter of a resume code.
+    /// No such slot.
     #[error("slot {0} cannot be restored")]
     Slot(u32),
     /// The body of a class or module: its names are not in slots.
@@ -99,10 +100,6 @@ pub enum AssembleError {
     /// An instruction names a slot that its argument has no room for.
     #[error("too many local variables")]
     TooManySlots,
-    /// `super()` reads slot 0, where a resume function keeps a second reference to the first parameter: this code rebinds
-    /// the parameter, or may see the slot in its `locals()`.
-    #[error("super() in a function that rebinds its first parameter, or reads its locals by name")]
-    Super,
     /// The stack is lower than the handler of the broken instruction wants it.
     #[error("the stack is lower than its handler's")]
     Stack,
@@ -117,11 +114,6 @@ const VARKEYWORDS: u32 = 8;
 /// Generators, coroutines, asynchronous generators.
 const GENERATORS: u32 = 0x20 | 0x80 | 0x200;
 
-/// Whether [`assemble`] made this code.
-pub fn is_resume(code: &Code) -> bool {
-    body::prologue(code).is_some()
-}
-
 /// The code of the resume function that takes `code` up at this point. Calling it for a generator's code gives a
 /// generator that goes on there when it is first advanced.
 pub fn assemble(code: &Code, decoded: &Decoded, point: &ResumePoint) -> Result<Code, AssembleError> {
@@ -130,14 +122,12 @@ pub fn assemble(code: &Code, decoded: &Decoded, point: &ResumePoint) -> Result<C
     }
     let dialect = dialect(code)?;
     let body = Body::of(code, dialect)?;
-    let (target, entry) = body.enter_by(decoded, point.target, point.entry, dialect)?;
-    let point = &ResumePoint { entry, ..point.clone() };
-    let way = Way {
-        target,
-        suspended: (point.entry == Entry::Yield).then(|| body.suspended(decoded, point.at, dialect)).transpose()?,
-    };
-    let at = decoded.instrs.get(point.at as usize).ok_or(AssembleError::Instruction(point.at))?.offset;
-    let here = location(&code.linetable, code.firstlineno, at)?;
+    let way = body.enter_by(decoded, point.target, point.entry, dialect)?;
+    let point = &ResumePoint { entry: way.entry, ..point.clone() };
+    let suspended = (way.entry == Entry::Yield).then(|| body.suspended(decoded, point.at, dialect)).transpose()?;
+    let offset = |at: Target| decoded.instrs.get(at as usize).map(|i| i.offset).ok_or(AssembleError::Instruction(at));
+    let (at, target) = (offset(point.at)?, offset(point.target)?);
+    let place = |at| Ok::<_, DecodeError>(Place { at, location: location(&code.linetable, code.firstlineno, at)? });
 
     let generator = i32::from(code.flags & GENERATORS != 0);
     let mut prologue = Prologue {
@@ -145,56 +135,28 @@ pub fn assemble(code: &Code, decoded: &Decoded, point: &ResumePoint) -> Result<C
         locations: LocationWriter::new(code.firstlineno),
         located: 0,
         constants: body.consts.len() as u32,
+        raising: Raising::default(),
     };
     prologue.begin(&body, generator != 0)?;
     prologue.restore(&body, point)?;
-    let raising = prologue.entry(point, receiver(&body, decoded, point)?, here, &way)?;
-    prologue.jump(&way, code.firstlineno)?;
-    let handlers = prologue.handlers(&body, at, &raising, point)?;
+    prologue.entry(&body, point, place(at)?, suspended.as_ref())?;
+    prologue.jump(&way, place(target)?, suspended.as_ref(), code.firstlineno)?;
+    let handlers = prologue.handlers(&body, point)?;
     prologue.join(&body, point, body.bytecode(dialect)?, handlers)
 }
 
-/// The instruction that reads what `super()` without arguments finds in slot 0: CPython takes the first parameter from
-/// there, so a resume function has to keep it there.
-fn receiver(body: &Body<'_>, decoded: &Decoded, point: &ResumePoint) -> Result<Option<Op>, AssembleError> {
-    let Some(own) = super_slot(body) else { return Ok(None) };
-    let rebinds = |op: Op| match op {
-        Op::StoreFast(slot) | Op::DeleteFast(slot) | Op::StoreDeref(slot) | Op::DeleteDeref(slot) => slot == own,
-        _ => false,
-    };
-    if reads_by_name(body.code) || body.instrs(decoded).any(|i| rebinds(i.op)) {
-        return Err(AssembleError::Super);
-    }
-    if !point.locals.contains(&own) {
-        return Ok(None);
-    }
-    let slot = body.slot(own)?;
-    let cell = body.code.localspluskinds[own as usize] & Code::CELL != 0;
-    Ok(Some(if cell { Op::LoadDeref(slot) } else { Op::LoadFast(slot) }))
-}
-
-/// The slot (of the whole code) of the first parameter, if `super()` without arguments may be called.
-pub(crate) fn super_slot(body: &Body<'_>) -> Option<u32> {
-    let (names, kinds) = body.slots();
-    let class = names.iter().zip(kinds).any(|(name, kind)| name == "__class__" && kind & Code::FREE != 0);
-    let called = class && body.code.names.iter().any(|name| name == "super");
-    let local = kinds.first().is_some_and(|kind| kind & Code::LOCAL != 0);
-    (called && local).then(|| (body.code.localsplusnames.len() - names.len()) as u32)
-}
-
-/// Where a prologue leads.
-struct Way {
-    /// Where in the body.
-    target: u32,
-    /// For a generator that stands at a `yield`.
-    suspended: Option<Suspended>,
+/// An instruction of the user's that one of the prologue stands for.
+struct Place {
+    /// Where it is in the bytecode.
+    at: u32,
+    location: Option<Location>,
 }
 
 /// What in a prologue raises.
 #[derive(Default)]
 struct Raising {
-    /// Raises what the user's handler gets.
-    user: Option<Handler>,
+    /// Raises what the user's handler gets, which covers the code unit that comes second.
+    users: Vec<(Handler, u32)>,
     /// Raises what the prologue handles itself.
     own: Option<Handler>,
 }
@@ -208,6 +170,7 @@ struct Prologue {
     /// The first constant that the prologue brings: the integers from 0. The last two are the stack size of the user's
     /// code and the prologue's length.
     constants: u32,
+    raising: Raising,
 }
 
 impl From<(u8, u8)> for AssembleError {
@@ -230,8 +193,8 @@ impl Prologue {
         if free > 0 {
             self.units.put(Op::CopyFreeVars(free))?;
         }
-        let cells = kinds.iter().zip(SHIFT..).filter(|(k, _)| **k & Code::CELL != 0);
-        self.units.put_all(cells.map(|(_, slot)| Op::MakeCell(slot)))?;
+        let cells = (0..).zip(&kinds).filter(|(slot, kind)| *slot >= PARAMETERS && **kind & Code::CELL != 0);
+        self.units.put_all(cells.map(|(slot, _)| Op::MakeCell(slot)))?;
         self.locate(None);
         if generator {
             self.units.put_all([Op::ReturnGenerator, Op::PopTop])?;
@@ -246,11 +209,14 @@ impl Prologue {
         self.units.put_all([Op::LoadFast(parameter), Op::LoadConst(self.constants + index), Op::BinarySubscr])
     }
 
-    /// Locals, then the stack.
+    /// Locals but for those in the parameters' slots, then the stack.
     fn restore(&mut self, body: &Body<'_>, point: &ResumePoint) -> Result<(), AssembleError> {
         for (index, &slot) in (0..).zip(&point.locals) {
-            self.item(0, index)?;
-            self.units.put(Op::StoreFast(body.slot(slot)?))?;
+            let slot = body.slot(slot)?;
+            if slot >= PARAMETERS {
+                self.item(0, index)?;
+                self.units.put(Op::StoreFast(slot))?;
+            }
         }
         let mut index = point.locals.len() as u32;
         for item in &point.stack {
@@ -268,14 +234,31 @@ impl Prologue {
         Ok(())
     }
 
+    /// The locals in the parameters' slots, once nothing else is read from there.
+    fn replace_parameters(&mut self, body: &Body<'_>, point: &ResumePoint) -> Result<(), AssembleError> {
+        let (_, kinds) = body.slots();
+        for slot in (0..PARAMETERS).rev() {
+            if let Some(index) = point.locals.iter().position(|local| body.slot(*local) == Ok(slot)) {
+                self.item(0, index as u32)?;
+                self.units.put(Op::StoreFast(slot))?;
+                continue;
+            }
+            self.units.put(Op::DeleteFast(slot))?;
+            if kinds[slot as usize] & Code::CELL != 0 {
+                self.units.put(Op::MakeCell(slot))?;
+            }
+        }
+        Ok(())
+    }
+
     /// What the entry does.
     fn entry(
         &mut self,
+        body: &Body<'_>,
         point: &ResumePoint,
-        receiver: Option<Op>,
-        here: Option<Location>,
-        way: &Way,
-    ) -> Result<Raising, AssembleError> {
+        place: Place,
+        suspended: Option<&Suspended>,
+    ) -> Result<(), AssembleError> {
         let items = state_items(point);
         match point.entry {
             Entry::Nothing => {}
@@ -283,8 +266,10 @@ impl Prologue {
             Entry::NullValue => self.units.put_all([Op::PushNull, Op::LoadFast(1)])?,
             Entry::Items(count) => (0..count).try_for_each(|index| self.item(1, index))?,
             Entry::Child | Entry::ChildDropped => {
-                self.units.put(Op::PushNull)?;
+                let [before, behind] = self.units.nulls();
+                self.units.put_all(before)?;
                 self.item(0, items - 2)?;
+                self.units.put_all(behind)?;
                 self.item(0, items - 1)?;
                 self.units.put(Op::LoadFast(1))?;
             }
@@ -295,62 +280,78 @@ impl Prologue {
                 self.item(1, 0)?;
             }
         }
-        match receiver {
-            Some(load) => self.units.put_all([load, Op::StoreFast(0)])?,
-            None => self.units.put(Op::DeleteFast(0))?,
-        }
-        self.units.put(Op::DeleteFast(1))?;
-        Ok(match point.entry {
-            Entry::Child | Entry::ChildDropped => {
-                let user = Some(self.located(Op::Call { argc: 2 }, here)?);
+        self.replace_parameters(body, point)?;
+        match (point.entry, suspended) {
+            (Entry::Child | Entry::ChildDropped, _) => {
+                self.raises(&place, |units| units.put(Op::Call { argc: 2 }))?;
                 if point.entry == Entry::ChildDropped {
                     self.units.put(Op::PopTop)?;
                 }
-                Raising { user, own: None }
             }
-            Entry::Raise => {
-                let raised = self.located(Op::RaiseVarargs(1), here)?;
-                let own =
-                    Handler { target: self.units.len(), depth: point.stack.len() as u32 + 2, lasti: false, ..raised };
+            (Entry::Raise, _) => {
+                let raised = self.located(place.location, |units| units.put(Op::RaiseVarargs(1)))?;
+                let (target, depth) = (self.units.len(), point.stack.len() as u32 + 2);
+                self.raising.own = Some(Handler { target, depth, ..raised });
                 self.units.put_all([Op::Swap(3), Op::PopExcept, Op::PopTop])?;
-                Raising { own: Some(own), user: Some(self.located(Op::Reraise(0), here)?) }
+                self.raises(&place, |units| units.put(Op::Reraise(0)))?;
             }
-            Entry::Yield => Raising { user: Some(self.suspend(way, here)?), own: None },
-            Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Items(_) => Raising::default(),
-        })
-    }
-
-    /// Writes an instruction with a location; the code units it takes.
-    fn located(&mut self, op: Op, here: Option<Location>) -> Result<Handler, AssembleError> {
-        self.locate(None);
-        let start = self.units.len();
-        self.units.put(op)?;
-        self.locate(here);
-        Ok(Handler { start, length: self.units.len() - start, target: 0, depth: 0, lasti: false })
-    }
-
-    /// Yields. Where `throw()` finds that the iterator a generator delegates to has ended, it looks for a `SEND` before
-    /// the `YIELD_VALUE` and takes its jump itself (`gen_throw`), of which it reads one byte only.
-    fn suspend(&mut self, way: &Way, here: Option<Location>) -> Result<Handler, AssembleError> {
-        let Some(suspended) = &way.suspended else { return Err(AssembleError::NotWritten(Op::YieldValue)) };
-        if suspended.sent.is_some() {
-            self.units.put_all([Op::Jump(1), Op::Send(3)])?;
+            (Entry::Yield, Some(suspended)) => {
+                // `throw()` reads one byte of the jump.
+                if suspended.sent.is_some() {
+                    self.units.put_all([Op::Jump(1), Op::Send(3)])?;
+                }
+                self.raises(&place, |units| {
+                    units.yields(suspended.resume);
+                    Ok(())
+                })?;
+            }
+            (Entry::Nothing | Entry::Value | Entry::NullValue | Entry::Items(_) | Entry::Yield, _) => {}
         }
+        Ok(())
+    }
+
+    /// Writes what has a location; the code units it takes.
+    fn located(
+        &mut self,
+        location: Option<Location>,
+        write: impl FnOnce(&mut Units) -> Result<(), AssembleError>,
+    ) -> Result<Handler, AssembleError> {
         self.locate(None);
         let start = self.units.len();
-        self.units.put(Op::YieldValue)?;
-        self.units.resume(suspended.resume);
-        self.locate(here);
+        write(&mut self.units)?;
+        self.locate(location);
         Ok(Handler { start, length: self.units.len() - start, target: 0, depth: 0, lasti: false })
     }
 
-    /// The jump into the body, and for a generator that delegates the one that [`Prologue::suspend`] speaks of. If the
-    /// location table stands at another line than the body's counts from, an instruction that nothing reaches brings it
-    /// back.
-    fn jump(&mut self, way: &Way, firstline: u32) -> Result<(), AssembleError> {
+    /// Writes what raises as the user's instruction there does.
+    fn raises(
+        &mut self,
+        place: &Place,
+        write: impl FnOnce(&mut Units) -> Result<(), AssembleError>,
+    ) -> Result<(), AssembleError> {
+        let units = self.located(place.location, write)?;
+        self.raising.users.push((units, place.at));
+        Ok(())
+    }
+
+    /// The jump into the body with what comes first, and for a generator that delegates the jump that `throw()` takes where
+    /// it finds that the iterator has ended: it looks for a `SEND` before the `YIELD_VALUE` (`gen_throw`). If the location
+    /// table stands at another line than the body's counts from, an instruction that nothing reaches brings it back.
+    fn jump(
+        &mut self,
+        way: &Way,
+        target: Place,
+        suspended: Option<&Suspended>,
+        firstline: u32,
+    ) -> Result<(), AssembleError> {
+        match (way.first, suspended.and_then(|s| s.sent)) {
+            (Some(_), Some(_)) => return Err(AssembleError::NotWritten(Op::YieldValue)),
+            (Some(first), None) => self.raises(&target, |units| units.put(first))?,
+            _ => {}
+        }
         let back = self.locations.line() != i64::from(firstline);
         let entered = Op::Jump(way.target + u32::from(back));
-        if let Some(sent) = way.suspended.as_ref().and_then(|s| s.sent) {
+        if let Some(sent) = suspended.and_then(|s| s.sent) {
             let sent = Op::Jump(sent + self.units.size(entered)? + u32::from(back));
             let size = self.units.size(sent)?;
             self.units.put_all([Op::Jump(size), sent])?;
@@ -364,29 +365,18 @@ impl Prologue {
         Ok(())
     }
 
-    /// The exception table: the user's handlers moved, and before them those for what the prologue raises, which goes to
-    /// the handler of `at`.
-    fn handlers(
-        &self,
-        body: &Body<'_>,
-        at: u32,
-        raising: &Raising,
-        point: &ResumePoint,
-    ) -> Result<Vec<Handler>, AssembleError> {
+    /// The exception table: the user's handlers moved, and before them those for what the prologue raises.
+    fn handlers(&self, body: &Body<'_>, point: &ResumePoint) -> Result<Vec<Handler>, AssembleError> {
         let length = self.units.len();
-        let mut handlers: Vec<Handler> = raising.own.into_iter().collect();
-        if let (Some(user), Some(handler)) = (raising.user, body.handler(at)?) {
+        let mut handlers: Vec<Handler> = self.raising.own.into_iter().collect();
+        for (raised, at) in &self.raising.users {
+            let Some(handler) = body.handler(*at)? else { continue };
             // What is sent to a generator is on its stack when it raises.
             let depth = point.stack.len() as u32 + u32::from(point.entry == Entry::Yield);
             if handler.depth > depth {
                 return Err(AssembleError::Stack);
             }
-            handlers.push(Handler {
-                start: user.start,
-                length: user.length,
-                target: handler.target + length,
-                ..handler
-            });
+            handlers.push(Handler { target: handler.target + length, depth: handler.depth, lasti: handler.lasti, ..*raised });
         }
         let moved = |e: Handler| Handler { start: e.start + length, target: e.target + length, ..e };
         handlers.extend(body.exceptions()?.into_iter().map(moved));
@@ -412,15 +402,16 @@ impl Prologue {
         let brought = numbers.chain([i64::from(body.stacksize), i64::from(length)]).map(Const::Int);
         let deepest = self.units.deepest();
         Ok(named_by_content(Code {
-            argcount: SHIFT,
-            posonlyargcount: SHIFT,
+            argcount: PARAMETERS,
+            posonlyargcount: PARAMETERS,
             kwonlyargcount: 0,
             stacksize: body.stacksize.max(deepest),
             flags: code.flags & !(VARARGS | VARKEYWORDS),
             bytecode: [self.units.finish(), bytecode].concat(),
             consts: body.consts.iter().cloned().chain(brought).collect(),
-            localsplusnames: PARAMETERS.iter().map(ToString::to_string).chain(names.iter().cloned()).collect(),
-            localspluskinds: [&[Code::LOCAL; SHIFT as usize], kinds].concat(),
+            names: body.marked_names(),
+            localsplusnames: names,
+            localspluskinds: kinds,
             linetable: [&self.locations.finish(), body.linetable].concat(),
             exceptiontable: exception_table(&handlers),
             ..code.clone()

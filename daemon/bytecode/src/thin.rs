@@ -18,7 +18,9 @@ const FLAGS: u32 = 1 | 2 | 16 | 0x01fe_0000;
 pub fn thin_call(code: &Code, decoded: &Decoded, at: Target) -> Result<Code, AssembleError> {
     let mut units = Units::new(dialect(code)?, 0);
     units.resume(0);
-    units.put_all([Op::PushNull, Op::LoadFast(0), Op::LoadFast(1), Op::CallEx { kwargs: false }, Op::ReturnValue])?;
+    let [before, behind] = units.nulls();
+    units.put_all(before.into_iter().chain([Op::LoadFast(0)]).chain(behind))?;
+    units.put_all([Op::LoadFast(1), Op::CallEx { kwargs: false }, Op::ReturnValue])?;
     let code = Code { names: vec![], ..code.clone() };
     thin(&code, &[], decoded, at, 2, units)
 }
@@ -33,7 +35,7 @@ pub fn thin_instr(
 ) -> Result<Code, AssembleError> {
     let dialect = dialect(code)?;
     let op = decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at))?.op;
-    if !fits(op, inputs, output) {
+    if !fits(dialect, op, inputs, output) {
         return Err(AssembleError::Alone(at));
     }
     let body = Body::of(code, dialect)?;
@@ -57,12 +59,11 @@ pub fn thin_instr(
         }
     }
     match output {
-        Output::Truth => units.put_all([Op::Unary(Unary::Not); 2])?,
+        Output::Truth => units.put(Op::ToBool)?,
         Output::Next => next(dialect, &mut units, nothing)?,
-        Output::NullValue => verbatim(code, decoded, at, dialect, &mut units, dialect.push_null)?,
-        Output::None | Output::Value | Output::Items(_) => {
-            verbatim(code, decoded, at, dialect, &mut units, |_, _| None)?;
-        }
+        // What prepares it may not stand right before it.
+        _ if op == Op::Unary(Unary::Not) => units.put(op)?,
+        _ => verbatim(code, decoded, at, dialect, &mut units)?,
     }
     match output {
         Output::None => units.put(nothing)?,
@@ -70,20 +71,25 @@ pub fn thin_instr(
         Output::Value | Output::NullValue | Output::Truth | Output::Next => {}
     }
     units.put(Op::ReturnValue)?;
-    thin(code, &consts, decoded, at, parameters, units)
+    let code = Code { names: body.names.to_vec(), ..code.clone() };
+    thin(&code, &consts, decoded, at, parameters, units)
 }
 
 /// Whether the instruction takes these inputs and gives this output when it runs alone.
-fn fits(op: Op, inputs: &[Item], output: Output) -> bool {
+fn fits(dialect: &Dialect, op: Op, inputs: &[Item], output: Output) -> bool {
     let values = |items: &[Item]| items.iter().all(|i| *i == Item::Value);
     match (op, output) {
         (Op::PopJumpIf { .. } | Op::JumpIfOrPop { .. }, Output::Truth) | (Op::ForIter(_), Output::Next) => {
             inputs == [Item::Value]
         }
-        // Only the first of a call's items may be a null, and that of `CallEx` has to be.
-        (Op::Call { argc }, Output::Value) => inputs.len() == argc as usize + 2 && values(&inputs[1..]),
-        (Op::CallEx { kwargs }, Output::Value) => {
-            inputs.len() == 3 + usize::from(kwargs) && inputs[0] == Item::Null && values(&inputs[1..])
+        (Op::Call { .. } | Op::CallKw { .. } | Op::CallEx { .. }, Output::Value) => {
+            let taken = op.alone().map_or(0, |(taken, _)| taken as usize);
+            let null = usize::from(dialect.null_above);
+            // Another item than this must not be a null; `CallEx` has to have it.
+            let has_null = inputs.get(null) == Some(&Item::Null);
+            inputs.len() == taken
+                && inputs.iter().enumerate().all(|(i, item)| *item == Item::Value || (i == null && has_null))
+                && (has_null || !matches!(op, Op::CallEx { .. }))
         }
         _ => op.alone() == Some((inputs.len() as u32, output)) && values(inputs),
     }
@@ -106,7 +112,6 @@ fn verbatim(
     at: Target,
     dialect: &Dialect,
     units: &mut Units,
-    replace: impl Fn(u8, u32) -> Option<(u8, u32)>,
 ) -> Result<(), AssembleError> {
     let (bytes, _) = code.bytecode.as_chunks::<2>();
     let offset = |at: usize| decoded.instrs[at].offset as usize;
@@ -123,7 +128,7 @@ fn verbatim(
         extended = if opcode == dialect.extended_arg { arg } else { 0 };
         let belongs = (dialect.belongs_to_call)(opcode) && is_call;
         if unit == offset(at as usize) || unit == offset(first) || belongs {
-            let (opcode, arg) = replace(opcode, arg).unwrap_or((opcode, arg));
+            let (opcode, arg) = (dialect.without_null)(opcode, arg).unwrap_or((opcode, arg));
             units.raw(opcode, arg);
         }
         unit += 1 + caches(dialect, opcode);

@@ -57,9 +57,20 @@ impl Units {
         Ok(alone.len())
     }
 
-    /// Writes the instruction at which a call begins (0), or goes on behind a `yield` (1), `yield from` or `await`.
+    /// Writes the instruction at which a call begins (0), or goes on behind a `yield` and the like.
     pub fn resume(&mut self, behind: u32) {
         self.raw(self.dialect.resume, behind);
+    }
+
+    /// Writes a `yield` and what is behind it, with this argument in the user's code.
+    pub fn yields(&mut self, behind: u32) {
+        (self.dialect.yields)(behind, &mut |opcode, arg| self.raw(opcode, arg));
+    }
+
+    /// What to write before a callable and behind it for the null of its call.
+    pub fn nulls(&self) -> [Option<Op>; 2] {
+        let above = self.dialect.null_above;
+        [(!above).then_some(Op::PushNull), above.then_some(Op::PushNull)]
     }
 
     /// Writes an instruction that does nothing.

@@ -92,6 +92,17 @@ pub struct Code {
     pub exceptiontable: Vec<u8>,
 }
 
+impl Code {
+    /// The last name of the code of a resume function, which takes up a frame behind a graph break. No user's code can have
+    /// such a name.
+    pub const RESUME_NAME: &str = ".resume";
+
+    /// Whether it is the code of a resume function.
+    pub fn is_resume(&self) -> bool {
+        self.names.last().is_some_and(|name| name == Code::RESUME_NAME)
+    }
+}
+
 /// An immutable Python value that code, guards and graphs may carry. Equality is by type and bits (`0.0 != -0.0`,
 /// a NaN equals itself, `1 != True`).
 #[derive(Clone, Debug, Serialize, Deserialize)]

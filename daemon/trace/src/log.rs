@@ -97,7 +97,7 @@ fn words(code: &Code, op: Op) -> String {
         Op::LoadConst(i) | Op::KwNames(i) => code.consts.get(i as usize).map_or_else(String::new, constant),
         Op::Binary { kind, inplace } => kind.symbol().to_owned() + if inplace { "=" } else { "" },
         Op::Compare(kind) => kind.symbol().to_owned(),
-        Op::Call { argc } => argc.to_string(),
+        Op::Call { argc } | Op::CallKw { argc } => argc.to_string(),
         Op::Jump(to) | Op::ForIter(to) => format!("to {to}"),
         Op::PopJumpIf { cond, target } => format!("{cond:?} to {target}"),
         _ => return debug,

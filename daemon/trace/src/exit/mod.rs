@@ -11,6 +11,7 @@ use crate::frame::{FrameEnd, Slot};
 use crate::tracer::Tracer;
 use crate::value::{DictId, Origin, Payload, Value};
 use build::{Builder, Identity};
+use flambeau_bytecode::resume::NAMES;
 use flambeau_ir::code::Const;
 use flambeau_ir::exit::{End, Exit};
 use flambeau_ir::frame::BackendKind;
@@ -77,8 +78,12 @@ impl Tracer<'_> {
         if function.code.flags & 0x2A0 != 0 {
             return stop(ReasonCode::Generator, function.code.qualname.clone());
         }
-        self.resuming = flambeau_bytecode::resume::is_resume(&function.code);
+        self.resuming = function.code.is_resume();
         self.root_names.clone_from(&function.code.localsplusnames);
+        if self.resuming {
+            // Its parameters lie in the user's variables.
+            self.root_names.splice(..NAMES.len(), NAMES.map(String::from));
+        }
         let mut locals = vec![Slot::Empty; function.code.localsplusnames.len()];
         for (i, object) in self.frame.args.iter().enumerate().take(locals.len()) {
             if let Some(object) = object {

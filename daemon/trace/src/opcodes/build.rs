@@ -158,21 +158,25 @@ pub(super) fn unpack(t: &mut Tracer<'_>, f: &mut PyFrame, before: usize, after: 
     Ok(Control::Next)
 }
 
+pub(super) fn convert_value(t: &mut Tracer<'_>, f: &mut PyFrame, conversion: u8) -> Flow<Control> {
+    let path = match conversion {
+        0 => return Ok(Control::Next),
+        1 => "builtins.str",
+        2 => "builtins.repr",
+        _ => "builtins.ascii",
+    };
+    let value = f.pop()?;
+    match builtins::call(t, path, Args::new(vec![value.clone()]))? {
+        Some(text) => f.push(text),
+        None => return stop(ReasonCode::UnsupportedCall, format!("{path} of a {}", t.type_name(&value))),
+    }
+    Ok(Control::Next)
+}
+
 pub(super) fn format_value(t: &mut Tracer<'_>, f: &mut PyFrame, conversion: u8, spec: bool) -> Flow<Control> {
     let spec = if spec { f.pop()? } else { Value::str("") };
-    let mut value = f.pop()?;
-    let convert = match conversion {
-        0 => None,
-        1 => Some("builtins.str"),
-        2 => Some("builtins.repr"),
-        _ => Some("builtins.ascii"),
-    };
-    if let Some(path) = convert {
-        value = match builtins::call(t, path, Args::new(vec![value.clone()]))? {
-            Some(value) => value,
-            None => return stop(ReasonCode::UnsupportedCall, format!("{path} of a {}", t.type_name(&value))),
-        };
-    }
+    convert_value(t, f, conversion)?;
+    let value = f.pop()?;
     if value.as_str().is_some() && spec.as_str().is_some_and(|s| s.is_empty()) {
         f.push(value);
         return Ok(Control::Next);

@@ -5,45 +5,64 @@ use crate::flow::{Flow, stop};
 use crate::frame::{Control, PyFrame};
 use crate::tracer::Tracer;
 use crate::value::{Function, Value};
+use flambeau_bytecode::Parts;
 use flambeau_ir::code::Const;
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
 
-pub(super) fn make_function(t: &mut Tracer<'_>, f: &mut PyFrame, parts: [bool; 4]) -> Flow<Control> {
+pub(super) fn make_function(t: &mut Tracer<'_>, f: &mut PyFrame, parts: Parts) -> Flow<Control> {
     let Value::Code(code) = f.pop()? else { return stop(ReasonCode::Internal, "no code to make a function of") };
-    let [has_defaults, has_kwdefaults, has_annotations, has_closure] = parts;
-    let mut closure = Vec::new();
-    if has_closure {
-        let Value::Tuple(cells) = f.pop()? else { return stop(ReasonCode::Internal, "a closure that is no tuple") };
-        for cell in &cells.items {
-            let Value::Cell(cell) = cell else { return stop(ReasonCode::Internal, "a closure of no cells") };
-            closure.push(*cell);
-        }
-    }
-    if has_annotations {
-        f.pop()?;
-    }
-    let kwdefaults = if has_kwdefaults { Some(f.pop()?) } else { None };
-    let defaults = if has_defaults { Some(f.pop()?) } else { None };
     let module = match t.dict_get_str(f.function.globals, "__name__")? {
         Some(name) => name.as_str().cloned(),
         None => None,
     };
-    f.push(Value::Function(Rc::new(Function {
+    let mut made = Function {
         qualname: code.qualname.as_str().into(),
         code,
         module,
         path: None,
         globals: f.function.globals,
         origin: None,
-        defaults,
-        kwdefaults,
-        closure,
+        defaults: None,
+        kwdefaults: None,
+        closure: Vec::new(),
         attrs: std::cell::Cell::new(None),
-        annotated: has_annotations,
+        annotated: false,
         maker: Some(f.function.clone()),
-    })));
+    };
+    give(f, &mut made, parts)?;
+    f.push(Value::Function(Rc::new(made)));
     Ok(Control::Next)
+}
+
+pub(super) fn set_function_attribute(f: &mut PyFrame, part: Parts) -> Flow<Control> {
+    let Value::Function(made) = f.pop()? else { return stop(ReasonCode::Internal, "no function to complete") };
+    let mut made = Rc::unwrap_or_clone(made);
+    give(f, &mut made, part)?;
+    f.push(Value::Function(Rc::new(made)));
+    Ok(Control::Next)
+}
+
+/// Gives a function what is on the stack for it.
+fn give(f: &mut PyFrame, made: &mut Function, parts: Parts) -> Flow<()> {
+    if parts.closure {
+        let Value::Tuple(cells) = f.pop()? else { return stop(ReasonCode::Internal, "a closure that is no tuple") };
+        for cell in &cells.items {
+            let Value::Cell(cell) = cell else { return stop(ReasonCode::Internal, "a closure of no cells") };
+            made.closure.push(*cell);
+        }
+    }
+    if parts.annotations {
+        f.pop()?;
+        made.annotated = true;
+    }
+    if parts.kwdefaults {
+        made.kwdefaults = Some(f.pop()?);
+    }
+    if parts.defaults {
+        made.defaults = Some(f.pop()?);
+    }
+    Ok(())
 }
 
 pub(super) fn kw_names(f: &mut PyFrame, i: u32) -> Flow<Control> {
@@ -54,19 +73,25 @@ pub(super) fn kw_names(f: &mut PyFrame, i: u32) -> Flow<Control> {
     Ok(Control::Next)
 }
 
+pub(super) fn call_kw(t: &mut Tracer<'_>, f: &mut PyFrame, argc: u32) -> Flow<Control> {
+    let Value::Tuple(names) = f.pop()? else { return stop(ReasonCode::Internal, "keyword names are no tuple") };
+    f.kw_names = names.items.iter().filter_map(|name| name.as_str().cloned()).collect();
+    call(t, f, argc)
+}
+
 pub(super) fn call(t: &mut Tracer<'_>, f: &mut PyFrame, argc: u32) -> Flow<Control> {
     let names = std::mem::take(&mut f.kw_names);
     let mut pos = f.pop_n(argc as usize)?;
     let values = pos.split_off(pos.len() - names.len().min(pos.len()));
-    let second = f.pop()?;
-    let first = f.stack.pop().flatten();
-    let callee = match first {
+    let (second, first) = (f.stack.pop().flatten(), f.stack.pop().flatten());
+    let callee = match (first, second) {
         // [method, self, args...]
-        Some(method) => {
-            pos.insert(0, second);
+        (Some(method), Some(receiver)) => {
+            pos.insert(0, receiver);
             method
         }
-        None => second,
+        (Some(callee), None) | (None, Some(callee)) => callee,
+        (None, None) => return stop(ReasonCode::Internal, "nothing to call"),
     };
     let mut args = Args { pos, kw: names.into_iter().zip(values).collect() };
     if matches!(&callee, Value::Class(c) if c.is("builtins.super")) && args.pos.is_empty() {
@@ -82,8 +107,8 @@ pub(super) fn call(t: &mut Tracer<'_>, f: &mut PyFrame, argc: u32) -> Flow<Contr
 pub(super) fn call_ex(t: &mut Tracer<'_>, f: &mut PyFrame, kwargs: bool) -> Flow<Control> {
     let keywords = if kwargs { Some(f.pop()?) } else { None };
     let positional = f.pop()?;
-    let callee = f.pop()?;
-    f.stack.pop();
+    let (second, first) = (f.stack.pop().flatten(), f.stack.pop().flatten());
+    let Some(callee) = first.or(second) else { return stop(ReasonCode::Internal, "nothing to call") };
     let mut args = Args::new(t.collect(&positional)?);
     if let Some(keywords) = keywords {
         for (name, value) in t.mapping_items(&keywords)? {

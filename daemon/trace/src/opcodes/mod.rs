@@ -36,6 +36,7 @@ macro_rules! untraced {
             | Op::StopIterationError
             | Op::Intrinsic { .. }
             | Op::PrintExpr
+            | Op::ToBool
     };
 }
 
@@ -102,17 +103,19 @@ pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control>
         Op::ListExtend(n) => build::list_extend(t, f, n),
         Op::SetUpdate(n) => build::set_update(t, f, n),
         Op::DictUpdate(n) => build::dict_update(t, f, n, false),
-        Op::DictMerge(n) => build::dict_update(t, f, n, true),
+        Op::DictMerge { dict, .. } => build::dict_update(t, f, dict, true),
         Op::ListToTuple => build::list_to_tuple(t, f),
         Op::UnpackSequence(n) => build::unpack(t, f, n as usize, None),
         Op::UnpackEx { before, after } => build::unpack(t, f, before as usize, Some(after as usize)),
         Op::FormatValue { conversion, spec } => build::format_value(t, f, conversion, spec),
 
-        Op::MakeFunction { defaults, kwdefaults, annotations, closure } => {
-            calls::make_function(t, f, [defaults, kwdefaults, annotations, closure])
-        }
+        Op::ConvertValue(conversion) => build::convert_value(t, f, conversion),
+
+        Op::MakeFunction(parts) => calls::make_function(t, f, parts),
+        Op::SetFunctionAttribute(part) => calls::set_function_attribute(f, part),
         Op::KwNames(i) => calls::kw_names(f, i),
         Op::Call { argc } => calls::call(t, f, argc),
+        Op::CallKw { argc } => calls::call_kw(t, f, argc),
         Op::CallEx { kwargs } => calls::call_ex(t, f, kwargs),
 
         Op::Jump(target) => Ok(Control::Jump(target)),

@@ -20,7 +20,7 @@ pub struct CellValue {
 }
 
 /// A Python function, from outside or made in the trace. Identity is the `Rc`'s.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Function {
     /// Its code.
     pub code: Arc<Code>,

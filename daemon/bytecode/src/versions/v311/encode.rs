@@ -11,16 +11,21 @@ pub const DIALECT: Dialect = Dialect {
     nop: 9,
     uses_slot,
     belongs_to_call: |opcode| opcode == PRECALL,
+    null_above: false,
+    to_bool: None,
     throw_takes_send: true,
+    yields,
     writes,
-    push_null,
+    without_null,
     builtins: BUILTINS,
 };
 
+const YIELD_VALUE: u8 = 86;
 const RESUME: u8 = 151;
 const PRECALL: u8 = 166;
 const CALL: u8 = 171;
 const SEND: u8 = 123;
+const UNARY_NOT: u8 = 12;
 const LOAD_GLOBAL: u8 = 116;
 const LOAD_ATTR: u8 = 106;
 
@@ -30,8 +35,8 @@ fn uses_slot(opcode: u8) -> bool {
     matches!(opcode, 124..=126 | 135..=139 | 148)
 }
 
-/// The instruction that pushes, without the null, what this one pushes together with one (`LOAD_METHOD`, `LOAD_GLOBAL`).
-fn push_null(opcode: u8, arg: u32) -> Option<(u8, u32)> {
+/// `LOAD_METHOD`, `LOAD_GLOBAL`.
+fn without_null(opcode: u8, arg: u32) -> Option<(u8, u32)> {
     match opcode {
         160 => Some((LOAD_ATTR, arg)),
         LOAD_GLOBAL => Some((LOAD_GLOBAL, arg & !1)),
@@ -39,11 +44,20 @@ fn push_null(opcode: u8, arg: u32) -> Option<(u8, u32)> {
     }
 }
 
+fn yields(behind: u32, put: &mut dyn FnMut(u8, u32)) {
+    put(YIELD_VALUE, 0);
+    put(RESUME, behind);
+}
+
 fn writes(op: Op, put: &mut dyn FnMut(u8, u32)) -> Option<()> {
     match op {
         // Nothing stands where a loop ends.
         Op::EndFor => {}
         Op::Send(distance) => put(SEND, distance),
+        Op::ToBool => {
+            put(UNARY_NOT, 0);
+            put(UNARY_NOT, 0);
+        }
         Op::Call { argc } => {
             put(PRECALL, argc);
             put(CALL, argc);

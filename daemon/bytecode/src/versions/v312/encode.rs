@@ -7,13 +7,16 @@ use crate::op::Op;
 pub const DIALECT: Dialect = Dialect {
     opcodes: super::OPCODES,
     extended_arg: 144,
-    resume: 151,
+    resume: RESUME,
     nop: 9,
     uses_slot,
     belongs_to_call: |_| false,
+    null_above: false,
+    to_bool: None,
     throw_takes_send: false,
+    yields,
     writes,
-    push_null,
+    without_null,
     builtins: Builtins {
         sum_compensates: true,
         inverted_bool_warns: true,
@@ -21,7 +24,9 @@ pub const DIALECT: Dialect = Dialect {
     },
 };
 
+const UNARY_NOT: u8 = 12;
 const YIELD_VALUE: u8 = 150;
+const RESUME: u8 = 151;
 
 /// `LOAD_FAST`, `STORE_FAST`, `DELETE_FAST`, `LOAD_FAST_CHECK`, `MAKE_CELL`, `LOAD_CLOSURE`, `LOAD_DEREF`, `STORE_DEREF`,
 /// `DELETE_DEREF`, `LOAD_FAST_AND_CLEAR`, `LOAD_FROM_DICT_OR_DEREF`.
@@ -29,16 +34,23 @@ fn uses_slot(opcode: u8) -> bool {
     matches!(opcode, 124..=127 | 135..=139 | 143 | 176)
 }
 
-/// The instruction that pushes, without the null, what this one pushes together with one (`LOAD_ATTR`, `LOAD_GLOBAL`,
-/// `LOAD_SUPER_ATTR`).
-fn push_null(opcode: u8, arg: u32) -> Option<(u8, u32)> {
+/// `LOAD_ATTR`, `LOAD_GLOBAL`, `LOAD_SUPER_ATTR`.
+fn without_null(opcode: u8, arg: u32) -> Option<(u8, u32)> {
     matches!(opcode, 106 | 116 | 141).then_some((opcode, arg & !1))
+}
+
+fn yields(behind: u32, put: &mut dyn FnMut(u8, u32)) {
+    // One says that no handler of the user's is there, so that `close()` may leave it out.
+    put(YIELD_VALUE, 2);
+    put(RESUME, behind);
 }
 
 fn writes(op: Op, put: &mut dyn FnMut(u8, u32)) -> Option<()> {
     match op {
-        // One says that no handler of the user's is there, so that `close()` may leave it out.
-        Op::YieldValue => put(YIELD_VALUE, 2),
+        Op::ToBool => {
+            put(UNARY_NOT, 0);
+            put(UNARY_NOT, 0);
+        }
         _ => return None,
     }
     Some(())

@@ -5,7 +5,7 @@ use crate::op::{Condition, Op, Unary};
 
 mod encode;
 
-pub(crate) use encode::DIALECT;
+pub use encode::DIALECT;
 
 opcodes! {
     0   CACHE                        None     0, |_, _| 0,                 |_| Becomes::Dropped;
@@ -109,7 +109,7 @@ opcodes! {
     160 LOAD_METHOD                  Plain    10, |_, _| 1,                |a| op(Op::LoadAttr { name: a, method: true });
     162 LIST_EXTEND                  Plain    0, |_, _| -1,                |a| op(Op::ListExtend(a));
     163 SET_UPDATE                   Plain    0, |_, _| -1,                |a| op(Op::SetUpdate(a));
-    164 DICT_MERGE                   Plain    0, |_, _| -1,                |a| op(Op::DictMerge(a));
+    164 DICT_MERGE                   Plain    0, |_, _| -1,                |a| op(Op::DictMerge { dict: a, callable: a + 2 });
     165 DICT_UPDATE                  Plain    0, |_, _| -1,                |a| op(Op::DictUpdate(a));
     166 PRECALL                      Plain    1, |a, _| -a,                |_| Becomes::Dropped;
     171 CALL                         Plain    4, |_, _| -1,                |a| op(Op::Call { argc: a });

@@ -5,7 +5,7 @@ use crate::op::{Condition, Op, Unary};
 
 mod encode;
 
-pub(crate) use encode::DIALECT;
+pub use encode::DIALECT;
 
 /// `CALL_INTRINSIC_1` with this number.
 fn intrinsic(number: u32) -> Becomes {
@@ -122,7 +122,7 @@ opcodes! {
     157 BUILD_STRING               Plain    0, |a, _| 1 - a,          |a| op(Op::BuildString(a));
     162 LIST_EXTEND                Plain    0, |_, _| -1,             |a| op(Op::ListExtend(a));
     163 SET_UPDATE                 Plain    0, |_, _| -1,             |a| op(Op::SetUpdate(a));
-    164 DICT_MERGE                 Plain    0, |_, _| -1,             |a| op(Op::DictMerge(a));
+    164 DICT_MERGE                 Plain    0, |_, _| -1,             |a| op(Op::DictMerge { dict: a, callable: a + 2 });
     165 DICT_UPDATE                Plain    0, |_, _| -1,             |a| op(Op::DictUpdate(a));
     171 CALL                       Plain    3, |a, _| -1 - a,         |a| op(Op::Call { argc: a });
     172 KW_NAMES                   Plain    0, |_, _| 0,              |a| op(Op::KwNames(a));
