@@ -6,7 +6,7 @@ use crate::entry::Entry;
 use crate::layout::{self, InterpreterFrame};
 use crate::raw::Raw;
 use crate::table::CO_SUSPENDS;
-use flambeau_ir::code::Origin;
+use flambeau_ir::code::{Code, Origin};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCode;
@@ -236,9 +236,11 @@ impl Kind {
         if Origin::of(&file) == Origin::Whole || own && qualified == "disable.<locals>.plain" {
             return Ok(Kind::Whole);
         }
-        let names: Vec<String> = code.getattr("co_varnames")?.extract()?;
-        // Comprehensions, resume functions and the thin functions of breaks have such names.
-        let made = names.first().is_some_and(|name| name.starts_with('.'));
+        let variables: Vec<String> = code.getattr("co_varnames")?.extract()?;
+        let names: Vec<String> = code.getattr("co_names")?.extract()?;
+        // Comprehensions and the thin functions of breaks have such variables.
+        let made = variables.first().is_some_and(|name| name.starts_with('.'))
+            || names.last().is_some_and(|name| name == Code::RESUME_NAME);
         let is_function = flags & CO_FUNCTION == CO_FUNCTION && flags & CO_SUSPENDS == 0;
         if !is_function || made || own || Origin::of(&file) != Origin::User {
             return Ok(Kind::Through);

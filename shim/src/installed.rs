@@ -86,9 +86,15 @@ impl Owners {
             Some(Step::Function) => (Some(&self.function), Some(function)),
             _ => return false,
         };
-        // SAFETY: a weak reference; what it gives is borrowed and only compared.
-        weak.and_then(Option::as_ref)
-            .is_some_and(|weak| Some(unsafe { ffi::PyWeakref_GetObject(weak.as_ptr()) }) == now)
+        weak.and_then(Option::as_ref).is_some_and(|weak| {
+            let mut held = std::ptr::null_mut();
+            // SAFETY: a weak reference; what it gives is only compared.
+            unsafe {
+                ffi::compat::PyWeakref_GetRef(weak.as_ptr(), &raw mut held);
+                ffi::Py_XDECREF(held);
+            }
+            !held.is_null() && Some(held) == now
+        })
     }
 }
 

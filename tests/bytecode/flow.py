@@ -2,12 +2,19 @@
 
 import dis
 import itertools
+import sys
 
 ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
 # What raises nothing, although handlers may cover it.
 SAFE = {"COPY", "DELETE_FAST", "JUMP_BACKWARD", "JUMP_FORWARD", "LOAD_CONST", "NOP", "POP_EXCEPT", "POP_TOP"}
 SAFE |= {"PUSH_EXC_INFO", "RETURN_CONST", "RETURN_VALUE", "STORE_FAST", "STORE_NAME", "SWAP"}
 GENERATORS = 0x20 | 0x80 | 0x200
+
+
+def caches(name):
+    """Inline cache entries behind an opcode."""
+    # From 3.13 on they are listed by name.
+    return dis._inline_cache_entries[name if sys.version_info >= (3, 13) else dis.opmap[name]]
 
 
 def stacks(code):
@@ -19,7 +26,9 @@ def stacks(code):
     behind = dict(itertools.pairwise(order))
     handlers = dis._parse_exception_table(code)
     found = {}
-    waiting = [(0, int(bool(code.co_flags & GENERATORS)), ())]
+    # From 3.13 on, `RETURN_GENERATOR` is said to push what a generator is advanced with at first.
+    given = code.co_flags & GENERATORS and dis.stack_effect(dis.opmap["RETURN_GENERATOR"]) == 0
+    waiting = [(0, int(bool(given)), ())]
     while waiting:
         offset, depth, saved = waiting.pop()
         assert 0 <= depth <= code.co_stacksize, (offset, depth)
@@ -36,7 +45,7 @@ def stacks(code):
                 if name not in SAFE:
                     kept = tuple(s for s in saved if s < entry.depth)
                     waiting.append((entry.target, entry.depth + entry.lasti + 1, kept))
-        argument = instruction.arg if instruction.opcode >= dis.HAVE_ARGUMENT else None
+        argument = instruction.arg
         jumping, falling = (dis.stack_effect(instruction.opcode, argument, jump=jump) for jump in (True, False))
         if name == "PUSH_EXC_INFO":
             saved = (*saved, depth - 1)

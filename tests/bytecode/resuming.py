@@ -2,7 +2,6 @@
 
 import collections
 import ctypes
-import dis
 import re
 import sys
 import traceback
@@ -13,7 +12,7 @@ import corpus_generators
 import library
 from assembler import FREE, slots
 from cases import CASES, LOG
-from flow import stacks
+from flow import caches, stacks
 from raw_frames import NULL, function, read
 
 # Files whose frames are taken up.
@@ -71,7 +70,8 @@ class Stop:
     def __call__(self, frame, event, arg):
         if frame.f_code.co_filename not in USER:
             return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        # From 3.13 on, only in this order.
+        frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = self, True, False
         if event == "opcode":
             self.seen.append((frame.f_code, frame.f_lasti))
             if len(self.seen) - 1 == self.number:
@@ -135,9 +135,8 @@ class Point:
         self.at = behind - 1 if behind and self.covers(behind - 1, offset) else behind
 
     def covers(self, index, offset):
-        operation = self.facts[index][1].split(" ")[0]
-        caches = dis._inline_cache_entries[dis.opmap["CALL"]] if operation == "Call" else 0
-        return self.facts[index][0] <= offset <= self.facts[index][0] + caches
+        behind = caches("CALL") if self.facts[index][1].startswith("Call {") else 0
+        return self.facts[index][0] <= offset <= self.facts[index][0] + behind
 
     def handles(self, exception):
         """Finds where the stack holds what was handled before what the frame handles; gives what its caller handles."""
@@ -186,7 +185,7 @@ def as_it_is(points):
 def finish(points, resume, value):
     """Calls the resume function of the innermost frame under those of its callers."""
     for caller in points:
-        if not caller.operation.startswith("Call {"):
+        if not caller.operation.startswith(CALLS):
             raise Skip("called by C code")
         resume = caller.resume(caller.at + 1, caller.stack, ["Child"], resume)
     made, state = resume
@@ -222,6 +221,7 @@ def handling_anew(points):
 
 
 ENTRIES = {"None": "Nothing", "Value": "Value", "NullValue": "NullValue", "Items": "Items"}
+CALLS = "Call {", "CallKw {"
 JUMP = re.compile(r"(PopJumpIf|JumpIfOrPop) { cond: (True|False|true|false), target: (\d+) }|ForIter\((\d+)\)")
 
 
@@ -230,7 +230,7 @@ def break_at(points):
     leaf = points[0]
     thin, rest, go_on = broken(leaf)
     for caller in points[1:]:
-        if not caller.operation.startswith("Call {"):
+        if not caller.operation.startswith(CALLS):
             raise Skip("called by C code")
         code = caller.assembler.thin_call(caller.code, caller.facts[caller.at][0])
         thin = caller.made(code), thin

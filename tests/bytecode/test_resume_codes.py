@@ -5,15 +5,17 @@ import importlib
 import inspect
 import itertools
 import random
+import re
 import types
 
 import corpus
 import pytest
 from assembler import Assembler, slots
-from flow import GENERATORS, stacks
+from flow import GENERATORS, caches, stacks
 
-CALL = sum(1 + dis._inline_cache_entries[dis.opmap[name]] for name in ("PRECALL", "CALL") if name in dis.opmap)
+CALL = sum(1 + caches(name) for name in ("PRECALL", "CALL") if name in dis.opmap)
 """Code units of a call."""
+TARGET = re.compile("to L?[0-9]+")
 MODULES = "argparse ast asyncio.tasks collections contextlib dataclasses inspect json.decoder"
 
 
@@ -45,8 +47,6 @@ def points(assembler, code, rng, at_most):
     """Some places of a code object: instruction, next instruction, slots, stack and entry."""
     found = stacks(code)
     facts = [f for f in assembler.facts(code) if f[0] * 2 in found]
-    # Of two instructions that one opcode becomes, the first says where it is.
-    facts = [f for i, f in enumerate(facts) if not i or f[0] != facts[i - 1][0]]
     restored = [i for i, kind in enumerate(slots(code)[1]) if kind != 0x80]
     for here, there in rng.sample(list(itertools.pairwise(facts)), min(at_most, len(facts) - 1)):
         depth_here, depth = (found[f[0] * 2][0] + operands(f[1]) for f in (here, there))
@@ -84,19 +84,22 @@ def check(code, resume, point):
     length = resume.co_consts[-1]
     at, target, *_ = point
     reached = stacks(resume)
-    assert point[4] == ["Raise"] or reached[length * 2 + target * 2][0] == stacks(code)[target * 2][0]
+    assert point[4] == ["Raise"] or target % 1 or reached[length * 2 + target * 2][0] == stacks(code)[target * 2][0]
     assert resume.co_flags == code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
     assert (resume.co_argcount, resume.co_posonlyargcount, resume.co_kwonlyargcount) == (2, 2, 0)
     own, now = list(code.co_positions()), list(resume.co_positions())
     assert now[length:] == own
     acting = {"Child": CALL, "ChildDropped": CALL, "Raise": 2, "Yield": 2}.get(point[4][0], 0)
     located = [p for p in now[:length] if p[0] is not None and p != (code.co_firstlineno,) * 2 + (None, None)]
-    assert located == [own[at]] * acting if own[at][0] is not None else not located
+    acting *= own[at][0] is not None
+    # The second of two instructions of an opcode, or `TO_BOOL`, stands for itself.
+    rest = len(located) - acting
+    assert located == [own[at]] * acting + [own[int(target)]] * rest and rest in (0, 1, 4), (located, own[at])
     instructions = list(dis.get_instructions(resume))
     behind = [i for i in instructions if i.offset >= length * 2]
     original = list(dis.get_instructions(code))
-    assert [(i.opname, i.argrepr.removeprefix("to ").isdigit() or i.argrepr) for i in behind] == [
-        (i.opname, i.argrepr.removeprefix("to ").isdigit() or i.argrepr) for i in original
+    assert [(i.opname, TARGET.sub("", i.argrepr)) for i in behind] == [
+        (i.opname, TARGET.sub("", i.argrepr)) for i in original
     ]
     dis.code_info(resume)
 

@@ -23,6 +23,11 @@ def place(assembler, function, operation, nth=0):
     return facts[found][0], facts[found + 1][0]
 
 
+def callee():
+    """A callable and the null of its call."""
+    return ["Value", "Null"] if sys.version_info >= (3, 13) else ["Null", "Value"]
+
+
 def made(function, code):
     return types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
 
@@ -145,7 +150,7 @@ def test_thin_frames(assembler):
 
     def thin():
         at = place(assembler, inner, "Call {")[0]
-        leaf = made(inner, assembler.thin_instr(inner.__code__, at, ["Null", "Value", "Value", "Value"], ["Value"]))
+        leaf = made(inner, assembler.thin_instr(inner.__code__, at, [*callee(), "Value", "Value"], ["Value"]))
         at = place(assembler, outer, "Call {")[0]
         return made(outer, assembler.thin_call(outer.__code__, at))(leaf, (seen, 1, 2))
 
@@ -164,7 +169,7 @@ def generator(n):
 
 def test_thin_frame_of_a_generator(assembler):
     at, _ = place(assembler, generator, "Call {")
-    thin = made(generator, assembler.thin_instr(generator.__code__, at, ["Null", "Value", "Value"], ["Value"]))
+    thin = made(generator, assembler.thin_instr(generator.__code__, at, [*callee(), "Value"], ["Value"]))
     assert thin(abs, -3) == 3
     assert made(generator, assembler.thin_call(generator.__code__, at))(thin, (abs, -4)) == 4
 
@@ -209,6 +214,47 @@ def test_tracing(assembler):
     assert len(found) > 10
 
 
+def pairs(a, b):
+    c, d = a
+    e = c + b
+    return e * d
+
+
+def test_second_halves(assembler):
+    """Versions with opcodes for two slots can be taken up between them."""
+    at, _ = place(assembler, pairs, "StoreFast(3)")
+    assert made(pairs, assembler.resume(pairs.__code__, at, at, [1, 2], ["Value"], ["Nothing"]))((3, 4, 5), None) == 35
+    at, _ = place(assembler, pairs, "LoadFast(4)")
+    assert made(pairs, assembler.resume(pairs.__code__, at, at, [3, 4], [], ["Nothing"]))((5, 7), None) == 35
+
+
+def truths(a, b):
+    try:
+        if a < b:
+            return "true"
+        c = not a < b
+    except ValueError as error:
+        return str(error), error.__traceback__.tb_lineno - truths.__code__.co_firstlineno
+    return c
+
+
+@pytest.mark.parametrize(("operation", "line"), [("PopJumpIf", 2), ("Unary", 4)])
+def test_truths(assembler, operation, line):
+    """What a comparison gave, whose truth is still to be taken."""
+
+    class Unclear:
+        def __bool__(self):
+            raise ValueError("unclear")
+
+    at, _ = place(assembler, truths, operation)
+    resume = made(truths, assembler.resume(truths.__code__, at, at, [0, 1], ["Value"], ["Nothing"]))
+    assert resume((1, 2, [0]), None) == ("true" if operation == "PopJumpIf" else False)
+    assert resume((2, 1, []), None) is True
+    assert resume((2, 1, Unclear()), None) == ("unclear", line)
+    code = assembler.thin_instr(truths.__code__, at, ["Value"], ["Truth" if operation == "PopJumpIf" else "Value"])
+    assert made(truths, code)([0]) is (operation == "PopJumpIf")
+
+
 def test_super(assembler):
     """`super()` finds the first parameter in its slot, even one that the function rebinds or shows."""
 
@@ -241,7 +287,7 @@ def test_refusals(assembler):
     with pytest.raises(AssembleError, match="Slot"):
         assembler.resume(steps.__code__, at, behind, [7], [], ["Value"])
     with pytest.raises(AssembleError, match="Alone"):
-        assembler.thin_instr(steps.__code__, at, ["Value", "Null", "Value"], ["Value"])
+        assembler.thin_instr(steps.__code__, at, [*reversed(callee()), "Value"], ["Value"])
     with pytest.raises(AssembleError, match="Alone"):
         assembler.thin_instr(steps.__code__, behind, ["Value"], ["None"])
     body = compile("f(x)\nf(y)", "file", "exec")
@@ -277,7 +323,7 @@ def test_references(assembler, entry):
         raise (KeyError, ValueError)[len(calls) % 2]("fails")
 
     calls = []
-    at, behind = place(assembler, holds, "Call {")
+    at, behind = place(assembler, holds, "Call")
     resume = made(holds, assembler.resume(holds.__code__, at, behind, [0, 1, 2], ["Value"] * 2, [entry]))
     manager, items = Swallowing(), [fails] * 3
     counts = None

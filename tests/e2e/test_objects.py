@@ -270,6 +270,32 @@ def slots(a, b):
     return s.x, missing, message, hasattr(s, "y")
 
 
+class SlottedWithSetter(Slotted):
+    __slots__ = ()
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value)
+
+
+class WithDict:
+    pass
+
+
+def attributes_that_are_missing(a, b):
+    said = []
+    for missing in (Slotted(a), SlottedWithSetter(a), WithDict(), torch):
+        try:
+            del missing.z
+        except AttributeError as error:
+            said.append(str(error))
+        if isinstance(missing, Slotted):
+            try:
+                missing.z = 1
+            except AttributeError as error:
+                said.append(str(error))
+    return a + b, said
+
+
 class Descriptor:
     def __set_name__(self, owner, name):
         self.name = name
@@ -394,7 +420,8 @@ def enum_flags(a, b):
 
 
 ALL = [
-    exception_classes, classes, operator_type_error, class_attribute_write, slots, descriptors, diamond, abcs,
+    exception_classes, classes, operator_type_error, class_attribute_write, slots,
+    attributes_that_are_missing, descriptors, diamond, abcs,
     dataclasses_, namedtuples, enums, enum_flags, decorators, getattr_setattr,
 ]  # fmt: skip
 # These may run eagerly as a whole; what counts is that they are right.

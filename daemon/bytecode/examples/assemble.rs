@@ -1,5 +1,5 @@
 //! The assembler for tests in Python: a JSON request a line on standard input, a JSON answer a line on standard output.
-//! Instructions are named by their offset in code units.
+//! Instructions are named by their offset in code units; of two that one opcode becomes, the second is half a unit behind.
 
 use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble};
 use flambeau_bytecode::{Decoded, Output, decode, live_for, thin_call, thin_instr};
@@ -21,7 +21,10 @@ fn answer(line: &str) -> Result<Value, String> {
     let request: Value = serde_json::from_str(line).map_err(|e| e.to_string())?;
     let code: Code = serde_json::from_value(request["code"].clone()).map_err(|e| e.to_string())?;
     let decoded = decode(&code).map_err(|e| e.to_string())?;
-    let index = |key: &str| decoded.index_of(number(&request[key])) as u32;
+    let index = |key: &str| {
+        let place = request[key].as_f64().unwrap_or(f64::MAX);
+        decoded.index_of(place as u32) as u32 + u32::from(place.fract() > 0.0)
+    };
     match request["do"].as_str() {
         Some("assemble") => {
             let point = ResumePoint {
@@ -54,7 +57,9 @@ fn facts(decoded: &Decoded) -> Value {
     let instrs = decoded.instrs.iter().enumerate().map(|(at, instr)| {
         let alone = instr.op.alone().map(|(inputs, output)| json!([inputs, format!("{output:?}")]));
         let handler = decoded.handler(at).map(|h| h.depth);
-        json!([instr.offset, format!("{:?}", instr.op), alone, handler])
+        let is_second = at > 0 && decoded.instrs[at - 1].offset == instr.offset;
+        let offset = if is_second { json!(f64::from(instr.offset) + 0.5) } else { json!(instr.offset) };
+        json!([offset, format!("{:?}", instr.op), alone, handler])
     });
     Value::Array(instrs.collect())
 }

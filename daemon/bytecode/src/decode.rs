@@ -52,7 +52,6 @@ pub fn decode(code: &Code) -> Result<Decoded, DecodeError> {
     }
     index[units.len()] = instrs.len() as u32;
     resolve(&mut instrs, &index)?;
-    push_cells(&mut instrs, code);
     let mut handlers = handlers(code, &index)?;
     // What runs a generator does the same: the handler would only hide which exceptions the program handles.
     handlers.retain(|h| instrs.get(h.target as usize).is_none_or(|i| i.op != Op::StopIterationError));
@@ -74,17 +73,6 @@ fn resolve(instrs: &mut [Instr], index: &[u32]) -> Result<(), DecodeError> {
         }
     }
     Ok(())
-}
-
-/// Some versions have one opcode to push what a slot holds, be it a local or a cell.
-fn push_cells(instrs: &mut [Instr], code: &Code) {
-    for instr in instrs {
-        if let Op::LoadFast(slot) = instr.op
-            && code.localspluskinds.get(slot as usize).is_some_and(|kind| kind & (Code::CELL | Code::FREE) != 0)
-        {
-            instr.op = Op::LoadClosure(slot);
-        }
-    }
 }
 
 fn handlers(code: &Code, index: &[u32]) -> Result<Vec<Handler>, DecodeError> {

@@ -52,11 +52,17 @@ pub struct Builtins {
     pub inverted_bool_warns: bool,
     /// What `min` and `max` say, after their names, of nothing.
     pub extreme_of_nothing: &'static str,
+    /// What is said in the end where an object without a dict has no such attribute to set or delete.
+    pub no_dict: &'static str,
 }
 
 /// As in the first version.
-pub const BUILTINS: Builtins =
-    Builtins { sum_compensates: false, inverted_bool_warns: false, extreme_of_nothing: "arg is an empty sequence" };
+pub const BUILTINS: Builtins = Builtins {
+    sum_compensates: false,
+    inverted_bool_warns: false,
+    extreme_of_nothing: "arg is an empty sequence",
+    no_dict: "",
+};
 
 impl Dialect {
     /// The opcode with this byte.

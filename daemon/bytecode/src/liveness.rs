@@ -111,10 +111,12 @@ fn set(words: &mut [u64], slot: u32, to: bool) {
     *word = if to { *word | bit } else { *word & !bit };
 }
 
-/// The cell that an instruction touches.
+/// The cell that an instruction touches, if the slot holds one.
 fn cell(op: Op) -> Option<u32> {
     match op {
-        Op::LoadClosure(slot)
+        // From 3.13 on it pushes cells, too.
+        Op::LoadFast(slot)
+        | Op::LoadClosure(slot)
         | Op::LoadDeref(slot)
         | Op::StoreDeref(slot)
         | Op::DeleteDeref(slot)

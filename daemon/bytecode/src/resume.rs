@@ -330,6 +330,9 @@ impl Prologue {
         write: impl FnOnce(&mut Units) -> Result<(), AssembleError>,
     ) -> Result<(), AssembleError> {
         let units = self.located(place.location, write)?;
+        // From 3.13 on, the handler of what comes out of a call is looked for one unit before the call. What is there raises
+        // nothing.
+        let units = Handler { start: units.start - 1, length: units.length + 1, ..units };
         self.raising.users.push((units, place.at));
         Ok(())
     }

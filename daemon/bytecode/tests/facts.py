@@ -9,7 +9,7 @@ import importlib
 import sys
 import types
 
-DROPPED = {"CACHE", "NOP", "RESUME", "PRECALL", "EXTENDED_ARG"}
+DROPPED = {"CACHE", "NOP", "RESUME", "PRECALL", "EXTENDED_ARG", "TO_BOOL"}
 
 SAMPLES = (
     """
@@ -73,11 +73,11 @@ def code_objects(code):
             yield from code_objects(const)
 
 
-SKIPS_END = {"FOR_ITER", "SEND"} if sys.version_info >= (3, 12) else set()
-"""Jumps behind the instruction that `dis` gives: at the end they do what it does."""
+SKIPS_END = {11: {}, 12: {"FOR_ITER": 1, "SEND": 1}}.get(sys.version_info.minor, {"FOR_ITER": 2, "SEND": 1})
+"""Jumps behind the instruction that `dis` gives, by so many: at the end they do what those do."""
 
 
-STOP_ITERATION_ERROR = bytes([173, 3])
+STOP_ITERATION_ERROR = bytes([dis.opmap.get("CALL_INTRINSIC_1", 255), 3])
 """The instruction that handles what leaves a generator: no handler of the program's."""
 
 
@@ -95,7 +95,7 @@ def facts(code):
     for i in dis.get_instructions(code):
         if i.opname in DROPPED:
             continue
-        target = i.argval // 2 + (i.opname in SKIPS_END) if i.opcode in dis.hasjrel else None
+        target = i.argval // 2 + SKIPS_END.get(i.opname, 0) if i.opcode in dis.hasjrel else None
         effects = [dis.stack_effect(i.opcode, i.arg, jump=j) for j in (False, True)]
         print("i", i.offset // 2, i.opname, *("-" if v is None else v for v in (lines.get(i.offset), target)), *effects)
     for e in dis._parse_exception_table(code):

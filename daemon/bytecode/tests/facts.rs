@@ -75,7 +75,8 @@ fn check(name: &str, code: &Code, facts: &[Vec<&str>]) {
 fn argument(code: &Code, offset: u32) -> i32 {
     let (units, _) = code.bytecode.as_chunks::<2>();
     let at = offset as usize;
-    let first = units[..at].iter().rposition(|u| u[0] != 144).map_or(0, |i| i + 1);
+    let extended = dialect(code).ok().unwrap().extended_arg;
+    let first = units[..at].iter().rposition(|u| u[0] != extended).map_or(0, |i| i + 1);
     // A cache entry may hold any byte, but an extended argument is never behind one without an opcode between.
     units[first.max(at.saturating_sub(3))..=at].iter().fold(0, |arg, u| arg << 8 | i32::from(u[1]))
 }

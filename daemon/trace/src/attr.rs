@@ -655,20 +655,20 @@ impl Tracer<'_> {
         {
             return self.set_through(&raw, target, name, value);
         }
+        let missing = format!("'{}' object has no attribute '{name}'", class.name.qualname);
         let Some(attrs) = attrs else {
-            return match &value {
-                Some(_) => self.raise_named(
-                    "AttributeError",
-                    &format!("'{}' object has no attribute '{name}'", class.name.qualname),
-                ),
-                None => self.raise_named("AttributeError", name),
+            let own = match self.type_lookup(&class, "__setattr__")? {
+                Some((_, Value::Builtin(b))) => !stores_generically(&class, &b.path),
+                found => found.is_some(),
             };
+            let hint = if own { "" } else { self.builtins().no_dict };
+            return self.raise_named("AttributeError", &format!("{missing}{hint}"));
         };
         match value {
             Some(value) => self.dict_set(attrs, Value::str(name), value),
             None => match self.dict_remove(attrs, &Value::str(name))? {
                 Some(_) => Ok(()),
-                None => self.raise_named("AttributeError", name),
+                None => self.raise_named("AttributeError", &missing),
             },
         }
     }
@@ -724,7 +724,10 @@ impl Tracer<'_> {
             }
             Value::Module(m) => match self.dict_remove(m.dict, &Value::str(name))? {
                 Some(_) => Ok(()),
-                None => self.raise_named("AttributeError", name),
+                None => {
+                    let message = format!("'module' object has no attribute '{name}'");
+                    self.raise_named("AttributeError", &message)
+                }
             },
             _ => stop(ReasonCode::SideEffect, format!("deleting {name} of a {}", self.type_name(target))),
         }

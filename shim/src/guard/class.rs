@@ -49,8 +49,5 @@ impl ClassFact {
 /// A live type, GIL held.
 pub unsafe fn version_tag(class: Raw) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe {
-        let class = class.cast::<ffi::PyTypeObject>();
-        if (*class).tp_flags & ffi::Py_TPFLAGS_VALID_VERSION_TAG == 0 { 0 } else { (*class).tp_version_tag }
-    }
+    unsafe { (*class.cast::<ffi::PyTypeObject>()).tp_version_tag }
 }

@@ -422,7 +422,7 @@ impl<'a> Pinner<'a> {
             let at = *self.dict_index.entry(dict as usize).or_insert(next);
             if at == next {
                 self.pin.dicts.push(DictReads { dict, items: Vec::new(), whole: false });
-                self.word(raw::dict_version(dict), Changes::Dict(at));
+                self.word(raw::lasting_dict_version(dict), Changes::Dict(at));
             }
             let reads = &mut self.pin.dicts[at as usize];
             match read {

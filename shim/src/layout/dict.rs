@@ -1,4 +1,4 @@
-//! Parts of dicts as CPython 3.11 and 3.12 lay them out: `PyDictObject` and `PyDictKeysObject` of
+//! Parts of dicts as the versions that name them lay them out: `PyDictObject` and `PyDictKeysObject` of
 //! `Include/internal/pycore_dict.h`, `PyODictObject` of `Objects/odictobject.c`.
 
 use crate::raw::Raw;
@@ -14,7 +14,8 @@ pub struct Dict {
     pub version: u64,
     /// Never null.
     pub keys: *const Keys,
-    values: *mut (),
+    /// Null unless other dicts have the same table of keys.
+    pub values: *mut (),
 }
 
 /// The start of `PyDictKeysObject`.

@@ -4,14 +4,19 @@
 
 mod dict;
 
-#[cfg(all(Py_3_11, not(Py_3_12)))]
-#[path = "v311.rs"]
-mod version;
-#[cfg(all(Py_3_12, not(Py_3_13)))]
-#[path = "v312.rs"]
-mod version;
-#[cfg(not(all(Py_3_11, not(Py_3_13))))]
-compile_error!("there is no layout for this version of CPython");
+macro_rules! layouts {
+    ($($from:ident $to:ident $file:literal;)*) => {
+        $(#[cfg(all($from, not($to)))] #[path = $file] mod version;)*
+        #[cfg(not(any($(all($from, not($to))),*)))]
+        compile_error!("there is no layout for this version of CPython");
+    };
+}
+
+// From this version on, to before that one.
+layouts! {
+    Py_3_11 Py_3_12 "v311.rs";
+    Py_3_12 Py_3_13 "v312.rs";
+}
 
 pub use version::*;
 

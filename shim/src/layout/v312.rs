@@ -65,6 +65,12 @@ const _: () = {
     assert!(offset_of!(InterpreterFrame, slots) == 72);
 };
 
+/// Makes what is stored into attributes of the object that owns the dict a change of the dict: here it always is.
+///
+/// # Safety
+/// A live dict, GIL held.
+pub unsafe fn count_stores(_: Raw) {}
+
 /// The type's own dict, borrowed.
 ///
 /// # Safety

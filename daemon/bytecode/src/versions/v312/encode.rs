@@ -21,6 +21,7 @@ pub const DIALECT: Dialect = Dialect {
         sum_compensates: true,
         inverted_bool_warns: true,
         extreme_of_nothing: "iterable argument is empty",
+        no_dict: "",
     },
 };
 
