@@ -6,7 +6,7 @@ import sys
 # `PyFrameObject.f_frame`, and of `_PyInterpreterFrame`: `stacktop` and `localsplus` (pycore_frame.h).
 F_FRAME, STACKTOP, LOCALSPLUS = 24, 64, 72
 # `_PyInterpreterFrame.f_func` (`f_funcobj`) and `PyGenObject.gi_exc_state.exc_value`.
-F_FUNC, EXC_VALUE = {(3, 11): (0, 48), (3, 12): (16, 40)}[sys.version_info[:2]]
+F_FUNC, EXC_VALUE = {(3, 11): (0, 48), (3, 12): (16, 40), (3, 13): (16, 40)}[sys.version_info[:2]]
 
 
 class Null:

@@ -14,4 +14,5 @@ macro_rules! versions {
 versions! {
     (3, 11) v311;
     (3, 12) v312;
+    (3, 13) v313;
 }

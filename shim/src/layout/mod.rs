@@ -16,6 +16,7 @@ macro_rules! layouts {
 layouts! {
     Py_3_11 Py_3_12 "v311.rs";
     Py_3_12 Py_3_13 "v312.rs";
+    Py_3_13 Py_3_14 "v313.rs";
 }
 
 pub use version::*;
