@@ -4,11 +4,16 @@ mod product;
 mod python;
 mod run;
 mod setup;
+mod wheel;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use python::{FIRST, Python};
 use run::{Step, root};
+use std::path::PathBuf;
+
+/// Where wheels are put.
+const WHEELS: &str = "target/wheels";
 
 /// Set up, build, test and measure flambeau. Every command works on a machine that has cargo, Python 3.11 and apt.
 #[derive(Parser)]
@@ -26,8 +31,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Run every test: Rust unit and integration tests, then pytest with a real daemon, then end-to-end tests in modes and
-    /// with the other versions of Python.
+    /// Run every test: Rust unit and integration tests, then pytest with a real daemon, then end-to-end tests in modes, a
+    /// wheel, and end-to-end tests with the other versions of Python.
     Test {
         /// The version of Python; the Rust tests, which ask nothing of it, run with the first one only.
         #[arg(long, default_value_t = FIRST)]
@@ -52,6 +57,17 @@ enum Command {
         #[arg(long, default_value_t = FIRST)]
         python: Python,
     },
+    /// Make wheels, one per version of Python and one without extension for all others, and try each in a fresh environment
+    /// that has torch and nothing else. To install the one that fits:
+    /// `pip install --no-index --find-links target/wheels flambeau`.
+    Wheel {
+        /// A version of Python, like 3.12; may be given several times. All that this machine has, by default.
+        #[arg(long)]
+        python: Vec<Python>,
+        /// The folder for the wheels, seen from the project's root.
+        #[arg(long, default_value = WHEELS)]
+        out: PathBuf,
+    },
 }
 
 fn main() -> Result<()> {
@@ -70,7 +86,11 @@ fn main() -> Result<()> {
                 return Ok(());
             }
             in_modes(python)?;
-            if python == FIRST { in_other_versions() } else { Ok(()) }
+            if python != FIRST {
+                return Ok(());
+            }
+            wheel::all(&[FIRST], &root().join(WHEELS))?;
+            in_other_versions()
         }
         Command::Bench { args } => {
             ready(FIRST)?;
@@ -86,6 +106,10 @@ fn main() -> Result<()> {
             Step::new("docs/breaks.md, docs/opcodes.md").run(run::cargo().args(test).env("BLESS", "1"))
         }
         Command::Develop { python } => ready(python),
+        Command::Wheel { python, out } => {
+            let pythons = if python.is_empty() { Python::here()? } else { python };
+            wheel::all(&pythons, &root().join(out))
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Building the product and laying it out inside the Python package, as a wheel would hold it.
 
-use crate::python::{FIRST, Python};
+use crate::python::Python;
 use crate::run::{Step, cargo, root};
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Crates of the product but for the extension, and where their files go: below `target/release`, and below the Python
 /// package.
@@ -17,46 +17,64 @@ const FILES: &[(&str, &str, &str)] = &[
 /// The crate of `flambeau._native`.
 const EXTENSION: &str = "flambeau-shim";
 
-/// What an installed wheel says of itself; torch finds its back end "flambeau" here.
-const DIST_INFO: &[(&str, &str)] = &[
-    ("METADATA", concat!("Metadata-Version: 2.1\nName: flambeau\nVersion: ", env!("CARGO_PKG_VERSION"), "\n")),
-    ("entry_points.txt", "[torch_dynamo_backends]\nflambeau = flambeau._dynamo:backend\n"),
-];
-
-/// Builds everything in release mode, the extension for one version of Python, and copies it in place.
+/// Builds everything, the extension for one version of Python, and lays it out in the Python package of this folder, with
+/// what an installed wheel says of itself.
 pub fn build(python: Python) -> Result<()> {
-    let mut build = release();
-    for (package, _, _) in FILES {
-        build.args(["--package", package]);
-    }
-    // Crates that ask for the version of Python are built anew when it changes: each has a folder for them.
-    let target = python.target();
-    if python == FIRST {
-        build.args(["--package", EXTENSION]);
-    }
-    Step::new("Build").run(&mut build)?;
-    if python != FIRST {
-        let mut build = release();
-        build.args(["--package", EXTENSION, "--target-dir"]).arg(&target).env("PYO3_PYTHON", python.program());
-        Step::new("Extension").run(&mut build)?;
-    }
-    let package = root().join("shim/python/flambeau");
-    for (_, built, placed) in FILES {
-        place(&root().join("target/release").join(built), &package.join(placed))?;
-    }
-    let extension = format!("_native{}", python.extension_suffix()?);
-    place(&target.join("release/lib_native.so"), &package.join(extension))?;
+    compile(python)?;
+    lay_out(python, &root().join("shim/python/flambeau"))?;
     // One that is named without a version would be loaded by all of them.
-    let unnamed = package.join("_native.so");
+    let unnamed = root().join("shim/python/flambeau/_native.so");
     if unnamed.exists() {
         fs::remove_file(unnamed)?;
     }
     let info = root().join(concat!("shim/python/flambeau-", env!("CARGO_PKG_VERSION"), ".dist-info"));
     fs::create_dir_all(&info)?;
-    for (name, text) in DIST_INFO {
-        fs::write(info.join(name), text)?;
+    let metadata = concat!("Metadata-Version: 2.4\nName: flambeau\nVersion: ", env!("CARGO_PKG_VERSION"), "\n");
+    fs::write(info.join("METADATA"), metadata)?;
+    Ok(fs::write(info.join("entry_points.txt"), entry_points()?)?)
+}
+
+/// Builds everything in release mode, the extension for one version of Python.
+pub fn compile(python: Python) -> Result<()> {
+    let mut build = release();
+    for (package, _, _) in FILES {
+        build.args(["--package", package]);
     }
-    Ok(())
+    Step::new("Build").run(&mut build)?;
+    // Its dependencies are built anew when what they ask of Python changes: it has a folder for each version, and none with
+    // the unit tests, which are programs and so linked with Python. The extension is loaded by one that is.
+    let mut build = release();
+    build.args(["--package", EXTENSION, "--target-dir"]).arg(target(python));
+    build.env("PYO3_PYTHON", python.program()).env("PYO3_BUILD_EXTENSION_MODULE", "1");
+    Step::new("Extension").run(&mut build)
+}
+
+/// Copies what was built into a folder that is the Python package or is merged with it.
+pub fn lay_out(python: Python, package: &Path) -> Result<()> {
+    for (_, built, placed) in FILES {
+        place(&root().join("target/release").join(built), &package.join(placed))?;
+    }
+    let extension = format!("_native{}", python.extension_suffix()?);
+    place(&target(python).join("release/lib_native.so"), &package.join(extension))
+}
+
+/// Where cargo builds the extension.
+fn target(python: Python) -> PathBuf {
+    root().join(format!("target/python{python}"))
+}
+
+/// In the format of `entry_points.txt`, from `pyproject.toml`: torch finds its back end "flambeau" by one of them.
+fn entry_points() -> Result<String> {
+    let project: toml::Table = fs::read_to_string(root().join("pyproject.toml"))?.parse()?;
+    let groups = project["project"]["entry-points"].as_table().context("pyproject.toml: no entry points")?;
+    let mut lines = Vec::new();
+    for (group, entries) in groups {
+        lines.push(format!("[{group}]"));
+        for (name, object) in entries.as_table().context("pyproject.toml: entry points")? {
+            lines.push(format!("{name} = {}", object.as_str().context("pyproject.toml: an entry point is no text")?));
+        }
+    }
+    Ok(lines.join("\n"))
 }
 
 fn release() -> std::process::Command {

@@ -17,6 +17,9 @@ pub struct Python(u8);
 /// The one that all is built for unless told otherwise. Its environment has all packages.
 pub const FIRST: Python = Python(11);
 
+/// The oldest that the package is importable on, as `pyproject.toml` says; it has no extension for it.
+pub const PLAIN: Python = Python(10);
+
 /// Has a module for each version, like `v311.rs`.
 const LAYOUTS: &str = "shim/src/layout";
 
@@ -36,15 +39,14 @@ impl Python {
         Ok(found)
     }
 
+    /// Those of them that the machine has.
+    pub fn here() -> Result<Vec<Python>> {
+        Ok(Python::all()?.into_iter().filter(|python| python.is_there()).collect())
+    }
+
     /// The interpreter of its environment.
     pub fn program(self) -> PathBuf {
         self.environment().join("bin/python")
-    }
-
-    /// Where cargo builds for it.
-    pub fn target(self) -> PathBuf {
-        let target = root().join("target");
-        if self == FIRST { target } else { target.join(format!("python{self}")) }
     }
 
     /// What the file names of its extension modules end in.
@@ -77,7 +79,13 @@ impl Python {
 
     /// Whether the machine has such an interpreter, or an environment was made with one.
     pub fn is_there(self) -> bool {
-        self.program().exists() || self.find().is_ok()
+        self.interpreter().is_ok()
+    }
+
+    /// The interpreter of its environment, else another one of this version.
+    pub fn interpreter(self) -> Result<PathBuf> {
+        let own = self.program();
+        if own.exists() { Ok(own) } else { self.find() }
     }
 
     fn environment(self) -> PathBuf {

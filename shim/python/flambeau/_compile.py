@@ -8,12 +8,13 @@ import types
 import weakref
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar, overload
-
-import torch
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flambeau import _native
 from flambeau._config import config
+
+if TYPE_CHECKING:
+    import torch
 
 F = TypeVar("F", bound=Callable[..., Any])
 Backend = str | Callable[..., Any] | None
@@ -109,6 +110,9 @@ def compile(
 
 def start(target: Any, options: Options) -> Any:
     """The compiled form of `target`, by what it is."""
+    # Torch takes seconds to import; the command `flambeau` is quick without it.
+    import torch
+
     if isinstance(target, torch.nn.Module):
         return view(target, options)
     if isinstance(target, types.FunctionType):

@@ -13,6 +13,7 @@ mod memory;
 mod nest;
 mod ops;
 mod power;
+mod random;
 mod text;
 mod trig;
 
