@@ -17,6 +17,7 @@ use std::time::Duration;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::layout::check(module.py())?;
+    crate::guard::watch_setters(module.py());
     crate::fork::watch();
     crate::testing::register(module)?;
     module.add("Compiled", callable::class(module.py())?)?;

@@ -137,18 +137,6 @@ pub unsafe fn dict_version(dict: Raw) -> *const u64 {
     unsafe { &raw const (*dict.cast::<layout::Dict>()).version }
 }
 
-/// As [`dict_version`], which from now on also changes with what is stored through the object that the dict belongs to.
-///
-/// # Safety
-/// As [`dict_version`].
-pub unsafe fn lasting_dict_version(dict: Raw) -> *const u64 {
-    // SAFETY: the caller's promise.
-    unsafe {
-        layout::count_stores(dict);
-        dict_version(dict)
-    }
-}
-
 /// Whether the dict's key table has only ever held exact strs.
 ///
 /// # Safety

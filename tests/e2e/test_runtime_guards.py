@@ -278,6 +278,15 @@ def guarded(model):
     return frame.install(function, model)
 
 
+KEPT = []
+
+
+def other_dict(module):
+    """The old one lives on."""
+    KEPT.append(module.__dict__)
+    return {**module.__dict__, "training": not module.training}
+
+
 def test_a_pinned_tree_is_cheap_and_sees_every_change():
     model = deep_model()
     installed = guarded(model)
@@ -301,6 +310,12 @@ def test_a_pinned_tree_is_cheap_and_sees_every_change():
         lambda m: setattr(m[9][0].weight, "data", torch.zeros(2, 8)),
         lambda m: m[9].__dict__.update(_modules={}),
         lambda m: setattr(m[2], "__class__", torch.nn.ModuleList),
+        lambda m: object.__setattr__(m[2], "__class__", torch.nn.ModuleList),
+        lambda m: object.__dict__["__class__"].__set__(m[2], torch.nn.ModuleList),
+        lambda m: object.__setattr__(m[4][0], "training", False),
+        lambda m: setattr(m[4][0], "__dict__", other_dict(m[4][0])),
+        lambda m: object.__setattr__(m[4][0], "__dict__", other_dict(m[4][0])),
+        lambda m: torch.nn.Module.__dict__["__dict__"].__set__(m[4][0], other_dict(m[4][0])),
         lambda m: setattr(m[1][0], "bias", None),
     ]
     for change in changes:

@@ -59,16 +59,25 @@ pub enum Fact {
     TupleField(u32),
     /// `.grad is None`
     NoGrad(super::source::Read),
-    /// Same object as the value in another slot.
-    Same(usize),
-    /// Another object than the value in another slot.
-    NotSame(usize),
+    /// Same object as another value.
+    Same(Other),
+    /// Another object than another value.
+    NotSame(Other),
     /// Pairwise disjoint storages of the values in slots.
     Disjoint(Vec<usize>),
     /// The thread's state.
     Ambient(Box<AmbientFact>),
     /// A relation of sizes.
     Relation(Relation, Expr, Expr),
+}
+
+/// The value that one is compared with.
+#[derive(Clone, Copy)]
+pub enum Other {
+    /// Of a source below the same root.
+    Source(u32),
+    /// In a slot.
+    Slot(usize),
 }
 
 impl Fact {
@@ -109,8 +118,8 @@ impl Fact {
             GuardKind::EmptyCell => Fact::EmptyCell,
             GuardKind::TupleField(item) => Fact::TupleField(*item),
             GuardKind::NoGrad => Fact::NoGrad(super::source::grad(py)?),
-            GuardKind::Same(other) => Fact::Same(slot(*other)),
-            GuardKind::NotSame(other) => Fact::NotSame(slot(*other)),
+            GuardKind::Same(other) => Fact::Same(Other::Source(other.0)),
+            GuardKind::NotSame(other) => Fact::NotSame(Other::Source(other.0)),
             GuardKind::DisjointStorage(sources) => Fact::Disjoint(sources.iter().map(|s| slot(*s)).collect()),
             GuardKind::Ambient(ambient) => Fact::Ambient(Box::new(AmbientFact::new(ambient))),
             GuardKind::Relation(relation, a, b) => Fact::Relation(*relation, a.into(), b.into()),
@@ -119,14 +128,21 @@ impl Fact {
 
     /// Whether it is about more than one value, or about the thread: checked last, with [`Fact::holds_across`].
     pub fn is_across(&self) -> bool {
-        matches!(self, Fact::Same(_) | Fact::NotSame(_) | Fact::Disjoint(_) | Fact::Ambient(_) | Fact::Relation(..))
+        matches!(
+            self,
+            Fact::Same(Other::Slot(_))
+                | Fact::NotSame(Other::Slot(_))
+                | Fact::Disjoint(_)
+                | Fact::Ambient(_)
+                | Fact::Relation(..)
+        )
     }
 
     /// Whether a fact across values holds; `value` is the one that its source has, `slots` the others.
     pub fn holds_across(&self, py: Python<'_>, torch: &Torch, value: Raw, slots: &[Slot], symbols: &[i64]) -> bool {
         match self {
-            Fact::Same(other) => !value.is_null() && slots[*other].object == value,
-            Fact::NotSame(other) => !value.is_null() && slots[*other].object != value,
+            Fact::Same(Other::Slot(other)) => !value.is_null() && slots[*other].object == value,
+            Fact::NotSame(Other::Slot(other)) => !value.is_null() && slots[*other].object != value,
             Fact::Disjoint(others) => disjoint(torch, others.iter().map(|slot| slots[*slot].object)),
             Fact::Ambient(expected) => expected.holds(py, torch),
             Fact::Relation(relation, a, b) => relates(*relation, a, b, symbols),
@@ -136,7 +152,8 @@ impl Fact {
     /// Whether it is seen to fail of the source's value before the facts on the way there were looked at. False as well
     /// where that cannot be said: it takes other values, or getters of torch.
     pub fn fails_alone(&self, py: Python<'_>, torch: &Torch, source: u32, values: &mut Values<'_>) -> bool {
-        if self.is_across() || matches!(self, Fact::NoGrad(_)) || !values.stands_alone(source) {
+        let takes_others = matches!(self, Fact::NoGrad(_) | Fact::Same(_) | Fact::NotSame(_));
+        if self.is_across() || takes_others || !values.stands_alone(source) {
             return false;
         }
         let value = values.once(py, source);
@@ -182,7 +199,13 @@ impl Fact {
                 }
                 Fact::EmptyCell => is_cell(value) && super::source::cell_contents(value).is_null(),
                 Fact::NoGrad(read) => values.step(py, value, read) == ffi::Py_None(),
-                Fact::Same(_) | Fact::NotSame(_) | Fact::Disjoint(_) | Fact::Ambient(_) | Fact::Relation(..) => false,
+                Fact::Same(Other::Source(other)) => values.get(py, *other) == value,
+                Fact::NotSame(Other::Source(other)) => values.get(py, *other) != value,
+                Fact::Same(Other::Slot(_))
+                | Fact::NotSame(Other::Slot(_))
+                | Fact::Disjoint(_)
+                | Fact::Ambient(_)
+                | Fact::Relation(..) => false,
             }
         }
     }

@@ -4,7 +4,7 @@
 //! be pinned to them. They are looked through, and what they hold is a root.
 
 use super::Slot;
-use super::fact::Fact;
+use super::fact::{Fact, Other};
 use super::pin::{Pin, Pinner, Shape};
 use super::source::{Read, Values};
 use super::tensor::TensorFact;
@@ -87,22 +87,21 @@ pub fn take_direct(groups: &mut Vec<Group>, steps: &[(Option<u32>, Read)], facts
     taken
 }
 
-/// Groups facts and slots by root, in order of the first fact of each. `resumed`: the frame is a resume function's.
-pub fn by_root(steps: &[(Option<u32>, Read)], facts: &[(u32, Fact)], slots: &[u32], resumed: bool) -> Vec<Group> {
+/// The root of each source. `resumed`: the frame is a resume function's.
+pub fn roots(steps: &[(Option<u32>, Read)], facts: &[(u32, Fact)], resumed: bool) -> Vec<u32> {
     let fresh = if resumed { fresh(steps, facts) } else { vec![false; steps.len()] };
-    let root_of = |source: u32| {
-        let (mut root, mut at) = (source, source);
-        while let Some(base) = steps[at as usize].0 {
-            if !fresh[base as usize] {
-                root = base;
-            }
-            at = base;
-        }
-        root
-    };
+    let mut roots: Vec<u32> = Vec::with_capacity(steps.len());
+    for (source, (base, _)) in (0..).zip(steps) {
+        roots.push(base.filter(|base| !fresh[*base as usize]).map_or(source, |base| roots[base as usize]));
+    }
+    roots
+}
+
+/// Groups facts and slots by the roots of their sources, in order of the first fact of each.
+pub fn by_root(steps: &[(Option<u32>, Read)], facts: &[(u32, Fact)], slots: &[u32], roots: &[u32]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut group_of = |source: u32, add: &mut dyn FnMut(&mut Group)| {
-        let root = root_of(source);
+        let root = roots[source as usize];
         let at = groups.iter().position(|g| g.root == root).unwrap_or_else(|| {
             groups.push(Group {
                 root,
@@ -126,6 +125,9 @@ pub fn by_root(steps: &[(Option<u32>, Read)], facts: &[(u32, Fact)], slots: &[u3
     for (index, (source, fact)) in facts.iter().enumerate() {
         if !fact.is_across() {
             group_of(*source, &mut |group| group.facts.push(index));
+        }
+        if let Fact::Same(Other::Source(other)) | Fact::NotSame(Other::Source(other)) = fact {
+            group_of(*other, &mut |_| {});
         }
     }
     for (slot, source) in slots.iter().enumerate() {

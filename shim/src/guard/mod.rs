@@ -10,17 +10,19 @@ mod group;
 pub mod order;
 mod pin;
 mod registry;
+mod setters;
 mod source;
 mod symbols;
 mod tensor;
 
 pub use registry::any_registered;
+pub use setters::wrap as watch_setters;
 pub use source::Roots;
 pub use symbols::Expr;
 
 use crate::raw::Raw;
 use crate::torch_abi::Torch;
-use fact::Fact;
+use fact::{Fact, Other};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardProgram;
 use flambeau_ir::plan::Symbol;
@@ -125,17 +127,26 @@ impl Program {
         let mut slots = Slots::default();
         wanted.iter().for_each(|source| _ = slots.of(SourceId(*source)));
         let mut facts = Vec::with_capacity(program.guards.len());
-        let mut across = Vec::new();
         let mut tensors = Vec::new();
-        for (index, guard) in program.guards.iter().enumerate() {
+        for guard in &program.guards {
             let fact = Fact::new(py, torch, &guard.kind, &mut tensors, &mut |s| slots.of(s)).map_err(describe)?;
-            if fact.is_across() {
-                across.push((index, slots.of(guard.source)));
-            }
             facts.push((guard.source.0, fact));
         }
+        let roots = group::roots(&steps, &facts, resumed);
+        let mut across = Vec::new();
+        for (index, (source, fact)) in facts.iter_mut().enumerate() {
+            if let Fact::Same(other) | Fact::NotSame(other) = fact
+                && let Other::Source(elsewhere) = *other
+                && roots[elsewhere as usize] != roots[*source as usize]
+            {
+                *other = Other::Slot(slots.of(SourceId(elsewhere)));
+            }
+            if fact.is_across() {
+                across.push((index, slots.of(SourceId(*source))));
+            }
+        }
         let symbols = Symbols::new(symbols, &mut |s| slots.of(s));
-        let mut groups = group::by_root(&steps, &facts, &slots.sources, resumed);
+        let mut groups = group::by_root(&steps, &facts, &slots.sources, &roots);
         let direct = group::take_direct(&mut groups, &steps, &facts);
         Ok(Program { steps, facts, direct, groups, across, symbols, wanted: wanted.len(), slots: slots.sources, torch })
     }

@@ -9,10 +9,12 @@
 use super::Slot;
 use super::class::version_tag;
 use super::clock;
-use super::fact::Fact;
+use super::fact::{Fact, Other};
 use super::order;
+use super::setters;
 use super::source::{Read, Values, function_closure};
 use super::tensor::TensorFact;
+use crate::layout;
 use crate::raw::{self, Raw};
 use crate::torch_abi::Torch;
 use pyo3::ffi;
@@ -33,9 +35,6 @@ const NO_DICT: u32 = u32::MAX;
 
 /// `Py_TPFLAGS_IMMUTABLETYPE`: neither the type nor the type of its instances can be changed.
 const IMMUTABLE: std::ffi::c_ulong = 1 << 8;
-
-/// So many dicts take as long to compare as the clock takes to read.
-const FEW_DICTS: usize = 24;
 
 /// What was read of one dict: enough to accept a new version of it in which that is the same.
 struct DictReads {
@@ -59,7 +58,7 @@ enum ItemKey {
 enum Changes {
     /// It is the version tag of the dict with this index.
     Dict(u32),
-    /// Only when a dict does.
+    /// Only when the clock goes on.
     WithDicts,
     /// At any time.
     Alone,
@@ -69,7 +68,7 @@ enum Changes {
 pub struct Pin {
     root: Raw,
     words: Vec<Word>,
-    /// Those that can change while no dict does: addresses and what they held.
+    /// Those that can change while the clock stands still: addresses and what they held.
     beside_dicts: Vec<(*const u64, u64)>,
     dicts: Vec<DictReads>,
     /// What [`clock::now`] was when all words were last found to hold.
@@ -119,8 +118,8 @@ impl Pin {
         values: &mut Values<'_>,
         slots: &mut [Slot],
     ) -> bool {
-        let now = (self.dicts.len() > FEW_DICTS).then(|| clock::now(py));
-        // While no dict changed, their tags hold without a look at them.
+        let now = (self.dicts.len() >= layout::FEW_DICTS).then(|| clock::now(py));
+        // While it stands still, the tags of dicts hold without a look at them.
         let unchanged = now.is_some() && now == self.held_at;
         // SAFETY: the words before each one hold, so the object that it lies in is alive (see the module's text).
         let hold = if unchanged {
@@ -192,7 +191,7 @@ pub struct Pinner<'a> {
     shape: Shape<'a>,
     pin: Pin,
     seen: HashSet<usize>,
-    /// Objects that are the same while no dict changes.
+    /// Objects that are the same while the clock stands still.
     same: HashSet<usize>,
     dict_index: HashMap<usize, u32>,
     failed: bool,
@@ -267,7 +266,8 @@ impl<'a> Pinner<'a> {
                     self.class(value);
                     self.pin.others.push((value, index));
                 }
-                Fact::Is(_) => {}
+                // The others are pinned with it.
+                Fact::Is(_) | Fact::Same(Other::Source(_)) | Fact::NotSame(Other::Source(_)) => {}
                 Fact::Function(_) => {
                     self.class(value);
                     self.field(value, offset_of!(ffi::PyFunctionObject, func_code));
@@ -361,13 +361,13 @@ impl<'a> Pinner<'a> {
         unsafe { self.word(object.cast::<u8>().add(offset).cast(), changes) }
     }
 
-    /// The object's type, and its state. Neither changes where the type is one of C's, but for modules; what such an object
-    /// is changes only with a dict that keeps it, when another one takes its address.
+    /// The object's type, and its state. The type of an object changes through a setter only, and not at all where it is one of
+    /// C's, but for modules; which object is there changes only with a dict that keeps it, when another one takes its address.
     unsafe fn class(&mut self, object: Raw) {
         // SAFETY: a live object.
         unsafe {
             let immutable = (*ffi::Py_TYPE(object)).tp_flags & IMMUTABLE != 0 && ffi::PyModule_Check(object) == 0;
-            let with_dicts = immutable && self.same.contains(&(object as usize));
+            let with_dicts = (immutable || setters::count()) && self.same.contains(&(object as usize));
             self.field_of(object, offset_of!(ffi::PyObject, ob_type), with_dicts);
             self.tag(raw::class_of(object));
         }
@@ -422,7 +422,8 @@ impl<'a> Pinner<'a> {
             let at = *self.dict_index.entry(dict as usize).or_insert(next);
             if at == next {
                 self.pin.dicts.push(DictReads { dict, items: Vec::new(), whole: false });
-                self.word(raw::lasting_dict_version(dict), Changes::Dict(at));
+                self.failed |= !layout::watch(dict);
+                self.word(raw::dict_version(dict), Changes::Dict(at));
             }
             let reads = &mut self.pin.dicts[at as usize];
             match read {
@@ -440,7 +441,8 @@ impl<'a> Pinner<'a> {
                 self.failed = true;
                 return;
             }
-            self.word(slot.cast(), Changes::Alone);
+            let steady = self.same.contains(&(object as usize)) && setters::count_dicts_of(object);
+            self.word(slot.cast(), if steady { Changes::WithDicts } else { Changes::Alone });
             // Only a dict can be there; a new one at its address would be a change.
             self.same.insert(dict as usize);
         }

@@ -2,7 +2,10 @@
 //! A module per version; nothing else here knows versions. What two versions lay out alike stands once, in `dict`, and each
 //! version says that it is so by naming it.
 
+mod counted;
 mod dict;
+#[cfg(Py_3_12)]
+mod watched;
 
 macro_rules! layouts {
     ($($from:ident $to:ident $file:literal;)*) => {

@@ -1,5 +1,6 @@
 //! CPython 3.11: `_PyInterpreterFrame` of `Include/internal/pycore_frame.h`, and how dicts are numbered.
 
+pub use super::counted::changes;
 pub use super::dict::{Dict, Ordered};
 pub use pyo3::ffi::{
     _PyCode_GetExtra as code_extra, _PyCode_SetExtra as set_code_extra, _PyEval_RequestCodeExtraIndex as new_code_extra,
@@ -49,11 +50,16 @@ const _: () = {
     assert!(offset_of!(InterpreterFrame, slots) == 72);
 };
 
-/// Makes what is stored into attributes of the object that owns the dict a change of the dict: here it always is.
+/// So many dicts take as long to compare as [`changes`] takes.
+pub const FEW_DICTS: usize = 24;
+
+/// Whether from now on [`changes`] is another number whenever the dict changed or was freed: it always is.
 ///
 /// # Safety
 /// A live dict, GIL held.
-pub unsafe fn count_stores(_: Raw) {}
+pub unsafe fn watch(_: Raw) -> bool {
+    true
+}
 
 /// The type's own dict, borrowed.
 ///

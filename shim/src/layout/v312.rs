@@ -2,6 +2,7 @@
 //! theirs.
 
 pub use super::dict::{Dict, Ordered};
+pub use super::watched::{FEW_DICTS, changes, watch};
 
 use crate::raw::Raw;
 use pyo3::ffi;
@@ -64,12 +65,6 @@ const _: () = {
     assert!(offset_of!(InterpreterFrame, owner) == 70);
     assert!(offset_of!(InterpreterFrame, slots) == 72);
 };
-
-/// Makes what is stored into attributes of the object that owns the dict a change of the dict: here it always is.
-///
-/// # Safety
-/// A live dict, GIL held.
-pub unsafe fn count_stores(_: Raw) {}
 
 /// The type's own dict, borrowed.
 ///

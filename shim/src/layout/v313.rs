@@ -2,6 +2,9 @@
 //! keep theirs.
 
 pub use super::dict::{Dict, Ordered};
+pub use super::watched::{FEW_DICTS, changes};
+
+use super::watched;
 
 use crate::raw::Raw;
 use pyo3::ffi;
@@ -74,19 +77,22 @@ struct Values {
     in_object: u8,
 }
 
-/// Makes what is stored into attributes of the object that owns the dict a change of the dict. It is none where the object
-/// keeps the values in itself (`_PyObject_StoreInstanceAttribute` in `Objects/dictobject.c` of 3.13.0), which a dict that
-/// gave up an item has ended: attributes are as quick to read from a table of its own.
+/// As [`watched::watch`]. What is stored into attributes of an object that keeps their values in itself is no change of its
+/// dict (`_PyObject_StoreInstanceAttribute` in `Objects/dictobject.c` of 3.13.0), unless the dict has given up an item: that
+/// gives it a table of its own, from which attributes are as quick to read.
 ///
 /// # Safety
 /// A live dict, GIL held.
-pub unsafe fn count_stores(dict: Raw) {
+pub unsafe fn watch(dict: Raw) -> bool {
     // SAFETY: a dict's values, where it has any, begin with their header. The keys of such a dict are exact strs: no code of
     // the user's runs. The last item is put back in its place.
     unsafe {
-        let values = (*dict.cast::<Dict>()).values.cast::<Values>();
-        if values.is_null() || (*values).in_object == 0 {
-            return;
+        let in_object = || {
+            let values = (*dict.cast::<Dict>()).values.cast::<Values>();
+            !values.is_null() && (*values).in_object != 0
+        };
+        if !in_object() {
+            return watched::watch(dict);
         }
         if ffi::PyDict_Size(dict) == 0 {
             let key = pyo3::intern!(Python::assume_attached(), "__dict__").as_ptr();
@@ -103,6 +109,7 @@ pub unsafe fn count_stores(dict: Raw) {
             // There was no memory: the dict is as it was.
             ffi::PyErr_Clear();
         }
+        !in_object() && watched::watch(dict)
     }
 }
 
