@@ -379,7 +379,12 @@ impl Prologue {
             if handler.depth > depth {
                 return Err(AssembleError::Stack);
             }
-            handlers.push(Handler { target: handler.target + length, depth: handler.depth, lasti: handler.lasti, ..*raised });
+            handlers.push(Handler {
+                target: handler.target + length,
+                depth: handler.depth,
+                lasti: handler.lasti,
+                ..*raised
+            });
         }
         let moved = |e: Handler| Handler { start: e.start + length, target: e.target + length, ..e };
         handlers.extend(body.exceptions()?.into_iter().map(moved));
