@@ -114,7 +114,8 @@ def test_one_form(assembler, name):
         for first in some:
             resume = assembler.resume(code, *first)
             length = resume.co_consts[-1]
-            moved = lambda slot: slot + max(0, 2 - code.co_nlocals) * (slot >= code.co_nlocals)
+            own = code.co_nlocals
+            moved = lambda slot, own=own: slot + max(0, 2 - own) * (slot >= own)
             for at, target, restored, stack, entry in some:
                 direct = assembler.resume(code, at, target, restored, stack, entry)
                 again = (at + length, target + length, list(map(moved, restored)), stack, entry)

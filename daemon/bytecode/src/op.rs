@@ -294,6 +294,7 @@ pub enum Op {
 
 /// What lies below a function or its code, deepest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "one per flag of CPython's")]
 pub struct Parts {
     /// A tuple of positional defaults.
     pub defaults: bool,
