@@ -155,3 +155,32 @@ def test_most_expressions_are_folded():
     for expression in ("-7 // 2", "2**100", "f'{1.5:.2f}'", "sorted([3, 1])", "'a,b'.split(',')", "len(range(3))"):
         flambeau.compile(function(f"({expression}, a + 1)", "a"), backend="eager")(torch.ones(1))
     assert flambeau.counters()["graphs"] - before["graphs"] == 6
+
+
+LARGE = 10**20
+# Expressions of an int that differs between calls, and what no size can be.
+SIZED = """
+LARGE + n; n + LARGE; LARGE - n; n - LARGE; LARGE * n; n * LARGE; LARGE // n; n // LARGE; LARGE % n; n % LARGE; LARGE ** n
+LARGE << n; LARGE >> n; n < LARGE; n > LARGE; n == LARGE; LARGE == n; n != LARGE; n / LARGE; LARGE / n; LARGE & n; n | LARGE
+n ^ LARGE; n == complex(n); n == 3 + 0j; (n + 0j) == n; n == 3.0; n < 2.5; n + 1j; n // 2.5; 2.5 % n; n * 1e308 * 10
+b"x" * n; n * b"x"; "x" * n; n * "x"; (1,) * n; n * [1]; "%d" % n; "%s-%s" % (n, LARGE); b"%d" % n; f"{n + LARGE}"
+divmod(LARGE, n); divmod(n, LARGE); pow(n, 2, 7); pow(LARGE, n); max(n, LARGE); min(LARGE, n); sum([LARGE, n])
+n == None; n == "x"; None != n; n in (LARGE, 3); LARGE in (n,); [LARGE, n].index(n); sorted([LARGE, n, 2.5]); (LARGE, n) < (LARGE, 5)
+n + None; None * n; "a" + n; n - "a"; n @ 2; {1} | n; n < "a"; n < None; bool(n - LARGE); int(LARGE - n); ~n + LARGE
+"""
+SIZED = [e.strip() for line in SIZED.split("\n") for e in line.split(";") if e.strip()]
+
+
+@pytest.mark.parametrize("expression", SIZED)
+def test_sizes_beside_other_constants(expression):
+    names = {"LARGE": LARGE}
+    exec(
+        f"def f(x, n):\n    try:\n        z = {expression}\n    except Exception as error:\n"
+        "        return type(error).__name__, str(error)\n    return z, x + 1",
+        names,
+    )
+    for dynamic in (None, True):
+        flambeau.reset()
+        compiled = flambeau.compile(names["f"], dynamic=dynamic)
+        for n in (3, 5, 7, 4):
+            assert repr(compiled(torch.ones(2), n)) == repr(names["f"](torch.ones(2), n)), (dynamic, n)

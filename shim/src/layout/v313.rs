@@ -5,7 +5,6 @@ pub use super::dict::{Dict, Ordered};
 pub use super::watched::{FEW_DICTS, changes};
 
 use super::watched;
-
 use crate::raw::Raw;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -106,7 +105,7 @@ pub unsafe fn watch(dict: Raw) -> bool {
             }
         }
         if !ffi::PyErr_Occurred().is_null() {
-            // There was no memory: the dict is as it was.
+            // There was no memory.
             ffi::PyErr_Clear();
         }
         !in_object() && watched::watch(dict)

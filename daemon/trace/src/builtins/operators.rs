@@ -143,14 +143,15 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: 
         let (x, y) = (Const::Int(tracer.fix(&x)), Const::Int(tracer.fix(&y)));
         return constants(tracer, op, &x, &y).map(Some);
     }
+    // Sizes of what is no int, or of one that a size cannot be.
     match (a, b) {
-        (Value::Int(dim), Value::Const(Const::Float(_))) => {
-            let x = Value::int(tracer.fix(dim));
-            return binary(tracer, op, false, &x, b);
+        (Value::Int(dim), Value::Const(y)) => {
+            let x = Const::Int(tracer.fix(dim));
+            return constants(tracer, op, &x, y).map(Some);
         }
-        (Value::Const(Const::Float(_)), Value::Int(dim)) => {
-            let y = Value::int(tracer.fix(dim));
-            return binary(tracer, op, false, a, &y);
+        (Value::Const(x), Value::Int(dim)) => {
+            let y = Const::Int(tracer.fix(dim));
+            return constants(tracer, op, x, &y).map(Some);
         }
         _ => {}
     }
@@ -160,10 +161,6 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: 
         }
         (Binary::Add | Binary::Multiply, Value::Tuple(_), _) | (Binary::Multiply | Binary::Add, _, Value::Tuple(_)) => {
             tuples(tracer, op, a, b)
-        }
-        (Binary::Multiply, Value::Const(Const::Str(_)), Value::Int(dim)) => {
-            let count = Value::int(tracer.fix(dim));
-            binary(tracer, op, false, a, &count)
         }
         (Binary::Remainder, Value::Const(Const::Str(_)), _) => percent(tracer, a, b).map(Some),
         (Binary::Or, Value::Dict(x), Value::Dict(y)) => {
@@ -305,7 +302,8 @@ pub fn compare(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Fl
     if let (Some(x), Some(y)) = (x.as_dim(), y.as_dim()) {
         return Ok(Some(Value::bool(dims::compare(tracer, op, &x, &y))));
     }
-    if let (Value::Int(_), Value::Const(Const::Float(_))) | (Value::Const(Const::Float(_)), Value::Int(_)) = (x, y) {
+    let number = |v: &Value| matches!(v, Value::Const(Const::Float(_) | Const::BigInt(_) | Const::Complex(..)));
+    if matches!(x, Value::Int(_)) && number(y) || matches!(y, Value::Int(_)) && number(x) {
         let fixed = [x, y].map(Value::clone);
         let [x, y] = fixed.map(|v| if let Value::Int(d) = &v { Value::int(tracer.fix(d)) } else { v });
         return compare(tracer, op, &x, &y);
