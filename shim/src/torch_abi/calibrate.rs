@@ -1,9 +1,10 @@
 //! Start-up check of torch's C interface: what the borrowed handles of probe tensors say must be what Python says.
 
 use super::layout::{Layout, Memory, PlainAutograd};
-use super::{Functions, Handle, TENSOR_OFFSET, Torch, find};
+use super::{Functions, Handle, TENSOR_OFFSET, Torch, What, Wrap, find};
 use flambeau_ir::kernel::DType;
 use pyo3::prelude::*;
+use std::ffi::c_void;
 
 /// Words of a `TensorImpl` that are searched for the dispatch key set.
 pub(super) const IMPL_WORDS: usize = 24;
@@ -16,7 +17,11 @@ pub(super) fn load(py: Python<'_>) -> Result<Torch, String> {
     let c = Functions::load(&|name| find(&libraries, name))?;
     let class = |path: &str| crate::paths::resolve(py, path).map(|c| c.as_ptr() as usize).map_err(fail);
     let (tensor_class, parameter_class) = (class("torch.Tensor")?, class("torch.nn.Parameter")?);
-    let mut torch = Torch { c, keys_offset: 0, layout: None, tensor_class, parameter_class, libraries };
+    let wrap = Wrap::load(&|name| find(&libraries, name)).ok_or("torch exports nothing that makes tensor objects")?;
+    let what = find(&libraries, c"torch_exception_get_what_without_backtrace");
+    // SAFETY: the symbol has this signature in torch's public headers.
+    let what = (!what.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, What>(what) });
+    let mut torch = Torch { c, wrap, what, keys_offset: 0, layout: None, tensor_class, parameter_class, libraries };
     let probes = probes(&module).map_err(fail)?;
     for probe in &probes {
         agrees(&torch, probe).map_err(fail)?.then_some(()).ok_or("tensor objects have an unknown layout")?;
@@ -30,7 +35,7 @@ pub(super) fn load(py: Python<'_>) -> Result<Torch, String> {
 }
 
 fn libraries() -> Result<Vec<usize>, String> {
-    [c"libtorch_cpu.so", c"libc10.so"]
+    [c"libtorch_cpu.so", c"libc10.so", c"libtorch_python.so"]
         .into_iter()
         .map(|name| {
             // SAFETY: with RTLD_NOLOAD nothing is loaded or initialised.
@@ -68,17 +73,12 @@ fn probes<'py>(torch: &Bound<'py, PyModule>) -> PyResult<Vec<Bound<'py, PyAny>>>
 
 /// Whether the handle in `probe` says what Python says.
 fn agrees(torch: &Torch, probe: &Bound<'_, PyAny>) -> PyResult<bool> {
-    // SAFETY: `from_python` gives an independent handle; the borrowed one is only dereferenced by torch after its first
-    // word, the `TensorImpl`, was found to be the same.
+    let body: usize = probe.getattr("_cdata")?.extract()?;
+    // SAFETY: a tensor object is larger than the word read. The handle is only dereferenced by torch after that word, the
+    // `TensorImpl`, was found to be the same; wrapped anew, it is the object that it is inside of.
     unsafe {
-        let mut owned = std::ptr::null_mut();
-        if (torch.c.from_python)(probe.as_ptr().cast(), &raw mut owned) != 0 {
-            return Ok(false);
-        }
         let borrowed = torch.handle(probe.as_ptr());
-        let same = *owned.cast::<usize>() == *borrowed.cast::<usize>();
-        (torch.c.delete)(owned);
-        if !same {
+        if *borrowed.cast::<usize>() != body || !torch.to_python(probe.py(), borrowed).is_ok_and(|o| o.is(probe)) {
             return Ok(false);
         }
         let sizes: Vec<i64> = probe.call_method0("size")?.extract()?;

@@ -62,9 +62,6 @@ functions! {
     reinterpret = c"aoti_torch__reinterpret_tensor": fn(Handle, i64, *const i64, *const i64, i64, *mut Handle) -> Status;
     delete = c"aoti_torch_delete_tensor_object": fn(Handle) -> Status;
     num_threads = c"torch_get_num_threads": fn(*mut u32) -> Status;
-    to_python = c"torch_tensor_to_pyobject": fn(Handle, *mut c_void, *mut *mut c_void) -> Status;
-    from_python = c"torch_tensor_from_pyobject": fn(*mut c_void, *mut Handle) -> Status;
-    what = c"torch_exception_get_what_without_backtrace": fn() -> *const c_char;
     requires_grad = c"_ZNK3c1010TensorImpl13requires_gradEv": fn(*const c_void) -> bool;
     grad_enabled = c"aoti_torch_grad_mode_is_enabled": fn() -> bool;
     set_grad_enabled = c"aoti_torch_grad_mode_set_enabled": fn(bool);
@@ -74,6 +71,9 @@ functions! {
 pub struct Torch {
     /// The functions.
     pub c: Functions,
+    wrap: Wrap,
+    /// The text of the thread's last exception, where torch keeps it.
+    what: Option<What>,
     /// Byte offset of the dispatch key word in a `c10::TensorImpl`.
     keys_offset: usize,
     /// Where the rest is, if it was found; else torch's functions are asked.
@@ -83,6 +83,34 @@ pub struct Torch {
     /// `torch.nn.Parameter`, kept alive by torch.
     parameter_class: usize,
     libraries: Vec<usize>,
+}
+
+/// Gives a new tensor object for a handle.
+enum Wrap {
+    /// `torch_tensor_to_pyobject`, from torch 2.14 on; a null class means `torch.Tensor`.
+    C(unsafe extern "C" fn(Handle, *mut c_void, *mut Raw) -> Status),
+    /// `THPVariable_Wrap(const at::TensorBase&)` of `torch/csrc/autograd/python_variable.h`.
+    Cpp(unsafe extern "C" fn(Handle) -> Raw),
+}
+
+/// `torch_exception_get_what_without_backtrace`
+type What = unsafe extern "C" fn() -> *const c_char;
+
+impl Wrap {
+    fn load(find: &dyn Fn(&CStr) -> *mut c_void) -> Option<Wrap> {
+        let (c, cpp) = (find(c"torch_tensor_to_pyobject"), find(c"_Z16THPVariable_WrapRKN2at10TensorBaseE"));
+        // SAFETY: the symbols have these signatures in torch's headers; a reference is a pointer.
+        unsafe {
+            if !c.is_null() {
+                return Some(Wrap::C(std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(Handle, *mut c_void, *mut Raw) -> Status,
+                >(c)));
+            }
+            (!cpp.is_null())
+                .then(|| Wrap::Cpp(std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle) -> Raw>(cpp)))
+        }
+    }
 }
 
 /// Byte offset of the `at::Tensor` in a Python tensor object.
@@ -344,7 +372,7 @@ impl Torch {
         }
         // SAFETY: torch keeps the text of the thread's last exception.
         let message = unsafe {
-            let what = (self.c.what)();
+            let what = self.what.map_or(std::ptr::null(), |what| what());
             if what.is_null() { None } else { CStr::from_ptr(what).to_str().ok() }
         };
         Err(message.unwrap_or("torch reported an error").to_owned())
@@ -355,11 +383,14 @@ impl Torch {
     /// # Safety
     /// As [`Torch::keys`]; the GIL is held.
     pub unsafe fn to_python(&self, py: Python<'_>, handle: Handle) -> Result<Py<PyAny>, String> {
-        let mut object = std::ptr::null_mut();
-        // SAFETY: torch returns a new reference; a null class means `torch.Tensor`.
+        let mut object: Raw = std::ptr::null_mut();
+        // SAFETY: torch returns a new reference.
         unsafe {
-            self.check(outside(|| (self.c.to_python)(handle, std::ptr::null_mut(), &raw mut object)))?;
-            Py::from_owned_ptr_or_opt(py, object.cast()).ok_or_else(|| "torch made no tensor object".to_owned())
+            match self.wrap {
+                Wrap::C(wrap) => self.check(outside(|| wrap(handle, std::ptr::null_mut(), &raw mut object)))?,
+                Wrap::Cpp(wrap) => object = outside(|| wrap(handle)),
+            }
+            Py::from_owned_ptr_or_opt(py, object).ok_or_else(|| "torch made no tensor object".to_owned())
         }
     }
 }
