@@ -184,3 +184,41 @@ def test_sizes_beside_other_constants(expression):
         compiled = flambeau.compile(names["f"], dynamic=dynamic)
         for n in (3, 5, 7, 4):
             assert repr(compiled(torch.ones(2), n)) == repr(names["f"](torch.ones(2), n)), (dynamic, n)
+
+
+class Index:
+    def __index__(self):
+        return 1
+
+
+STATEMENTS = [
+    "del items[k]",
+    "items[k] = 3",
+    "items.append(items[k])",
+    "items.pop(k)",
+    "(1, 2)[k]",
+    "range(3)[k]",
+    "'ab'[k]",
+]
+
+
+@pytest.mark.parametrize("statement", [*STATEMENTS, "b'ab'[k]"])
+def test_positions(statement):
+    """What is in range, out of it, and no position, in lists of three lengths; and one that becomes symbolic."""
+    names = {}
+    exec(
+        f"def f(x, items, k):\n    try:\n        {statement}\n    except Exception as error:\n"
+        "        return type(error).__name__, str(error), items\n    return items, x + 1",
+        names,
+    )
+    f = names["f"]
+    for length in (0, 1, 3):
+        for k in (0, 5, -7, LARGE, -LARGE, None, "a", 1.5, True, Index(), (1,), slice(0, 1)):
+            flambeau.reset()
+            compiled = flambeau.compile(f)
+            for _ in range(2):
+                found = repr(compiled(torch.ones(1), [1] * length, k))
+                assert found == repr(f(torch.ones(1), [1] * length, k)), (length, k)
+    compiled = flambeau.compile(f, dynamic=True)
+    for k in (0, 5, 7, -9, 1):
+        assert repr(compiled(torch.ones(1), [1, 2], k)) == repr(f(torch.ones(1), [1, 2], k)), k

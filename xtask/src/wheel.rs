@@ -105,7 +105,9 @@ fn check(python: Python, wheel: &Path, mode: &str) -> Result<()> {
     let install = ["install", "--isolated", "--no-index", "--no-deps", "--quiet"];
     Step::new("Installing")
         .run(tool("python").args(["-m", "pip", "--python"]).arg(&inside).args(install).arg(wheel))?;
-    Step::new("Smoke test").run(command(inside).args(["tests/wheel/smoke.py", mode]))
+    // Another copy of the package may be on the path of whoever runs this.
+    let mut smoke = command(inside);
+    Step::new("Smoke test").run(smoke.args(["tests/wheel/smoke.py", mode]).env_remove("PYTHONPATH"))
 }
 
 /// Where wheels are made and tried.

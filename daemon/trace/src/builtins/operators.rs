@@ -554,20 +554,41 @@ fn missing(tracer: &mut Tracer<'_>, dict: &Value, id: crate::value::DictId, key:
 
 /// The position that an int key names; a symbolic one is fixed.
 fn position(tracer: &mut Tracer<'_>, key: &Value, length: usize, kind: &str) -> Flow<usize> {
+    match find(tracer, key, length, kind)? {
+        Some(at) => Ok(at),
+        None => tracer.raise_named("IndexError", &format!("{kind} index out of range")),
+    }
+}
+
+/// As [`position`], for an item of a list that is to be replaced or deleted.
+fn assigned_position(tracer: &mut Tracer<'_>, key: &Value, length: usize) -> Flow<usize> {
+    match find(tracer, key, length, "list")? {
+        Some(at) => Ok(at),
+        None => tracer.raise_named("IndexError", "list assignment index out of range"),
+    }
+}
+
+/// As [`position`]; `None` of what is out of range.
+fn find(tracer: &mut Tracer<'_>, key: &Value, length: usize, kind: &str) -> Flow<Option<usize>> {
     let at = match key {
         Value::Int(dim) => tracer.fix(dim),
         Value::Const(Const::Int(_) | Const::Bool(_)) => key.as_int().unwrap_or(0),
         Value::Tensor(_) => return stop(ReasonCode::DataDependentValue, format!("a {kind} indexed by a tensor")),
+        Value::Const(Const::BigInt(_)) if kind == "range object" => return Ok(None),
+        Value::Const(Const::BigInt(_)) => {
+            return tracer.raise_named("IndexError", "cannot fit 'int' into an index-sized integer");
+        }
+        Value::Instance(_) | Value::Opaque(_) => {
+            return stop(ReasonCode::UnsupportedObject, format!("a {kind} indexed by a {}", tracer.type_name(key)));
+        }
         _ => {
+            let kind = kind.trim_end_matches(" object");
             let name = tracer.type_name(key);
             return tracer.raise_named("TypeError", &format!("{kind} indices must be integers or slices, not {name}"));
         }
     };
     let wrapped = if at < 0 { at + length as i64 } else { at };
-    if (0..length as i64).contains(&wrapped) {
-        return Ok(wrapped as usize);
-    }
-    tracer.raise_named("IndexError", &format!("{kind} index out of range"))
+    Ok((0..length as i64).contains(&wrapped).then_some(wrapped as usize))
 }
 
 /// `container[key] = value`; false: not supported by this type.
@@ -583,12 +604,7 @@ pub fn store_subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value, 
             if let Value::Slice(parts) = &key {
                 return store_slice(tracer, *id, parts, &value);
             }
-            let at = match position(tracer, &key, length, "list") {
-                Err(_) if key.as_int().is_some() => {
-                    return tracer.raise_named("IndexError", "list assignment index out of range");
-                }
-                other => other?,
-            };
+            let at = assigned_position(tracer, &key, length)?;
             tracer.list_mut(*id)?[at] = value;
             Ok(true)
         }
@@ -630,7 +646,7 @@ pub fn delete_subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value)
             let length = tracer.list_items(*id)?.len();
             let mut positions = match &key {
                 Value::Slice(parts) => slots::positions(tracer, parts, length, "list slice")?,
-                _ => vec![position(tracer, &key, length, "list")?],
+                _ => vec![assigned_position(tracer, &key, length)?],
             };
             positions.sort_unstable();
             let list = tracer.list_mut(*id)?;
