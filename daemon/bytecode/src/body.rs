@@ -86,14 +86,17 @@ impl<'a> Body<'a> {
         if known { Ok(slot + behind as u32) } else { Err(AssembleError::Slot(slot)) }
     }
 
-    /// Names and kinds of the resume code's slots.
-    pub fn slots(&self) -> (Vec<String>, Vec<u8>) {
-        let (names, kinds) = (&self.code.localsplusnames, &self.code.localspluskinds);
+    /// Names of the resume code's slots.
+    pub fn slot_names(&self) -> Vec<String> {
+        let (locals, others) = self.code.localsplusnames.split_at(self.locals);
         let padding = NAMES[NAMES.len() - self.padding..].iter().map(ToString::to_string);
-        (
-            names[..self.locals].iter().cloned().chain(padding).chain(names[self.locals..].iter().cloned()).collect(),
-            [&kinds[..self.locals], &vec![Code::LOCAL; self.padding], &kinds[self.locals..]].concat(),
-        )
+        locals.iter().cloned().chain(padding).chain(others.iter().cloned()).collect()
+    }
+
+    /// Kinds of the resume code's slots.
+    pub fn slot_kinds(&self) -> Vec<u8> {
+        let (locals, others) = self.code.localspluskinds.split_at(self.locals);
+        [locals, &vec![Code::LOCAL; self.padding], others].concat()
     }
 
     /// The names of a resume code.

@@ -76,6 +76,9 @@ impl Dialect {
         if (self.writes)(op, put).is_some() {
             return Some(());
         }
+        if op == Op::ToBool && self.to_bool.is_none() {
+            return [Op::Unary(Unary::Not); 2].into_iter().try_for_each(|not| self.write(not, put));
+        }
         let (name, arg) = written(op)?;
         put(self.opcodes.iter().find(|o| o.name == name)?.number, arg);
         Some(())
@@ -89,6 +92,7 @@ fn written(op: Op) -> Option<(&'static str, u32)> {
         Op::PushNull => ("PUSH_NULL", 0),
         Op::EndFor => ("END_FOR", 0),
         Op::Unary(Unary::Not) => ("UNARY_NOT", 0),
+        Op::ToBool => ("TO_BOOL", 0),
         Op::BinarySubscr => ("BINARY_SUBSCR", 0),
         Op::PushExcInfo => ("PUSH_EXC_INFO", 0),
         Op::ReturnGenerator => ("RETURN_GENERATOR", 0),
@@ -191,6 +195,17 @@ pub fn binary(number: u32) -> Becomes {
 /// The comparison with this number.
 pub fn compare(number: u32) -> Becomes {
     Compare::ALL.get(number as usize).map_or(Becomes::Bad, |&c| op(Op::Compare(c)))
+}
+
+/// `CALL_INTRINSIC_1` with this number.
+pub fn intrinsic(number: u32) -> Becomes {
+    op(match number {
+        3 => Op::StopIterationError,
+        4 => Op::AsyncGenWrap,
+        5 => Op::Unary(Unary::Positive),
+        6 => Op::ListToTuple,
+        _ => Op::Intrinsic { inputs: 1, number },
+    })
 }
 
 /// `MAKE_FUNCTION` with these flags.

@@ -188,7 +188,7 @@ impl Prologue {
 
     /// Free variables, cells, the generator, and `RESUME`, which like the user's stands at the function's first line.
     fn begin(&mut self, body: &Body<'_>, generator: bool) -> Result<(), AssembleError> {
-        let (_, kinds) = body.slots();
+        let kinds = body.slot_kinds();
         let free = kinds.iter().filter(|k| **k & Code::FREE != 0).count() as u32;
         if free > 0 {
             self.units.put(Op::CopyFreeVars(free))?;
@@ -236,7 +236,7 @@ impl Prologue {
 
     /// The locals in the parameters' slots, once nothing else is read from there.
     fn replace_parameters(&mut self, body: &Body<'_>, point: &ResumePoint) -> Result<(), AssembleError> {
-        let (_, kinds) = body.slots();
+        let kinds = body.slot_kinds();
         for slot in (0..PARAMETERS).rev() {
             if let Some(index) = point.locals.iter().position(|local| body.slot(*local) == Ok(slot)) {
                 self.item(0, index as u32)?;
@@ -400,7 +400,6 @@ impl Prologue {
         handlers: Vec<Handler>,
     ) -> Result<Code, AssembleError> {
         let (code, length) = (body.code, self.units.len());
-        let (names, kinds) = body.slots();
         let values = match point.entry {
             Entry::Items(count) => count,
             Entry::Raise => 2,
@@ -418,8 +417,8 @@ impl Prologue {
             bytecode: [self.units.finish(), bytecode].concat(),
             consts: body.consts.iter().cloned().chain(brought).collect(),
             names: body.marked_names(),
-            localsplusnames: names,
-            localspluskinds: kinds,
+            localsplusnames: body.slot_names(),
+            localspluskinds: body.slot_kinds(),
             linetable: [&self.locations.finish(), body.linetable].concat(),
             exceptiontable: exception_table(&handlers),
             ..code.clone()

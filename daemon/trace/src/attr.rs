@@ -655,20 +655,20 @@ impl Tracer<'_> {
         {
             return self.set_through(&raw, target, name, value);
         }
-        let missing = format!("'{}' object has no attribute '{name}'", class.name.qualname);
+        let missing = || format!("'{}' object has no attribute '{name}'", class.name.qualname);
         let Some(attrs) = attrs else {
             let own = match self.type_lookup(&class, "__setattr__")? {
                 Some((_, Value::Builtin(b))) => !stores_generically(&class, &b.path),
                 found => found.is_some(),
             };
             let hint = if own { "" } else { self.builtins().no_dict };
-            return self.raise_named("AttributeError", &format!("{missing}{hint}"));
+            return self.raise_named("AttributeError", &(missing() + hint));
         };
         match value {
             Some(value) => self.dict_set(attrs, Value::str(name), value),
             None => match self.dict_remove(attrs, &Value::str(name))? {
                 Some(_) => Ok(()),
-                None => self.raise_named("AttributeError", &missing),
+                None => self.raise_named("AttributeError", &missing()),
             },
         }
     }

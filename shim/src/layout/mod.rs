@@ -1,9 +1,11 @@
 //! Layouts of CPython's own structs that are not part of its interface, and functions whose names differ between versions.
-//! A module per version; nothing else here knows versions. What two versions lay out alike stands once, in `dict`, and each
+//! A module per version; nothing else here knows versions. What versions lay out alike stands once, in `dict` and `frame`, and each
 //! version says that it is so by naming it.
 
 mod counted;
 mod dict;
+#[cfg(Py_3_12)]
+mod frame;
 #[cfg(Py_3_12)]
 mod watched;
 

@@ -1,16 +1,13 @@
-//! CPython 3.12: `_PyInterpreterFrame` of `Include/internal/pycore_frame.h`, how dicts are numbered and where types keep
-//! theirs.
+//! CPython 3.12: where its frames begin and how dicts are numbered.
 
 pub use super::dict::{Dict, Ordered};
+pub use super::frame::{InterpreterFrame, code_extra, new_code_extra, set_code_extra, type_dict};
 pub use super::watched::{FEW_DICTS, changes, watch};
 
+use super::frame;
 use crate::raw::Raw;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use std::ffi::{c_char, c_int, c_void};
-use std::mem::{offset_of, replace};
-use std::ptr::null_mut;
 
 /// The version that this layout is for.
 pub const VERSION: (u8, u8) = (3, 12);
@@ -20,98 +17,19 @@ pub const DICT_CHANGE: u64 = 1 << 8;
 /// Bits of that number that are none of the count: who watches the dict.
 pub const DICT_FLAGS: u64 = DICT_CHANGE - 1;
 
-/// Where a code object has its instructions: `co_code_adaptive`.
-const FIRST_INSTRUCTION: usize = 192;
-
-unsafe extern "C" {
-    /// Reads what [`set_code_extra`] put there: 0, or -1 with an exception set.
-    #[link_name = "PyUnstable_Code_GetExtra"]
-    pub fn code_extra(code: Raw, index: ffi::Py_ssize_t, extra: *mut *mut c_void) -> c_int;
-    /// Keeps a pointer with a code object: 0, or -1 with an exception set.
-    #[link_name = "PyUnstable_Code_SetExtra"]
-    pub fn set_code_extra(code: Raw, index: ffi::Py_ssize_t, extra: *mut c_void) -> c_int;
-    /// An index for these, or -1 if none is left.
-    #[link_name = "PyUnstable_Eval_RequestCodeExtraIndex"]
-    pub fn new_code_extra(free: ffi::freefunc) -> ffi::Py_ssize_t;
-}
-
-/// A frame that is about to run: its locals are the arguments, as the function's code names them.
-#[repr(C)]
-pub struct InterpreterFrame {
-    /// The code. As the function and what is in the slots, owned by the frame.
-    pub code: Raw,
-    previous: *mut InterpreterFrame,
-    /// The function.
-    pub function: Raw,
-    globals: Raw,
-    builtins: Raw,
-    /// Null for a function's frame.
-    pub locals: Raw,
-    frame_object: Raw,
-    previous_instruction: *mut u16,
-    stack_top: c_int,
-    return_offset: u16,
-    owner: c_char,
-    /// `localsplus`, as many as the code says.
-    pub slots: [Raw; 1],
-}
-
-const _: () = {
-    assert!(offset_of!(InterpreterFrame, code) == 0);
-    assert!(offset_of!(InterpreterFrame, function) == 16);
-    assert!(offset_of!(InterpreterFrame, locals) == 40);
-    assert!(offset_of!(InterpreterFrame, previous_instruction) == 56);
-    assert!(offset_of!(InterpreterFrame, stack_top) == 64);
-    assert!(offset_of!(InterpreterFrame, owner) == 70);
-    assert!(offset_of!(InterpreterFrame, slots) == 72);
-};
-
-/// The type's own dict, borrowed.
-///
-/// # Safety
-/// A ready type, GIL held.
-pub unsafe fn type_dict(class: Raw) -> Raw {
-    // SAFETY: the interpreter keeps the dicts of built-in types, which have null in `tp_dict`. The new reference is given up at
-    // once: the dict lives as long as the type.
-    unsafe {
-        let dict = ffi::PyType_GetDict(class.cast());
-        ffi::Py_XDECREF(dict);
-        dict
-    }
-}
-
-/// The code of `lambda x: x`.
-static FIRST_ARGUMENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+/// Where in a code object its frames begin: before the first instruction of `co_code_adaptive`.
+const START: usize = 192 - size_of::<u16>();
 
 /// Whether [`end_frame`] can be used from now on.
 pub fn can_end_frames(py: Python<'_>) -> bool {
-    FIRST_ARGUMENT
-        .get_or_try_init(py, || py.eval(c"lambda x: x", None, None)?.getattr("__code__").map(Bound::unbind))
-        .is_ok()
+    frame::keep_first_argument(py, c"(lambda x: x).__code__")
 }
 
-/// What an evaluator gives back in place of running the frame. The evaluator has to clear the frame, which only CPython's own
-/// can do: it is given `value` as the only local of a function that returns it, or raises the exception where no line of
-/// that function has begun, which leaves no trace of it.
+/// As [`frame::end_frame`].
 ///
 /// # Safety
-/// As CPython calls evaluators, with a frame that has not begun and whose code has a local and a place on the stack.
-/// `value` is a new reference, or null with an exception set. [`can_end_frames`] was true.
+/// As there; [`can_end_frames`] was true.
 pub unsafe fn end_frame(thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame, value: Raw) -> Raw {
-    // SAFETY: the frame is not linked yet, so what is given up here is seen by nobody. Until the frame begins, its stack is
-    // empty and `stack_top` counts its locals. The new code needs no more room than the caller promises.
-    unsafe {
-        let Some(code) = FIRST_ARGUMENT.get(Python::assume_attached()).map(Py::as_ptr) else { return null_mut() };
-        let slots = (&raw mut (*frame).slots).cast::<Raw>();
-        for i in 0..replace(&mut (*frame).stack_top, 0) as usize {
-            ffi::Py_XDECREF(replace(&mut *slots.add(i), null_mut()));
-        }
-        ffi::Py_INCREF(code);
-        ffi::Py_DECREF(replace(&mut (*frame).code, code));
-        (*frame).previous_instruction = code.byte_add(FIRST_INSTRUCTION).cast::<u16>().sub(1);
-        *slots = value;
-        (*frame).stack_top = 1;
-        let throws = c_int::from(value.is_null());
-        ffi::_PyEval_EvalFrameDefault(thread, frame.cast(), throws)
-    }
+    // SAFETY: the caller's promise.
+    unsafe { frame::end_frame(thread, frame, value, START) }
 }

@@ -1,22 +1,11 @@
 //! CPython 3.12. One table line per opcode: number, name, argument, caches, stack effect, instruction.
 
-use crate::dialect::{Becomes, binary, compare, function, jump_if, ones, op, opcodes};
+use crate::dialect::{Becomes, binary, compare, function, intrinsic, jump_if, ones, op, opcodes};
 use crate::op::{Condition, Op, Unary};
 
 mod encode;
 
 pub use encode::DIALECT;
-
-/// `CALL_INTRINSIC_1` with this number.
-fn intrinsic(number: u32) -> Becomes {
-    op(match number {
-        3 => Op::StopIterationError,
-        4 => Op::AsyncGenWrap,
-        5 => Op::Unary(Unary::Positive),
-        6 => Op::ListToTuple,
-        _ => Op::Intrinsic { inputs: 1, number },
-    })
-}
 
 opcodes! {
     0   CACHE                      None     0, |_, _| 0,              |_| Becomes::Dropped;

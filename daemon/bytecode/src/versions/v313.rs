@@ -1,22 +1,11 @@
 //! CPython 3.13. One table line per opcode: number, name, argument, caches, stack effect, instruction.
 
-use crate::dialect::{Becomes, binary, compare, jump_if, op, opcodes};
+use crate::dialect::{Becomes, binary, compare, intrinsic, jump_if, op, opcodes};
 use crate::op::{Condition, Op, Parts, Unary};
 
 mod encode;
 
 pub use encode::DIALECT;
-
-/// `CALL_INTRINSIC_1` with this number.
-fn intrinsic(number: u32) -> Becomes {
-    op(match number {
-        3 => Op::StopIterationError,
-        4 => Op::AsyncGenWrap,
-        5 => Op::Unary(Unary::Positive),
-        6 => Op::ListToTuple,
-        _ => Op::Intrinsic { inputs: 1, number },
-    })
-}
 
 /// An instruction that pushes, if the lowest bit says so, a null behind its value.
 fn maybe_null(first: Op, arg: u32) -> Becomes {

@@ -25,7 +25,6 @@ const RESUME: u8 = 151;
 const PRECALL: u8 = 166;
 const CALL: u8 = 171;
 const SEND: u8 = 123;
-const UNARY_NOT: u8 = 12;
 const LOAD_GLOBAL: u8 = 116;
 const LOAD_ATTR: u8 = 106;
 
@@ -54,10 +53,6 @@ fn writes(op: Op, put: &mut dyn FnMut(u8, u32)) -> Option<()> {
         // Nothing stands where a loop ends.
         Op::EndFor => {}
         Op::Send(distance) => put(SEND, distance),
-        Op::ToBool => {
-            put(UNARY_NOT, 0);
-            put(UNARY_NOT, 0);
-        }
         Op::Call { argc } => {
             put(PRECALL, argc);
             put(CALL, argc);

@@ -1,7 +1,6 @@
 //! What CPython 3.12 writes in its own way, in prologues and thin functions.
 
-use crate::dialect::{Builtins, Dialect};
-use crate::op::Op;
+use crate::dialect::{BUILTINS, Builtins, Dialect};
 
 /// The version, for the assembler.
 pub const DIALECT: Dialect = Dialect {
@@ -15,17 +14,16 @@ pub const DIALECT: Dialect = Dialect {
     to_bool: None,
     throw_takes_send: false,
     yields,
-    writes,
+    writes: |_, _| None,
     without_null,
     builtins: Builtins {
         sum_compensates: true,
         inverted_bool_warns: true,
         extreme_of_nothing: "iterable argument is empty",
-        no_dict: "",
+        ..BUILTINS
     },
 };
 
-const UNARY_NOT: u8 = 12;
 const YIELD_VALUE: u8 = 150;
 const RESUME: u8 = 151;
 
@@ -44,15 +42,4 @@ fn yields(behind: u32, put: &mut dyn FnMut(u8, u32)) {
     // One says that no handler of the user's is there, so that `close()` may leave it out.
     put(YIELD_VALUE, 2);
     put(RESUME, behind);
-}
-
-fn writes(op: Op, put: &mut dyn FnMut(u8, u32)) -> Option<()> {
-    match op {
-        Op::ToBool => {
-            put(UNARY_NOT, 0);
-            put(UNARY_NOT, 0);
-        }
-        _ => return None,
-    }
-    Some(())
 }

@@ -52,7 +52,6 @@ fn yields(behind: u32, put: &mut dyn FnMut(u8, u32)) {
 
 fn writes(op: Op, put: &mut dyn FnMut(u8, u32)) -> Option<()> {
     match op {
-        Op::ToBool => put(TO_BOOL, 0),
         Op::Unary(Unary::Not) => {
             put(TO_BOOL, 0);
             put(UNARY_NOT, 0);
