@@ -3,8 +3,9 @@
 
 use crate::entry::Entry;
 use crate::raw::Raw;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyReferenceError, PyTypeError};
 use pyo3::ffi;
+use pyo3::impl_::trampoline;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::ffi::{c_int, c_void};
@@ -173,24 +174,32 @@ unsafe fn build(py: Python<'_>, class: *mut ffi::PyTypeObject, args: Raw, kwargs
 }
 
 unsafe extern "C" fn call(object: Raw, args: *const Raw, nargsf: usize, kwnames: Raw) -> Raw {
-    // SAFETY: CPython calls this with a live `Compiled`, valid arguments and the GIL held. The function is kept alive over
-    // the call by a reference of its own, since user code may clear the object.
+    // SAFETY: CPython calls this with a live `Compiled`, valid arguments and the GIL held, which `trampoline` takes its word
+    // for: asking for the GIL costs more than all of an entry.
+    unsafe { trampoline::fastcall_with_keywords(object, args, nargsf.cast_signed(), kwnames, enter) }
+}
+
+/// # Safety
+/// The vectorcall protocol, for a live `Compiled`.
+unsafe fn enter(py: Python<'_>, object: Raw, args: *const Raw, nargsf: isize, kwnames: Raw) -> PyResult<Raw> {
+    // SAFETY: the caller's promise. The function is kept alive over the call by a reference of its own, since user code may
+    // clear the object.
     unsafe {
         let compiled = object.cast::<Compiled>();
         let (function, entry) = ((*compiled).function, (*compiled).entry);
         if function.is_null() || entry.is_null() {
-            ffi::PyErr_SetString(ffi::PyExc_ReferenceError, c"the compiled function was cleared".as_ptr());
-            return ptr::null_mut();
+            return Err(PyReferenceError::new_err("the compiled function was cleared"));
+        }
+        if ffi::Py_IsInitialized() == 0 {
+            // The interpreter shuts down.
+            return Ok(ffi::PyObject_Vectorcall(function, args, nargsf.cast_unsigned(), kwnames));
         }
         ffi::Py_INCREF(object);
         ffi::Py_INCREF(function);
-        // Told that the thread is attached, pyo3 drops references at once; else they pile up until somebody says so. While
-        // the interpreter shuts down it cannot be told.
-        let result = Python::try_attach(|py| (*entry).call(py, function, args, nargsf, kwnames));
-        let result = result.unwrap_or_else(|| ffi::PyObject_Vectorcall(function, args, nargsf, kwnames));
+        let result = (*entry).call(py, function, args, nargsf.cast_unsigned(), kwnames);
         ffi::Py_DECREF(function);
         ffi::Py_DECREF(object);
-        result
+        Ok(result)
     }
 }
 
@@ -270,7 +279,8 @@ unsafe extern "C" fn dealloc(object: Raw) {
         clear(object);
         let entry = std::mem::replace(&mut (*compiled).entry, ptr::null_mut());
         if !entry.is_null() {
-            // As in `call`. Once the interpreter shuts down, what the entry refers to is left to the operating system.
+            // Told that the thread is attached, pyo3 drops references at once; else they pile up until somebody says so. Once the
+            // interpreter shuts down it cannot be told: what the entry refers to is left to the operating system.
             let mut entry = Some(Box::from_raw(entry));
             Python::try_attach(|_| drop(entry.take()));
             std::mem::forget(entry);

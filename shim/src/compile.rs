@@ -2,7 +2,7 @@
 //! Whatever fails here ends in the original code running, with a counted reason.
 
 use crate::breaks::{self, Kind, Noted, describe};
-use crate::entry::{CaptureScope, Entry};
+use crate::entry::Entry;
 use crate::gil::{GilCell, Shared};
 use crate::guard::Passed;
 use crate::installed::{InstallContext, Installed};
@@ -15,6 +15,7 @@ use crate::report::{self, Record};
 use crate::snapshot::describe::Describer;
 use crate::table::{Frame, Retry, Table};
 use crate::{ambient, answer, assembled, code, counters, say, settings, snapshot, structure};
+use crate::thread::CaptureScope;
 use flambeau_ir::code::Code;
 use flambeau_ir::frame::{FrameId, TraceOptions};
 use flambeau_ir::plan::{Body, CompiledFrame};

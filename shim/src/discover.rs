@@ -6,6 +6,7 @@ use crate::entry::Entry;
 use crate::layout::{self, InterpreterFrame};
 use crate::raw::Raw;
 use crate::table::CO_SUSPENDS;
+use crate::thread::{self, Thread};
 use flambeau_ir::code::{Code, Origin};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -31,21 +32,23 @@ unsafe extern "C" {
 
 /// What this thread is looking for.
 #[derive(Clone, Copy)]
-struct Search {
+pub struct Search {
     /// Whose options and tables frames are compiled with; null while nothing is looked for.
     entry: *const Entry,
     /// The next frame of this code is let through: it is known not to compile.
     known: Raw,
 }
 
-const NO_SEARCH: Search = Search { entry: null(), known: null_mut() };
+impl Search {
+    /// For nothing.
+    pub const NOTHING: Search = Search { entry: null(), known: null_mut() };
+}
 
 /// Of so many frames, one in the other, nothing is looked for in the innermost. A frame that a hook is called for takes C's
 /// stack and counts against the limit for that, others do not: programs may be recursive beyond what the hook could bear.
 const DEEPEST: u32 = 300;
 
 thread_local! {
-    static SEARCH: Cell<Search> = const { Cell::new(NO_SEARCH) };
     /// Frames of this thread that the hook runs.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
@@ -56,14 +59,15 @@ static USERS: AtomicUsize = AtomicUsize::new(0);
 static BEFORE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// While it lives, this thread's frames are looked at for ones to compile, or (from [`Discovery::pause`]) not.
-pub struct Discovery {
+pub struct Discovery<'a> {
+    here: &'a Thread,
     outer: Search,
     hooked: bool,
 }
 
-impl Discovery {
+impl<'a> Discovery<'a> {
     /// Looks for frames to compile with `entry`, which has to outlive this. The next frame of code `known` is none.
-    pub fn start(py: Python<'_>, entry: &Entry, known: Raw) -> Discovery {
+    pub fn start(py: Python<'_>, here: &'a Thread, entry: &Entry, known: Raw) -> Discovery<'a> {
         let hooked = layout::can_end_frames(py);
         if hooked && USERS.fetch_add(1, Ordering::Relaxed) == 0 {
             // SAFETY: the GIL is held; both functions take the current interpreter.
@@ -79,18 +83,18 @@ impl Discovery {
                 }
             }
         }
-        Discovery { outer: SEARCH.replace(Search { entry, known }), hooked }
+        Discovery { here, outer: here.search.replace(Search { entry, known }), hooked }
     }
 
     /// Looks for nothing: compiled code runs.
-    pub fn pause() -> Discovery {
-        Discovery { outer: SEARCH.replace(NO_SEARCH), hooked: false }
+    pub fn pause(here: &'a Thread) -> Discovery<'a> {
+        Discovery { here, outer: here.search.replace(Search::NOTHING), hooked: false }
     }
 }
 
-impl Drop for Discovery {
+impl Drop for Discovery<'_> {
     fn drop(&mut self) {
-        SEARCH.set(self.outer);
+        self.here.search.set(self.outer);
         if self.hooked && USERS.fetch_sub(1, Ordering::Relaxed) == 1 {
             // SAFETY: as in `start`. A hook that somebody set after ours stays, and ours below it.
             unsafe {
@@ -112,7 +116,11 @@ fn before() -> Eval {
 
 /// The evaluator while frames are looked for.
 extern "C" fn eval(thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame, throws: c_int) -> Raw {
-    let search = SEARCH.get();
+    thread::with(|here| eval_here(here, thread, frame, throws))
+}
+
+fn eval_here(here: &Thread, thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame, throws: c_int) -> Raw {
+    let search = here.search.get();
     if search.entry.is_null() || throws != 0 {
         return run(thread, frame, throws);
     }
@@ -120,18 +128,18 @@ extern "C" fn eval(thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame
     let found = unsafe {
         let code = (*frame).code;
         if code == search.known {
-            SEARCH.set(Search { known: null_mut(), ..search });
+            here.search.set(Search { known: null_mut(), ..search });
             return run(thread, frame, throws);
         }
         match Kind::of(code) {
             // The arguments are in the first slots when a frame begins.
             Kind::Candidate(count) if (*frame).locals.is_null() => {
                 let slots = std::slice::from_raw_parts((*frame).slots.as_ptr(), count);
-                Python::attach(|py| (*search.entry).discovered(py, (*frame).function, slots))
+                Python::attach(|py| (*search.entry).discovered(py, here, (*frame).function, slots))
             }
             Kind::Candidate(_) | Kind::Through => None,
             Kind::Whole => {
-                let _pause = Discovery::pause();
+                let _pause = Discovery::pause(here);
                 return run(thread, frame, throws);
             }
         }

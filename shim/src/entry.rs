@@ -11,37 +11,17 @@ use crate::installed::{Installed, RunError};
 use crate::leaves;
 use crate::raw::Raw;
 use crate::say;
+use crate::region::Region;
 use crate::table::Table;
+use crate::thread::{self, Thread};
 use flambeau_ir::code::CodeHash;
 use flambeau_ir::exit::Varying;
 use flambeau_ir::frame::{BackendKind, TraceOptions};
 use indexmap::IndexMap;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use std::cell::Cell;
+use std::ptr::null_mut;
 use std::sync::Arc;
-
-thread_local! {
-    /// Above zero while this thread captures a frame: compiled calls made meanwhile run eagerly.
-    static CAPTURING: Cell<u32> = const { Cell::new(0) };
-}
-
-/// While it lives, compiled calls of this thread run eagerly.
-pub struct CaptureScope(());
-
-impl CaptureScope {
-    /// Enters.
-    pub fn enter() -> Self {
-        CAPTURING.set(CAPTURING.get() + 1);
-        CaptureScope(())
-    }
-}
-
-impl Drop for CaptureScope {
-    fn drop(&mut self) {
-        CAPTURING.set(CAPTURING.get() - 1);
-    }
-}
 
 /// What one call of `flambeau.compile` made: the function's compiled frames, and those of the resume functions that take
 /// it up after graph breaks.
@@ -65,8 +45,8 @@ pub struct Entry {
 
 /// What became of a call.
 enum Went {
-    /// It gave a value, or raised.
-    Done(PyResult<Py<PyAny>>),
+    /// It gave a value, a new reference, or raised: null, and the error is set.
+    Done(Raw),
     /// Its frame broke off.
     Broken(Box<Broken>),
     /// The original code has to run.
@@ -135,8 +115,23 @@ impl Entry {
     /// The vectorcall protocol; `function` is a Python function that lives during the call.
     pub unsafe fn call(&self, py: Python<'_>, function: Raw, args: *const Raw, nargsf: usize, kwnames: Raw) -> Raw {
         // SAFETY: the caller's promise, passed on.
+        thread::with(|here| unsafe { self.call_here(py, here, function, args, nargsf, kwnames) })
+    }
+
+    /// # Safety
+    /// As [`Entry::call`].
+    unsafe fn call_here(
+        &self,
+        py: Python<'_>,
+        here: &Thread,
+        function: Raw,
+        args: *const Raw,
+        nargsf: usize,
+        kwnames: Raw,
+    ) -> Raw {
+        // SAFETY: the caller's promise, passed on.
         let eager = || unsafe { ffi::PyObject_Vectorcall(function, args, nargsf, kwnames) };
-        if CAPTURING.get() != 0 {
+        if here.is_capturing() {
             return eager();
         }
         // SAFETY: as above.
@@ -149,38 +144,37 @@ impl Entry {
         }
         let plain = || {
             // SAFETY: as above. The function's own frame is let through: it is known not to compile.
-            let _discovery = self.discovery(py, &self.root, unsafe { (*object).func_code });
+            let _discovery = self.discovery(py, here, &self.root, unsafe { (*object).func_code });
             eager()
         };
         let Some(signature) = signature else { return plain() };
-        let quiet = Discovery::pause();
+        let quiet = Discovery::pause(here);
         let went = if kwnames.is_null() && signature.is_direct(positional) {
             // SAFETY: the protocol gives `positional` arguments.
             let slots = unsafe { std::slice::from_raw_parts(args, positional) };
-            self.dispatch(py, &self.root, function, slots)
+            self.dispatch(py, here, &self.root, function, slots)
         } else {
             // SAFETY: as above; the signature is that of the function's code.
             let Some(bound) = (unsafe { signature.bind(object, args, positional, kwnames) }) else { return eager() };
-            self.dispatch(py, &self.root, function, &bound.slots)
+            self.dispatch(py, here, &self.root, function, &bound.slots)
         };
-        let result = match went {
-            Went::Done(result) => result,
-            Went::Broken(broken) => self.go_on(py, *broken),
+        match went {
+            Went::Done(value) => value,
+            Went::Broken(broken) => self.go_on(py, here, *broken),
             Went::Eager => {
                 drop(quiet);
-                return plain();
+                plain()
             }
-        };
-        given(py, result)
+        }
     }
 
     /// Takes a call that plain Python made; `slots` are the function's arguments as its frame has them. `None` if its frame
     /// has to run as it is; null with an error set if the call raised.
-    pub fn discovered(&self, py: Python<'_>, function: Raw, slots: &[Raw]) -> Option<Raw> {
-        if CAPTURING.get() != 0 {
+    pub fn discovered(&self, py: Python<'_>, here: &Thread, function: Raw, slots: &[Raw]) -> Option<Raw> {
+        if here.is_capturing() {
             return None;
         }
-        let _quiet = Discovery::pause();
+        let _quiet = Discovery::pause(here);
         // SAFETY: a live function.
         let code = unsafe { (*function.cast::<ffi::PyFunctionObject>()).func_code };
         let known = self.discovered.borrow(py).get(&(code as usize)).cloned();
@@ -195,9 +189,9 @@ impl Entry {
         if table.borrow(py).is_barren() {
             return None;
         }
-        match self.dispatch(py, &table, function, slots) {
-            Went::Done(result) => Some(given(py, result)),
-            Went::Broken(broken) => Some(given(py, self.go_on(py, *broken))),
+        match self.dispatch(py, here, &table, function, slots) {
+            Went::Done(value) => Some(value),
+            Went::Broken(broken) => Some(self.go_on(py, here, *broken)),
             Went::Eager => None,
         }
     }
@@ -205,44 +199,51 @@ impl Entry {
     /// Runs what a frame broke at and the resume functions that follow, until one gives the call's value. They call each
     /// other from here, so that a loop of the program runs at a constant depth of the stack. Nothing that ran is run again:
     /// a resume function that has no compiled frame runs as plain Python.
-    fn go_on(&self, py: Python<'_>, mut broken: Broken) -> PyResult<Py<PyAny>> {
+    fn go_on(&self, py: Python<'_>, here: &Thread, mut broken: Broken) -> Raw {
         loop {
             let acted = {
-                let _discovery = Discovery::start(py, self, std::ptr::null_mut());
-                broken.act(py)?
+                let _discovery = Discovery::start(py, here, self, null_mut());
+                broken.act(py)
             };
             let next = match acted {
-                Onward::Value(value) => return Ok(value),
-                Onward::Next(next) => next,
+                Ok(Onward::Value(value)) => return value.into_ptr(),
+                Ok(Onward::Next(next)) => next,
+                Err(error) => return raise(py, error),
             };
-            broken = match self.take_up(py, &next) {
-                Went::Done(result) => return result,
+            broken = match self.take_up(py, here, &next) {
+                Went::Done(value) => return value,
                 Went::Broken(broken) => *broken,
                 Went::Eager => {
                     let table = self.resumed(py, next.frames, &[]);
-                    let _discovery = self.discovery(py, &table, std::ptr::null_mut());
-                    return next.call(py);
+                    let _discovery = self.discovery(py, here, &table, null_mut());
+                    return next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
                 }
             };
         }
     }
 
-    fn take_up(&self, py: Python<'_>, next: &Next) -> Went {
+    fn take_up(&self, py: Python<'_>, here: &Thread, next: &Next) -> Went {
         // SAFETY: a resume function is a live Python function.
         let code = unsafe { (*next.function().cast::<ffi::PyFunctionObject>()).func_code };
         let table = self.resumed(py, next.frames, &[]);
         // SAFETY: as above.
         match unsafe { Table::signature(&table, py, code) } {
             (Some(signature), _) if signature.is_direct(next.args().len()) => {
-                self.dispatch(py, &table, next.function(), &next.args())
+                self.dispatch(py, here, &table, next.function(), &next.args())
             }
             _ => Went::Eager,
         }
     }
 
     /// For a frame that runs eagerly: looks for others below it, if it was given up for a reason of its own.
-    fn discovery(&self, py: Python<'_>, table: &GilCell<Table>, known: Raw) -> Option<Discovery> {
-        table.borrow(py).is_given_up().then(|| Discovery::start(py, self, known))
+    fn discovery<'a>(
+        &self,
+        py: Python<'_>,
+        here: &'a Thread,
+        table: &GilCell<Table>,
+        known: Raw,
+    ) -> Option<Discovery<'a>> {
+        table.borrow(py).is_given_up().then(|| Discovery::start(py, here, self, known))
     }
 
     /// Forgets resume functions and discovered ones: the function has other code, or `reset()` was called.
@@ -255,9 +256,16 @@ impl Entry {
     }
 
     /// Runs the first frame whose guards hold; compiles if there is none.
-    fn dispatch(&self, py: Python<'_>, table: &GilCell<Table>, function: Raw, slots: &[Raw]) -> Went {
+    fn dispatch(
+        &self,
+        py: Python<'_>,
+        here: &Thread,
+        table: &GilCell<Table>,
+        function: Raw,
+        slots: &[Raw],
+    ) -> Went {
         let mut passed = Passed::default();
-        let found = table.borrow(py).find(py, function, slots, &mut passed);
+        let found = table.borrow(py).find(py, Region::of(here), function, slots, &mut passed);
         if let Some(installed) = found {
             counters::process_hit(py);
             return run(py, table, &installed, &passed, function, slots);
@@ -272,20 +280,16 @@ impl Entry {
                 }
             },
             Outcome::Eager => Went::Eager,
-            Outcome::Raise(error) => Went::Done(Err(error)),
+            Outcome::Raise(error) => Went::Done(raise(py, error)),
         }
     }
 }
 
-/// As the C interface wants it: a new reference, or null with the error set.
-fn given(py: Python<'_>, result: PyResult<Py<PyAny>>) -> Raw {
-    result.map_or_else(
-        |error| {
-            error.restore(py);
-            std::ptr::null_mut()
-        },
-        Py::into_ptr,
-    )
+/// Sets the error, as the C interface wants it.
+#[cold]
+fn raise(py: Python<'_>, error: PyErr) -> Raw {
+    error.restore(py);
+    null_mut()
 }
 
 fn run(
@@ -297,15 +301,29 @@ fn run(
     slots: &[Raw],
 ) -> Went {
     match installed.run(py, passed, function, slots) {
-        Ok(Left::Value(value)) => Went::Done(Ok(value)),
+        Ok(Left::Value(value)) => Went::Done(value.into_ptr()),
         Ok(Left::Broken(broken)) => Went::Broken(broken),
-        Err(RunError::Python(error)) => Went::Done(Err(error)),
-        Err(RunError::Fallback(reason)) => {
+        Err(error) => failed(py, table, installed, slots, *error),
+    }
+}
+
+/// What a run that gave no value means for the call.
+#[cold]
+fn failed(
+    py: Python<'_>,
+    table: &GilCell<Table>,
+    installed: &Shared<Installed>,
+    slots: &[Raw],
+    error: RunError,
+) -> Went {
+    match error {
+        RunError::Python(error) => Went::Done(raise(py, error)),
+        RunError::Fallback(reason) => {
             counters::eager_fallback(py, "run_failed");
             say::warn_once(py, &format!("run_failed:{reason}"), &format!("a compiled frame ran eagerly: {reason}"));
             Went::Eager
         }
-        Err(RunError::Wrong(what, error)) => {
+        RunError::Wrong(what, error) => {
             let fingerprint = compile::fingerprint_of(py, slots);
             let dropped = table.borrow(py).give_up(installed, fingerprint);
             // May run finalizers, so not under the borrow.
@@ -313,7 +331,7 @@ fn run(
             counters::eager_fallback(py, "output_mismatch");
             let text = format!("flambeau gives up a compiled frame, because its prediction failed: {what}");
             say::warn_once(py, "output_mismatch", &text);
-            error.map_or(Went::Eager, |error| Went::Done(Err(error)))
+            error.map_or(Went::Eager, |error| Went::Done(raise(py, error)))
         }
     }
 }

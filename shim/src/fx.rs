@@ -85,17 +85,26 @@ impl FxBody {
         self.inputs.iter().map(|slot| &values[*slot])
     }
 
-    /// Runs the compiled graph: its outputs.
-    pub fn run(&self, py: Python<'_>, values: &[Option<Py<PyAny>>], symbols: &[i64]) -> Result<Outputs, Failure> {
+    /// Runs the compiled graph, and gives its outputs.
+    pub fn run(
+        &self,
+        py: Python<'_>,
+        values: &[Option<Py<PyAny>>],
+        symbols: &[i64],
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
         let compiled = self.compiled.borrow().get(&self.key(symbols)).map(|c| c.clone_ref(py));
         let compiled = compiled.ok_or_else(|| Failure::Before("the back end was not asked for these sizes".into()))?;
-        let call = || -> PyResult<Outputs> {
-            let outputs = compiled.bind(py).call1(PyTuple::new(py, self.examples(values))?)?;
-            outputs.try_iter()?.map(|o| o.map(Bound::unbind)).collect()
+        let mut call = || -> PyResult<()> {
+            let given = compiled.bind(py).call1(PyTuple::new(py, self.examples(values))?)?;
+            for output in given.try_iter()? {
+                outputs.push(output?.unbind());
+            }
+            Ok(())
         };
-        let outputs = call().map_err(|e| failure(py, e, self.commits))?;
+        call().map_err(|e| failure(py, e, self.commits))?;
         if outputs.len() == self.graph.outputs.len() {
-            return Ok(outputs);
+            return Ok(());
         }
         let wrong = PyTypeError::new_err(format!(
             "the back end's callable returned {} values for {} outputs",

@@ -1,12 +1,12 @@
 //! A compiled frame made ready in this process. `callable` keeps a list of them per code object.
 
 use crate::breaks::{Kind, Noted};
-use crate::exit::{self, Codes, Ending, Given, Left};
+use crate::exit::{self, Codes, Ending, Given, Left, Made};
 use crate::fx::FxBody;
-use crate::guard::{Passed, Program, Roots};
+use crate::guard::{Kept, Passed, Program, Roots};
 use crate::leaves::{Place, Size};
 use crate::raw::Raw;
-use crate::run::{Failure, eager::EagerBody, native::NativeBody};
+use crate::run::{Failure, Outputs, eager::EagerBody, native::NativeBody};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Graph, NodeOp};
@@ -144,12 +144,17 @@ impl Slots {
     }
 }
 
-fn run_error(failure: Failure) -> RunError {
-    match failure {
+#[cold]
+fn run_error(failure: Failure) -> Box<RunError> {
+    Box::new(match failure {
         Failure::Before(why) => RunError::Fallback(why),
         Failure::After(error) => RunError::Python(error),
         Failure::Wrong(what, error) => RunError::Wrong(what, error),
-    }
+    })
+}
+
+fn fallback(why: &str) -> Box<RunError> {
+    Box::new(RunError::Fallback(why.into()))
 }
 
 /// Elements of a source's tensor, where guards fix its sizes.
@@ -214,12 +219,12 @@ impl Installed {
         args: &[*mut pyo3::ffi::PyObject],
         passed: &mut Passed,
     ) -> Result<(), usize> {
-        self.program.check(py, Roots { function, args }, passed)
+        self.program.check(py, &Roots { function, args }, passed)
     }
 
     /// Whether the guard with this index holds for a call; true as well where that takes the others.
     pub fn may_hold(&self, py: Python<'_>, function: Raw, args: &[Raw], index: usize) -> bool {
-        self.program.may_hold(py, Roots { function, args }, index)
+        self.program.may_hold(py, &Roots { function, args }, index)
     }
 
     /// The tensors and ints that the guards are about, as this call has them: places, objects, and the sizes of the frame,
@@ -231,7 +236,7 @@ impl Installed {
         args: &[*mut pyo3::ffi::PyObject],
     ) -> Vec<(Place, Py<PyAny>, Option<Size>)> {
         let program = &self.frame.guards;
-        let found = self.program.sized(py, Roots { function, args }).into_iter();
+        let found = self.program.sized(py, &Roots { function, args }).into_iter();
         let described = found.filter_map(|(index, object)| {
             let guard = &program.guards[index];
             let place = program.sources.path(guard.source);
@@ -254,7 +259,7 @@ impl Installed {
         function: *mut pyo3::ffi::PyObject,
         args: &[*mut pyo3::ffi::PyObject],
     ) -> Vec<bool> {
-        self.program.each(py, Roots { function, args })
+        self.program.each(py, &Roots { function, args })
     }
 
     /// Runs the body and the exit, up to the action of a graph break. Nothing else ran since `passed` was filled in.
@@ -264,39 +269,47 @@ impl Installed {
         passed: &Passed,
         function: *mut pyo3::ffi::PyObject,
         args: &[*mut pyo3::ffi::PyObject],
-    ) -> Result<Left, RunError> {
+    ) -> Result<Left, Box<RunError>> {
         let symbols = &passed.symbols;
         if !self.ending.fits(symbols) {
-            return Err(RunError::Fallback("an int is too large to be computed with".into()));
+            return Err(fallback("an int is too large to be computed with"));
         }
         if let (Run::Native(body), Some(plain)) = (&self.body, self.plain) {
-            let mut outputs = body.run(py, passed.values(), symbols).map_err(run_error)?;
+            let mut outputs = Outputs::new();
+            body.run(py, passed.values(), symbols, &mut outputs).map_err(run_error)?;
             return Ok(Left::Value(outputs.swap_remove(plain)));
         }
-        let values = passed.owned(py);
+        let mut values = Kept::new();
+        passed.keep(py, &mut values);
         if let Run::Fx(body) = &self.body
             && body.needs_compile(symbols)
         {
             body.compile(py, &values, symbols).map_err(run_error)?;
             // The back end is user code: what was checked before it may no longer hold.
             if self.check(py, function, args, &mut Passed::default()).is_err() {
-                return Err(RunError::Fallback("a guard no longer holds after the back end ran".into()));
+                return Err(fallback("a guard no longer holds after the back end ran"));
             }
         }
-        let outputs = match &self.body {
-            Run::Eager(body) => body.run(py, &values, symbols),
-            Run::Fx(body) => body.run(py, &values, symbols),
-            Run::Native(body) => body.run(py, passed.values(), symbols),
+        let mut outputs = Outputs::new();
+        let ran = match &self.body {
+            Run::Eager(body) => body.run(py, &values, symbols, &mut outputs),
+            Run::Fx(body) => body.run(py, &values, symbols, &mut outputs),
+            Run::Native(body) => body.run(py, passed.values(), symbols, &mut outputs),
         };
-        let mut outputs = outputs.map_err(run_error)?;
+        ran.map_err(run_error)?;
         if let Some(plain) = self.plain {
             return Ok(Left::Value(outputs.swap_remove(plain)));
         }
         let given = Given { values: &values, symbols, outputs: &outputs };
-        let made = self.ending.build(py, &given).map_err(|error| {
-            if self.body.commits() { RunError::Python(error) } else { RunError::Fallback(error.to_string()) }
+        let mut made = Made::new();
+        self.ending.build(py, &given, &mut made).map_err(|error| {
+            Box::new(if self.body.commits() {
+                RunError::Python(error)
+            } else {
+                RunError::Fallback(error.to_string())
+            })
         })?;
-        let left = self.ending.finish(py, &made).map_err(RunError::Python)?;
+        let left = self.ending.finish(py, &made).map_err(|error| Box::new(RunError::Python(error)))?;
         if matches!(left, Left::Broken(_)) {
             self.broken.set(self.broken.get() + 1);
         }

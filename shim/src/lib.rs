@@ -42,5 +42,6 @@ mod structure;
 mod table;
 mod testing;
 mod testing_facts;
+mod thread;
 mod torch_abi;
 mod view;

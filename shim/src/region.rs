@@ -1,18 +1,12 @@
 //! How graph breaks are taken in a region of the program: what `disable_nested_graph_breaks` and `error_on_graph_break`
 //! set for their thread, and the default that `flambeau.config` sets for all. Part of a trace's options.
 
+use crate::thread::{self, Thread};
 use pyo3::prelude::*;
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `flambeau.config.nested_graph_breaks`
 static NESTED: AtomicBool = AtomicBool::new(true);
-
-thread_local! {
-    /// What this thread has in place of the default.
-    static NESTED_HERE: Cell<Option<bool>> = const { Cell::new(None) };
-    static ERROR_HERE: Cell<bool> = const { Cell::new(false) };
-}
 
 /// The calling thread's region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,15 +20,22 @@ pub struct Region {
 impl Region {
     /// As it is now.
     pub fn now() -> Region {
-        let nested = NESTED_HERE.get().unwrap_or_else(|| NESTED.load(Ordering::Relaxed));
-        Region { nested, error: ERROR_HERE.get() }
+        thread::with(Region::of)
+    }
+
+    /// A thread's.
+    pub fn of(thread: &Thread) -> Region {
+        let nested = thread.nested.get().unwrap_or_else(|| NESTED.load(Ordering::Relaxed));
+        Region { nested, error: thread.error.get() }
     }
 
     /// Makes it the calling thread's.
     pub fn enter(self) {
         let default = NESTED.load(Ordering::Relaxed);
-        NESTED_HERE.set((self.nested != default).then_some(self.nested));
-        ERROR_HERE.set(self.error);
+        thread::with(|here| {
+            here.nested.set((self.nested != default).then_some(self.nested));
+            here.error.set(self.error);
+        });
     }
 }
 

@@ -154,12 +154,21 @@ impl Table {
     ///
     /// # Safety
     /// A live code object.
+    #[inline]
     pub unsafe fn signature(table: &GilCell<Table>, py: Python<'_>, code: Raw) -> (Option<Signature>, bool) {
-        let mut known = table.borrow(py);
+        let known = table.borrow(py);
         let generation = GENERATION.load(Ordering::Relaxed);
         if known.is_for(code) && known.generation == generation {
             return (known.signature, false);
         }
+        drop(known);
+        // SAFETY: the caller's promise.
+        (unsafe { Table::renew(table, py, code, generation) }, true)
+    }
+
+    #[cold]
+    unsafe fn renew(table: &GilCell<Table>, py: Python<'_>, code: Raw, generation: u64) -> Option<Signature> {
+        let known = table.borrow(py);
         let (resumes, varying) = (known.resumes, known.varying.clone());
         drop(known);
         // SAFETY: the caller's promise.
@@ -167,23 +176,21 @@ impl Table {
         fresh.history.expect(varying.iter().cloned());
         fresh.varying = varying;
         let signature = fresh.signature;
-        known = table.borrow(py);
-        let old = std::mem::replace(&mut *known, fresh);
-        drop(known);
+        let old = std::mem::replace(&mut *table.borrow(py), fresh);
         // May run finalizers, so not under the borrow.
         drop(old);
-        (signature, true)
+        signature
     }
 
-    /// The first frame whose guards hold, moved to the front; `passed` has the call's values then.
+    /// The first frame for a region whose guards hold, moved to the front; `passed` has the call's values then.
     pub fn find(
         &mut self,
         py: Python<'_>,
+        region: Region,
         function: Raw,
         slots: &[Raw],
         passed: &mut Passed,
     ) -> Option<Shared<Installed>> {
-        let region = Region::now();
         let mut here = self.frames.iter().enumerate().filter(|(_, frame)| frame.region == region);
         let found = here.find(|(index, frame)| {
             let (count, guard) = frame.failures.get();

@@ -326,6 +326,21 @@ def test_a_pinned_tree_is_cheap_and_sees_every_change():
         assert installed.check(model) is not None
 
 
+def test_a_dict_at_the_address_of_a_pinned_one_is_seen_to_change():
+    frame = Frame()
+    frame.guard(frame.path({"Arg": 0}, {"Item": const("a")}), {"Equals": const(1)})
+    installed = frame.install(function, {"a": 1})
+    addresses = set()
+    for _ in range(20):
+        new = {"a": 1, "b": 2}
+        addresses.add(id(new))
+        for _ in range(3):
+            assert installed.check(new) is None
+        del new["a"]
+        assert installed.check(new) is not None
+    assert len(addresses) < 20, "no dict came to the address of an earlier one"
+
+
 def test_methods_replaced_on_a_class_are_seen():
     class Own(torch.nn.Module):
         def forward(self, x):

@@ -15,6 +15,7 @@ use crate::guard::Expr;
 use flambeau_ir::exit::{Build, Effect, End, Exit};
 use flambeau_ir::source::SourceId;
 use pyo3::prelude::*;
+use smallvec::SmallVec;
 
 /// An exit with its constants, paths and code made into objects.
 pub struct Ending {
@@ -32,6 +33,9 @@ pub enum Left {
     /// A graph break to go on from.
     Broken(Box<Broken>),
 }
+
+/// The objects that an exit makes, by id.
+pub type Made = SmallVec<[Py<PyAny>; 8]>;
 
 /// What an exit may refer to.
 pub struct Given<'a> {
@@ -69,13 +73,12 @@ impl Ending {
     }
 
     /// Makes all objects; nothing the user can see happens.
-    pub fn build(&self, py: Python<'_>, given: &Given<'_>) -> PyResult<Vec<Py<PyAny>>> {
-        let mut made: Vec<Py<PyAny>> = Vec::with_capacity(self.builds.len());
+    pub fn build(&self, py: Python<'_>, given: &Given<'_>, made: &mut Made) -> PyResult<()> {
         for make in &self.builds {
-            let object = make.run(py, given, &made)?;
+            let object = make.run(py, given, made)?;
             made.push(object);
         }
-        Ok(made)
+        Ok(())
     }
 
     /// Replays the effects and gives what is left.

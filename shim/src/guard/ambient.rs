@@ -55,43 +55,74 @@ type GetFor = unsafe extern "C" fn(i8) -> i8;
 type GetLong = unsafe extern "C" fn() -> i64;
 type GetAddress = unsafe extern "C" fn() -> *const usize;
 
-/// A switch of the global context.
-enum Switch {
-    /// Where it is.
-    At(*const u8),
-    /// Its getter.
-    Call(GetOf, *const c_void),
+/// Switches of the global context.
+#[derive(Default)]
+struct Switches {
+    /// Words that some are in, and which of their bytes those are.
+    words: Vec<(*const u64, u64)>,
+    /// Getters of the others.
+    getters: Vec<GetOf>,
+    context: usize,
 }
 
-impl Switch {
-    /// The byte that a getter reads, if its code does nothing else.
-    unsafe fn new(get: GetOf, context: *const c_void) -> Switch {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a function's code can be read; none ends within what is compared before its return.
-        unsafe {
-            // `movzx eax, byte ptr [rdi + offset]; ret`, the offset in one byte or in four.
-            let code = get as *const u8;
-            let is = |at: usize, byte: u8| *code.add(at) == byte;
-            if is(0, 0x0f) && is(1, 0xb6) && is(2, 0x47) && is(4, 0xc3) {
-                return Switch::At(context.byte_offset((*code.add(3)).cast_signed() as isize).cast());
-            }
-            if is(0, 0x0f) && is(1, 0xb6) && is(2, 0x87) && is(7, 0xc3) {
-                let offset = code.add(3).cast::<i32>().read_unaligned();
-                return Switch::At(context.byte_offset(offset as isize).cast());
+impl Switches {
+    /// Those that these getters read.
+    unsafe fn new(getters: Vec<GetOf>, context: *const c_void) -> Switches {
+        let mut switches = Switches { context: context as usize, ..Switches::default() };
+        for get in getters {
+            // SAFETY: torch's getters and the context they are for.
+            match unsafe { byte_read(get, context) } {
+                Some(byte) => switches.add(byte),
+                None => switches.getters.push(get),
             }
         }
-        Switch::Call(get, context)
+        switches
     }
 
-    unsafe fn get(&self) -> u8 {
-        // SAFETY: torch's getter, or what it reads.
-        unsafe {
-            match self {
-                Switch::At(byte) => byte.read_volatile(),
-                Switch::Call(get, context) => get(*context),
-            }
+    fn add(&mut self, byte: *const u8) {
+        let within = byte as usize % size_of::<u64>();
+        let word: *const u64 = byte.wrapping_sub(within).cast();
+        let mut bytes = [0; size_of::<u64>()];
+        bytes[within] = u8::MAX;
+        let mask = u64::from_ne_bytes(bytes);
+        match self.words.iter_mut().find(|(known, _)| *known == word) {
+            Some((_, known)) => *known |= mask,
+            None => self.words.push((word, mask)),
         }
     }
+
+    /// # Safety
+    /// The context lives.
+    #[inline]
+    unsafe fn visit(&self, give: &mut impl FnMut(u64)) {
+        for (word, mask) in &self.words {
+            // SAFETY: an aligned word with at least one byte of the context in it.
+            give(unsafe { word.read_volatile() } & mask);
+        }
+        for get in &self.getters {
+            // SAFETY: torch's getter.
+            give(u64::from(unsafe { get(self.context as *const c_void) }));
+        }
+    }
+}
+
+/// The byte that a getter reads, if its code does nothing else.
+unsafe fn byte_read(get: GetOf, context: *const c_void) -> Option<*const u8> {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a function's code can be read; none ends within what is compared before its return.
+    unsafe {
+        // `movzx eax, byte ptr [rdi + offset]; ret`, the offset in one byte or in four.
+        let code = get as *const u8;
+        let is = |at: usize, byte: u8| *code.add(at) == byte;
+        if is(0, 0x0f) && is(1, 0xb6) && is(2, 0x47) && is(4, 0xc3) {
+            return Some(context.byte_offset((*code.add(3)).cast_signed() as isize).cast());
+        }
+        if is(0, 0x0f) && is(1, 0xb6) && is(2, 0x87) && is(7, 0xc3) {
+            let offset = code.add(3).cast::<i32>().read_unaligned();
+            return Some(context.byte_offset(offset as isize).cast());
+        }
+    }
+    None
 }
 
 /// Where the calling thread's state is.
@@ -111,8 +142,8 @@ struct Here {
 struct Probe {
     /// Switches of the thread or process without an argument.
     flags: Vec<Get>,
-    switches: Vec<Switch>,
-    precision: Vec<Switch>,
+    switches: Switches,
+    precision: Switches,
     /// By device type. Whether it is on is a dispatch key.
     autocast_dtype: GetFor,
     function_stack: GetLong,
@@ -192,8 +223,7 @@ impl Probe {
         // SAFETY: returns a reference to a static.
         let context = unsafe { global_context() }.cast::<c_void>();
         // SAFETY: getters of the context.
-        let switches =
-            |all: Vec<GetOf>| all.into_iter().map(|get| unsafe { Switch::new(get, context) }).collect::<Vec<_>>();
+        let switches = |all: Vec<GetOf>| unsafe { Switches::new(all, context) };
         let c = py.import("torch._C").ok()?;
         let module = |name: &str| Some(py.import(name).ok()?.dict().into_any().unbind());
         let autograd = c.getattr("_autograd").ok()?;
@@ -240,7 +270,7 @@ impl Probe {
                 None => self.autograd_flags.iter().for_each(|get| give(u64::from(get()))),
             }
             self.flags.iter().for_each(|get| give(u64::from(get())));
-            self.switches.iter().for_each(|switch| give(u64::from(switch.get())));
+            self.switches.visit(give);
             give((self.autocast_dtype)(0) as u64);
             give((self.autocast_dtype)(1) as u64);
             give(*here.tracing as u64);
@@ -248,7 +278,7 @@ impl Probe {
             give(*here.keys);
             give(*here.keys.add(1));
             if !any_precision {
-                self.precision.iter().for_each(|switch| give(u64::from(switch.get())));
+                self.precision.visit(give);
                 for call in &self.calls {
                     give(call_address(py, call.as_ptr(), &[])?);
                 }

@@ -71,6 +71,9 @@ impl Slot {
     }
 }
 
+/// Values that are kept alive.
+pub type Kept = SmallVec<[Option<Py<PyAny>>; 12]>;
+
 /// What passed the guards: the values and symbols of one call, valid until Python runs or the GIL is released.
 #[derive(Default)]
 pub struct Passed {
@@ -89,9 +92,11 @@ impl Passed {
         &self.slots[..self.wanted]
     }
 
-    /// The values of the wanted sources, kept alive; a slot whose path leads nowhere is empty.
-    pub fn owned(&self, py: Python<'_>) -> SmallVec<[Option<Py<PyAny>>; 12]> {
-        self.values().iter().map(|slot| own(py, slot.object)).collect()
+    /// Adds the values of the wanted sources, kept alive; a slot whose path leads nowhere is empty.
+    pub fn keep(&self, py: Python<'_>, kept: &mut Kept) {
+        for slot in self.values() {
+            kept.push(own(py, slot.object));
+        }
     }
 }
 
@@ -153,9 +158,10 @@ impl Program {
 
     /// Fills in the values and symbols of a call that passes; else gives the index of a failing guard, or past the guards
     /// that of a symbol out of its range.
-    pub fn check(&self, py: Python<'_>, roots: Roots<'_>, passed: &mut Passed) -> Result<(), usize> {
+    pub fn check(&self, py: Python<'_>, roots: &Roots<'_>, passed: &mut Passed) -> Result<(), usize> {
         let slots = &mut passed.slots;
-        *slots = SmallVec::from_elem(Slot::new(null_mut()), self.slots.len());
+        slots.clear();
+        slots.resize(self.slots.len(), Slot::new(null_mut()));
         let slots = &mut slots[..];
         for direct in &self.direct {
             direct.check(py, self.torch, roots.args, slots)?;
@@ -165,21 +171,21 @@ impl Program {
         for group in &self.groups {
             group.check(py, self.torch, &shape, &mut values, slots)?;
         }
-        passed.symbols = self.symbols.bind(self.torch, slots).map_err(|i| self.facts.len() + i)?;
+        self.symbols.bind(self.torch, slots, &mut passed.symbols).map_err(|i| self.facts.len() + i)?;
         for (index, slot) in &self.across {
             if !self.facts[*index].1.holds_across(py, self.torch, slots[*slot].object, slots, &passed.symbols) {
                 return Err(*index);
             }
         }
         passed.wanted = self.wanted;
-        passed.made = values.into_made();
+        values.keep_in(&mut passed.made);
         Ok(())
     }
 }
 
 impl Program {
     /// Whether one guard holds, for which the others do not matter; true as well where that cannot be said.
-    pub fn may_hold(&self, py: Python<'_>, roots: Roots<'_>, index: usize) -> bool {
+    pub fn may_hold(&self, py: Python<'_>, roots: &Roots<'_>, index: usize) -> bool {
         let Some((source, fact)) = self.facts.get(index) else { return true };
         match fact {
             Fact::Ambient(state) => state.holds(py, self.torch),
@@ -188,7 +194,7 @@ impl Program {
     }
 
     /// What those of its guards are about that compare a tensor or an int, as a call has it, with the guards' indices.
-    pub fn sized(&self, py: Python<'_>, roots: Roots<'_>) -> Vec<(usize, Py<PyAny>)> {
+    pub fn sized(&self, py: Python<'_>, roots: &Roots<'_>) -> Vec<(usize, Py<PyAny>)> {
         let mut values = Values::new(&self.steps, roots);
         let sized = |fact: &Fact| match fact {
             Fact::Tensor(_) => true,
@@ -202,10 +208,13 @@ impl Program {
 
 impl Program {
     /// Whether each guard holds, all read by value: what [`Program::check`] finds out in another order, and with less.
-    pub fn each(&self, py: Python<'_>, roots: Roots<'_>) -> Vec<bool> {
+    pub fn each(&self, py: Python<'_>, roots: &Roots<'_>) -> Vec<bool> {
         let mut values = Values::new(&self.steps, roots);
         let slots: Vec<Slot> = self.slots.iter().map(|source| Slot::new(values.get(py, *source))).collect();
-        let symbols = self.symbols.bind(self.torch, &slots).unwrap_or_default();
+        let mut symbols = Bound::new();
+        if self.symbols.bind(self.torch, &slots, &mut symbols).is_err() {
+            symbols.clear();
+        }
         let holds = |(source, fact): &(u32, Fact)| {
             let value = values.get(py, *source);
             if fact.is_across() {

@@ -155,10 +155,15 @@ impl Pin {
             let found = unsafe { word.address.read() };
             if found != word.expected {
                 let Some(reads) = self.dicts.get(word.dict as usize) else { return false };
-                if !reads.hold(shape) {
-                    return false;
-                }
-                word.expected = found;
+                // It may be another dict than the one that was pinned, at the address of that one: it is to be watched, too, and
+                // its tag says so.
+                // SAFETY: it is alive.
+                word.expected = unsafe {
+                    if !reads.hold(shape) || !layout::watch(reads.dict) {
+                        return false;
+                    }
+                    word.address.read()
+                };
             }
         }
         true

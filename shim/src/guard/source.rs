@@ -270,7 +270,7 @@ pub struct Roots<'a> {
 /// Values of sources during one check, read as needed.
 pub struct Values<'a> {
     steps: &'a [(Option<u32>, Read)],
-    roots: Roots<'a>,
+    roots: &'a Roots<'a>,
     /// Empty until the first read.
     table: Vec<Option<Raw>>,
     /// New references that reading made; they live as long as the check.
@@ -279,13 +279,15 @@ pub struct Values<'a> {
 
 impl<'a> Values<'a> {
     /// Nothing read yet.
-    pub fn new(steps: &'a [(Option<u32>, Read)], roots: Roots<'a>) -> Self {
+    pub fn new(steps: &'a [(Option<u32>, Read)], roots: &'a Roots<'a>) -> Self {
         Values { steps, roots, table: Vec::new(), made: Vec::new() }
     }
 
-    /// What keeps the values alive that reading made.
-    pub fn into_made(self) -> Vec<Py<PyAny>> {
-        self.made
+    /// Adds what keeps the values alive that reading made.
+    pub fn keep_in(mut self, made: &mut Vec<Py<PyAny>>) {
+        if !self.made.is_empty() {
+            made.append(&mut self.made);
+        }
     }
 
     /// The source's value, borrowed; null if the path leads nowhere.

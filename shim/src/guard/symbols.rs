@@ -27,12 +27,9 @@ impl Symbols {
         Symbols { defined: defined.iter().map(|s| (s.clone(), slot(s.source))).collect(), count }
     }
 
-    /// The value of each symbol by id; else the index of one that cannot be read or is out of its range.
-    pub fn bind(&self, torch: &Torch, slots: &[Slot]) -> Result<Bound, usize> {
-        let mut bound = Bound::new();
-        if self.count == 0 {
-            return Ok(bound);
-        }
+    /// Fills in the value of each symbol by id; else the index of one that cannot be read or is out of its range.
+    pub fn bind(&self, torch: &Torch, slots: &[Slot], bound: &mut Bound) -> Result<(), usize> {
+        bound.clear();
         bound.resize(self.count, 0);
         for (index, (symbol, slot)) in self.defined.iter().enumerate() {
             // SAFETY: a live object or null, GIL held.
@@ -42,7 +39,7 @@ impl Symbols {
                 _ => return Err(index),
             }
         }
-        Ok(bound)
+        Ok(())
     }
 }
 

@@ -96,15 +96,21 @@ impl EagerBody {
         self.commit != usize::MAX
     }
 
-    /// Runs the graph: its outputs.
-    pub fn run(&self, py: Python<'_>, values: &[Option<Py<PyAny>>], symbols: &[i64]) -> Result<Outputs, Failure> {
+    /// Runs the graph, and gives its outputs.
+    pub fn run(
+        &self,
+        py: Python<'_>,
+        values: &[Option<Py<PyAny>>],
+        symbols: &[i64],
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
         if !self.grad_mode {
-            return self.run_steps(py, values, symbols);
+            return self.run_steps(py, values, symbols, outputs);
         }
         let torch = Torch::get(py).map_err(Failure::Before)?;
         // SAFETY: reads a thread-local flag.
         let before = unsafe { (torch.c.grad_enabled)() };
-        let done = self.run_steps(py, values, symbols);
+        let done = self.run_steps(py, values, symbols, outputs);
         if done.is_err() {
             // SAFETY: writes a thread-local flag.
             unsafe { (torch.c.set_grad_enabled)(before) };
@@ -112,7 +118,13 @@ impl EagerBody {
         done
     }
 
-    fn run_steps(&self, py: Python<'_>, values: &[Option<Py<PyAny>>], symbols: &[i64]) -> Result<Outputs, Failure> {
+    fn run_steps(
+        &self,
+        py: Python<'_>,
+        values: &[Option<Py<PyAny>>],
+        symbols: &[i64],
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
         let mut regs: SmallVec<[Option<Py<PyAny>>; 16]> = SmallVec::new();
         regs.resize_with(self.regs, || None);
         for (slot, reg) in &self.inputs {
@@ -134,8 +146,11 @@ impl EagerBody {
                 py.check_signals().map_err(Failure::After)?;
             }
         }
-        let outputs = self.outputs.iter().map(|reg| regs[*reg].as_ref().map(|v| v.clone_ref(py)));
-        outputs.collect::<Option<_>>().ok_or_else(|| Failure::Before("a graph output is missing".into()))
+        for reg in &self.outputs {
+            let value = regs[*reg].as_ref().ok_or_else(|| Failure::Before("a graph output is missing".into()))?;
+            outputs.push(value.clone_ref(py));
+        }
+        Ok(())
     }
 }
 

@@ -128,8 +128,17 @@ impl NativeBody {
         self.commit < self.steps.len()
     }
 
-    /// Runs the plan: its outputs. The values live until Python runs or the GIL is released.
-    pub fn run(&self, py: Python<'_>, values: &[Input], symbols: &[i64]) -> Result<Outputs, Failure> {
+    /// Runs the plan, and gives its outputs. The values live until Python runs or the GIL is released.
+    pub fn run(
+        &self,
+        py: Python<'_>,
+        values: &[Input],
+        symbols: &[i64],
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
+        if self.steps.is_empty() && self.outputs.is_empty() {
+            return Ok(());
+        }
         let threads = if fork::is_child() { 1 } else { self.torch.threads() };
         let mut regs = Regs::new(self.torch, threads, &values[..self.inputs], self.regs);
         let injected = injected_failure();
@@ -161,13 +170,12 @@ impl NativeBody {
             // To make one may run finalizers.
             regs.hold();
         }
-        let mut outputs = Outputs::new();
         for reg in &self.outputs {
             outputs.push(regs.python(py, *reg).map_err(|why| {
                 if self.commits() { Failure::After(PyRuntimeError::new_err(why)) } else { Failure::Before(why) }
             })?);
         }
-        Ok(outputs)
+        Ok(())
     }
 
     /// Tells autograd that kernels are about to write to inputs. Inference tensors count nothing.
