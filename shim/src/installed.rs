@@ -10,7 +10,7 @@ use crate::run::{Failure, Outputs, eager::EagerBody, native::NativeBody};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Graph, NodeOp};
-use flambeau_ir::guard::{Guard, GuardKind};
+use flambeau_ir::guard::{GuardKind, TensorGuard};
 use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::source::{SourceId, Step};
 use flambeau_ir::text;
@@ -157,14 +157,10 @@ fn fallback(why: &str) -> Box<RunError> {
     Box::new(RunError::Fallback(why.into()))
 }
 
-/// Elements of a source's tensor, where guards fix its sizes.
-fn elements(frame: &CompiledFrame, source: SourceId) -> Option<i64> {
-    let guards = frame.guards.guards.iter().filter(|guard| guard.source == source);
-    let tensor = |guard: &Guard| match &guard.kind {
-        GuardKind::Tensor(of) => of.sizes.iter().map(Dim::as_const).product::<Option<i64>>(),
-        _ => None,
-    };
-    guards.into_iter().find_map(tensor)
+/// What guards say of a source's tensor.
+fn tensor_guard(frame: &CompiledFrame, source: SourceId) -> Option<TensorGuard> {
+    let mut guards = frame.guards.guards.iter().filter(|guard| guard.source == source);
+    guards.find_map(|guard| if let GuardKind::Tensor(of) = &guard.kind { Some(of.clone()) } else { None })
 }
 
 fn placeholders(graph: &Graph) -> impl Iterator<Item = SourceId> {
@@ -192,8 +188,8 @@ impl Installed {
         let body = match &frame.body {
             Body::Eager(graph) => Run::Eager(EagerBody::new(py, graph, &slot)?),
             Body::Native(plan) => {
-                let elements = |source| elements(&frame, source);
-                Run::Native(NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, &slot, &elements)?)
+                let guard = |source| tensor_guard(&frame, source);
+                Run::Native(NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, &slot, &guard)?)
             }
             // There is nothing for a back end to compile.
             Body::Fx(graph) if graph.calls() == 0 => Run::Eager(EagerBody::new(py, graph, &slot)?),

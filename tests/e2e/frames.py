@@ -94,7 +94,14 @@ class Frame:
 
     def _node(self, op):
         self.nodes.append(
-            {"name": f"n{len(self.nodes)}", "op": op, "meta": {"Const": "None"}, "location": None, "private": False}
+            {
+                "name": f"n{len(self.nodes)}",
+                "op": op,
+                "meta": {"Const": "None"},
+                "location": None,
+                "private": False,
+                "view": False,
+            }
         )
         return Node(len(self.nodes) - 1)
 

@@ -442,3 +442,12 @@ def test_views_of_inputs_that_begin_within_their_storage(start):
     base = torch.randn(16, 8)
     agree(lambda x: torch.mm(x[1:].t(), x[1:]), lambda: (base.clone()[start:],))
     agree(lambda x: torch.mm(x.t(), x.sin()), lambda: (base.clone()[:, start:],))
+
+
+def test_a_view_known_by_its_guards_only(backend):
+    def fn(x):
+        flat = x.reshape(-1)
+        flambeau.graph_break()
+        return flat.reshape(x.shape)
+
+    agree(fn, *(lambda n=n: (torch.ones(n, 3),) for n in (2, 4, 5, 6)), backend=backend)

@@ -271,7 +271,14 @@ def guarded(model):
     frame = Frame()
     inputs = guard_module(frame, model, [{"Arg": 0}])
     frame.nodes = [
-        {"name": f"p{i}", "op": {"Placeholder": s}, "meta": {"Const": "None"}, "location": None, "private": False}
+        {
+            "name": f"p{i}",
+            "op": {"Placeholder": s},
+            "meta": {"Const": "None"},
+            "location": None,
+            "private": False,
+            "view": False,
+        }
         for i, s in enumerate(inputs)
     ]
     frame.returns(frame.nodes and 0)

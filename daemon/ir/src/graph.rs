@@ -36,6 +36,9 @@ pub struct Node {
     pub location: Option<u32>,
     /// It writes, but only to memory made in this graph: nobody sees it if the frame is run again.
     pub private: bool,
+    /// It yields a view of its argument, which its symbolic sizes alone may not tell: what the guards say of them is known
+    /// to the trace.
+    pub view: bool,
 }
 
 /// The kinds of nodes.

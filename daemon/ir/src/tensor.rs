@@ -49,6 +49,11 @@ impl TensorMeta {
     pub fn ndim(&self) -> usize {
         self.sizes.len()
     }
+
+    /// Whether a size or a stride differs from call to call.
+    pub fn is_symbolic(&self) -> bool {
+        self.sizes.iter().chain(&self.strides).any(|dim| dim.as_const().is_none())
+    }
 }
 
 /// Row-major strides, in elements, as torch computes them: a size of zero counts as one.

@@ -168,7 +168,7 @@ impl Lowering<'_> {
             let call = Call { target, args, kwargs, meta: &node.meta, values: &values, written };
             call.lower(&mut self.core, &mut self.draws).map_err(|_| reason)
         })?;
-        let mut value = self.outcome(&node.meta, outcome)?;
+        let mut value = self.outcome(&node.meta, outcome, node.view)?;
         if let (Value::Tensor { severed, .. }, "detach") =
             (&mut value, flambeau_ops::canonical(target).map_or("", |c| c.op.name))
         {
@@ -261,12 +261,13 @@ impl Lowering<'_> {
         views.iter().fold(self.bases[base].value, |id, view| apply(&mut self.core, id, view))
     }
 
-    fn outcome(&mut self, meta: &ValueMeta, outcome: Outcome) -> Result<Value, Reason> {
+    /// The value of a node that yields `outcome`; `is_view` says what [`Node::view`] does.
+    fn outcome(&mut self, meta: &ValueMeta, outcome: Outcome, is_view: bool) -> Result<Value, Reason> {
         match (outcome, meta) {
             (Outcome::Fresh(id), ValueMeta::Tensor(meta)) => self.fresh(id, meta),
             (Outcome::View(of, views), ValueMeta::Tensor(meta)) => self.view(of, views, meta),
             (Outcome::ViewOrCopy(of, views), ValueMeta::Tensor(meta)) => {
-                if self.memory_allows(of, &views) {
+                if is_view || self.memory_allows(of, &views) {
                     return self.view(of, views, meta);
                 }
                 let Value::Tensor { base, views: mut chain, .. } = self.values[of.0 as usize].clone() else {
@@ -297,12 +298,12 @@ impl Lowering<'_> {
                 let tuple = NodeId(self.values.len() as u32);
                 let same = (0..).zip(&items).filter(|(_, item)| matches!(item, Outcome::Same(_)));
                 self.same.extend(same.map(|(i, _)| (tuple, i)));
-                let each = items.into_iter().zip(metas).map(|(item, meta)| self.outcome(meta, item));
+                let each = items.into_iter().zip(metas).map(|(item, meta)| self.outcome(meta, item, is_view));
                 Ok(Value::Tuple(each.collect::<Result<_, _>>()?))
             }
             (Outcome::With(writes, then), meta) => {
                 writes.into_iter().try_for_each(|(of, value)| self.write(of, value))?;
-                self.outcome(meta, *then)
+                self.outcome(meta, *then, is_view)
             }
             (Outcome::None, ValueMeta::Const(_)) => Ok(Value::Other),
             (outcome, meta) => refuse(format!("{outcome:?} for {meta:?}")),

@@ -3,13 +3,17 @@
 
 pub mod args;
 pub mod commit;
+mod direct;
 pub mod eager;
 pub mod expect;
 pub mod extents;
+mod kernel;
 pub mod native;
 pub mod ops;
 pub mod outside;
+mod prepare;
 pub mod regs;
+mod view;
 
 use pyo3::prelude::*;
 use smallvec::SmallVec;

@@ -28,8 +28,6 @@ pub struct Regs<'a> {
     pub torch: &'static Torch,
     /// Threads that kernels may use.
     pub threads: u32,
-    /// Whether the GIL was released since this was last set.
-    pub detached: bool,
     inputs: &'a [Input],
     /// Whether the run has references to its inputs.
     held: bool,
@@ -41,23 +39,16 @@ impl<'a> Regs<'a> {
     /// The inputs are tensors that live until Python runs or the GIL is released; `count` registers in all.
     pub fn new(torch: &'static Torch, threads: u32, inputs: &'a [Input], count: usize) -> Regs<'a> {
         let slots = SmallVec::from_elem(EMPTY, count.saturating_sub(inputs.len()));
-        Regs { torch, threads, detached: false, inputs, held: false, slots }
+        Regs { torch, threads, inputs, held: false, slots }
     }
 
-    /// Keeps the inputs alive from now on: to be called before Python may run.
+    /// Keeps the inputs alive from now on: to be called before Python may run or the GIL is released.
     pub fn hold(&mut self) {
         if !self.held {
             self.held = true;
             // SAFETY: so far they are alive (see `new`).
             self.inputs.iter().for_each(|input| unsafe { ffi::Py_XINCREF(input.object) });
         }
-    }
-
-    /// Runs a call with the GIL released.
-    pub fn detach<T: Send>(&mut self, py: Python<'_>, call: impl Send + FnOnce() -> T) -> T {
-        self.hold();
-        self.detached = true;
-        py.detach(call)
     }
 
     /// Fills a register with a tensor of the plan's own.

@@ -67,8 +67,9 @@ impl Parser<'_> {
             self.call()?
         };
         let private = self.lex.eat_word("private");
+        let view = self.lex.eat_word("view");
         let location = if self.lex.eat("#") { Some(self.lex.number()?) } else { None };
-        Ok(Node { name, op, meta, location, private })
+        Ok(Node { name, op, meta, location, private, view })
     }
 
     fn call(&mut self) -> Parsed<NodeOp> {

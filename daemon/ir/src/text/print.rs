@@ -151,6 +151,7 @@ impl Printer<'_> {
             }
         }
         f.write_str(if node.private { " private" } else { "" })?;
+        f.write_str(if node.view { " view" } else { "" })?;
         match node.location {
             Some(l) => writeln!(f, " # {l}"),
             None => writeln!(f),

@@ -58,7 +58,7 @@ impl GraphBuilder {
     /// An input.
     pub(crate) fn placeholder(&mut self, source: SourceId, name: &str, meta: ValueMeta) -> NodeId {
         let name = self.unique(name);
-        self.nodes.push(Node { name, op: NodeOp::Placeholder(source), meta, location: None, private: false });
+        self.nodes.push(Node { name, op: NodeOp::Placeholder(source), meta, location: None, private: false, view: false });
         NodeId(self.nodes.len() as u32 - 1)
     }
 
@@ -158,7 +158,7 @@ impl Tracer<'_> {
         let name = self.graph.unique(base);
         let location = self.user_location().map(|l| self.graph.location(l));
         let op = NodeOp::Call { target: target.clone(), args, kwargs };
-        self.graph.nodes.push(Node { name, op, meta, location, private: false });
+        self.graph.nodes.push(Node { name, op, meta, location, private: false, view: false });
         Ok(NodeId(self.graph.nodes.len() as u32 - 1))
     }
 

@@ -202,8 +202,9 @@ impl Tracer<'_> {
             return Ok(value.clone());
         }
         let node = self.graph_call(&target, graph_args, graph_kwargs, inferred.meta.clone())?;
-        self.graph.nodes[node.0 as usize].private =
-            by_rule && !inferred.mutates.is_empty() && !commits && !inferred.rng;
+        let known = &mut self.graph.nodes[node.0 as usize];
+        known.private = by_rule && !inferred.mutates.is_empty() && !commits && !inferred.rng;
+        known.view = inferred.view_of.is_some() && inferred.meta.as_tensor().is_some_and(TensorMeta::is_symbolic);
         if inferred.meta.as_tensor().is_none() {
             self.grad_of_written(&args, &inferred.mutates)?;
         }

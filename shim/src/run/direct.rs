@@ -1,0 +1,290 @@
+//! Torch ops that are called through its C interface: no Python object is made for them, and they need no GIL.
+
+use super::extents::Extents;
+use super::outside::outside;
+use super::regs::Regs;
+use crate::guard::Expr;
+use crate::torch_abi::{Handle, Owned, Status, Torch};
+use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::plan::{PlanArg, PlanStep};
+use std::ptr::{from_ref, null, null_mut};
+
+type Product = unsafe extern "C" fn(Handle, Handle, Handle) -> Status;
+type ScaledProduct = unsafe extern "C" fn(Handle, Handle, Handle, Handle, f64, f64) -> Status;
+type Convolution = unsafe extern "C" fn(
+    Handle,
+    Handle,
+    *const Handle,
+    *const i64,
+    i64,
+    *const i64,
+    i64,
+    *const i64,
+    i64,
+    i32,
+    *const i64,
+    i64,
+    i64,
+    *mut Handle,
+) -> Status;
+type Attention = unsafe extern "C" fn(
+    Handle,
+    Handle,
+    Handle,
+    f64,
+    i32,
+    *const Handle,
+    *const f64,
+    *mut Handle,
+    *mut Handle,
+) -> Status;
+type MaxPool = unsafe extern "C" fn(
+    Handle,
+    *const i64,
+    i64,
+    *const i64,
+    i64,
+    *const i64,
+    i64,
+    *const i64,
+    i64,
+    i32,
+    *mut Handle,
+    *mut Handle,
+) -> Status;
+
+/// A call ready to be made. Tensors are registers.
+pub enum Direct {
+    /// `(a, b, *, out)`
+    Product { function: Product, a: usize, b: usize, out: usize },
+    /// `(input, a, b, *, beta, alpha, out)`
+    ScaledProduct { function: ScaledProduct, input: usize, a: usize, b: usize, beta: f64, alpha: f64, out: usize },
+    /// `aten::convolution`
+    Convolution {
+        function: Convolution,
+        input: usize,
+        weight: usize,
+        bias: Option<usize>,
+        /// Stride, padding, dilation.
+        places: [Extents; 3],
+        transposed: bool,
+        output_padding: Extents,
+        groups: Expr,
+        result: usize,
+    },
+    /// `aten::_scaled_dot_product_flash_attention_for_cpu`
+    Attention {
+        function: Attention,
+        /// Query, key, value.
+        inputs: [usize; 3],
+        dropout: f64,
+        causal: bool,
+        mask: Option<usize>,
+        scale: Option<f64>,
+        results: [usize; 2],
+    },
+    /// `aten::max_pool2d_with_indices`
+    MaxPool {
+        function: MaxPool,
+        input: usize,
+        /// Kernel size, stride, padding, dilation.
+        windows: [Extents; 4],
+        ceil: bool,
+        results: [usize; 2],
+    },
+}
+
+impl Direct {
+    /// From a call step on tensors of the CPU, if it has a function here, torch exports it, and its arguments are plain.
+    pub fn new(torch: &Torch, step: &PlanStep) -> Option<Direct> {
+        let PlanStep::Call { op, overload, args, results } = step else { return None };
+        macro_rules! function {
+            ($symbol:literal: $signature:ty) => {{
+                let address = torch.symbol($symbol);
+                if address.is_null() {
+                    return None;
+                }
+                // SAFETY: the symbol has this signature in torch's public headers.
+                unsafe { std::mem::transmute::<*mut std::ffi::c_void, $signature>(address) }
+            }};
+        }
+        let product = |function| Some(Direct::Product { function, a: reg(args, 0)?, b: reg(args, 1)?, out: reg(args, 2)? });
+        let scaled = |function| {
+            let (input, a, b) = (reg(args, 0)?, reg(args, 1)?, reg(args, 2)?);
+            let (beta, alpha, out) = (float(args, 3)?, float(args, 4)?, reg(args, 5)?);
+            Some(Direct::ScaledProduct { function, input, a, b, beta, alpha, out })
+        };
+        let result = |i: usize| results.get(i).map(|reg| reg.0 as usize);
+        match (&**op, &**overload, args.len(), results.len()) {
+            ("aten::mm", "out", 3, 0) => product(function!(c"aoti_torch_cpu_mm_out": Product)),
+            ("aten::bmm", "out", 3, 0) => product(function!(c"aoti_torch_cpu_bmm_out": Product)),
+            ("aten::addmm", "out", 6, 0) => scaled(function!(c"aoti_torch_cpu_addmm_out": ScaledProduct)),
+            ("aten::baddbmm", "out", 6, 0) => scaled(function!(c"aoti_torch_cpu_baddbmm_out": ScaledProduct)),
+            ("aten::convolution", "default", 9, 1) => Some(Direct::Convolution {
+                function: function!(c"aoti_torch_cpu_convolution": Convolution),
+                input: reg(args, 0)?,
+                weight: reg(args, 1)?,
+                bias: optional(args, 2, reg)?,
+                places: [ints(args, 3)?, ints(args, 4)?, ints(args, 5)?],
+                transposed: boolean(args, 6)?,
+                output_padding: ints(args, 7)?,
+                groups: (&int(args.get(8)?)?).into(),
+                result: result(0)?,
+            }),
+            ("aten::_scaled_dot_product_flash_attention_for_cpu", "default", 7, 2) => Some(Direct::Attention {
+                function: function!(c"aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu": Attention),
+                inputs: [reg(args, 0)?, reg(args, 1)?, reg(args, 2)?],
+                dropout: float(args, 3)?,
+                causal: boolean(args, 4)?,
+                mask: optional(args, 5, reg)?,
+                scale: optional(args, 6, float)?,
+                results: [result(0)?, result(1)?],
+            }),
+            ("aten::max_pool2d_with_indices", "default", 6, 2) => Some(Direct::MaxPool {
+                function: function!(c"aoti_torch_cpu_max_pool2d_with_indices": MaxPool),
+                input: reg(args, 0)?,
+                windows: [ints(args, 1)?, ints(args, 2)?, ints(args, 3)?, ints(args, 4)?],
+                ceil: boolean(args, 5)?,
+                results: [result(0)?, result(1)?],
+            }),
+            _ => None,
+        }
+    }
+
+    /// Registers of the factors of a product of matrices, and of the product.
+    pub fn product(&self) -> Option<[usize; 3]> {
+        match self {
+            Direct::Product { a, b, out, .. } | Direct::ScaledProduct { a, b, out, .. } => Some([*a, *b, *out]),
+            _ => None,
+        }
+    }
+
+    /// Makes it.
+    pub fn run(&self, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), String> {
+        match self {
+            Direct::Product { function, a, b, out } => {
+                let (a, b, out) = (regs.handle(*a)?, regs.handle(*b)?, regs.handle(*out)?);
+                // SAFETY: live handles.
+                regs.torch.check(outside(|| unsafe { function(out, a, b) }))
+            }
+            Direct::ScaledProduct { function, input, a, b, beta, alpha, out } => {
+                let (input, out) = (regs.handle(*input)?, regs.handle(*out)?);
+                let (a, b) = (regs.handle(*a)?, regs.handle(*b)?);
+                // SAFETY: live handles.
+                regs.torch.check(outside(|| unsafe { function(out, input, a, b, *beta, *alpha) }))
+            }
+            Direct::Convolution {
+                function,
+                input,
+                weight,
+                bias,
+                places: [stride, padding, dilation],
+                transposed,
+                output_padding,
+                groups,
+                result,
+            } => {
+                let (input, weight) = (regs.handle(*input)?, regs.handle(*weight)?);
+                let bias = bias.map(|reg| regs.handle(reg)).transpose()?;
+                let bias = bias.as_ref().map_or(null(), from_ref);
+                let (stride, padding) = (stride.eval(symbols)?, padding.eval(symbols)?);
+                let (dilation, output_padding) = (dilation.eval(symbols)?, output_padding.eval(symbols)?);
+                let (a, a_len) = (stride.as_ptr(), stride.len() as i64);
+                let (b, b_len) = (padding.as_ptr(), padding.len() as i64);
+                let (c, c_len) = (dilation.as_ptr(), dilation.len() as i64);
+                let (d, d_len) = (output_padding.as_ptr(), output_padding.len() as i64);
+                let groups = super::extents::size(groups, symbols)?;
+                let transposed = i32::from(*transposed);
+                // SAFETY: live handles, arrays with their lengths; an absent bias is a null pointer.
+                let made = unsafe {
+                    Owned::make(regs.torch, |ret| {
+                        function(input, weight, bias, a, a_len, b, b_len, c, c_len, transposed, d, d_len, groups, ret)
+                    })?
+                };
+                regs.own(*result, made);
+                Ok(())
+            }
+            Direct::Attention { function, inputs: [q, k, v], dropout, causal, mask, scale, results } => {
+                let (q, k, v) = (regs.handle(*q)?, regs.handle(*k)?, regs.handle(*v)?);
+                let mask = mask.map(|reg| regs.handle(reg)).transpose()?;
+                let (mask, scale) = (mask.as_ref().map_or(null(), from_ref), scale.as_ref().map_or(null(), from_ref));
+                let causal = i32::from(*causal);
+                // SAFETY: live handles; absent optionals are null pointers.
+                pair(regs, *results, |a, b| unsafe { function(q, k, v, *dropout, causal, mask, scale, a, b) })
+            }
+            Direct::MaxPool { function, input, windows: [size, stride, padding, dilation], ceil, results } => {
+                let input = regs.handle(*input)?;
+                let (size, stride) = (size.eval(symbols)?, stride.eval(symbols)?);
+                let (padding, dilation) = (padding.eval(symbols)?, dilation.eval(symbols)?);
+                let (a, a_len) = (size.as_ptr(), size.len() as i64);
+                let (b, b_len) = (stride.as_ptr(), stride.len() as i64);
+                let (c, c_len) = (padding.as_ptr(), padding.len() as i64);
+                let (d, d_len) = (dilation.as_ptr(), dilation.len() as i64);
+                let ceil = i32::from(*ceil);
+                pair(regs, *results, |made, at| {
+                    // SAFETY: a live handle, arrays with their lengths.
+                    unsafe { function(input, a, a_len, b, b_len, c, c_len, d, d_len, ceil, made, at) }
+                })
+            }
+        }
+    }
+}
+
+/// Makes a call that writes two new handles, and puts them into these registers.
+fn pair(
+    regs: &mut Regs<'_>,
+    results: [usize; 2],
+    call: impl FnOnce(*mut Handle, *mut Handle) -> Status,
+) -> Result<(), String> {
+    let (mut first, mut second) = (null_mut(), null_mut());
+    regs.torch.check(outside(|| call(&raw mut first, &raw mut second)))?;
+    for (reg, handle) in results.into_iter().zip([first, second]) {
+        // SAFETY: the call succeeded, so each is a new reference.
+        let made = unsafe { Owned::new(regs.torch, handle) };
+        regs.own(reg, made);
+    }
+    Ok(())
+}
+
+fn reg(args: &[PlanArg], i: usize) -> Option<usize> {
+    if let PlanArg::Reg(reg) = args.get(i)? { Some(reg.0 as usize) } else { None }
+}
+
+/// An argument that may be `None`.
+fn optional<T>(args: &[PlanArg], i: usize, of: impl Fn(&[PlanArg], usize) -> Option<T>) -> Option<Option<T>> {
+    if let PlanArg::Const(Const::None) = args.get(i)? { Some(None) } else { of(args, i).map(Some) }
+}
+
+fn int(arg: &PlanArg) -> Option<Dim> {
+    match arg {
+        PlanArg::Const(value) => constant(value),
+        PlanArg::Dim(dim) => Some(dim.clone()),
+        _ => None,
+    }
+}
+
+fn constant(value: &Const) -> Option<Dim> {
+    if let Const::Int(value) = value { Some(Dim::Const(*value)) } else { None }
+}
+
+fn boolean(args: &[PlanArg], i: usize) -> Option<bool> {
+    if let PlanArg::Const(Const::Bool(value)) = args.get(i)? { Some(*value) } else { None }
+}
+
+fn float(args: &[PlanArg], i: usize) -> Option<f64> {
+    match args.get(i)? {
+        PlanArg::Const(Const::Float(value)) => Some(*value),
+        PlanArg::Const(Const::Int(value)) => Some(*value as f64),
+        _ => None,
+    }
+}
+
+fn ints(args: &[PlanArg], i: usize) -> Option<Extents> {
+    let dims: Option<Vec<Dim>> = match args.get(i)? {
+        PlanArg::List(items) => items.iter().map(int).collect(),
+        PlanArg::Const(Const::Tuple(items)) => items.iter().map(constant).collect(),
+        _ => None,
+    };
+    Some(Extents::new(&dims?))
+}

@@ -1,0 +1,225 @@
+//! The steps of a plan made ready, and divided into those that need the GIL and those that do not.
+
+use super::direct::Direct;
+use super::expect::Expected;
+use super::extents::Extents;
+use super::kernel::Launch;
+use super::native::{Alloc, DETACH_ELEMENTS, Part, Step, Work};
+use super::ops::Op;
+use super::view::{self, View};
+use crate::torch_abi::Torch;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::guard::TensorGuard;
+use flambeau_ir::kernel::DType;
+use flambeau_ir::plan::{Plan, PlanArg, PlanStep, Reg};
+use flambeau_ir::source::SourceId;
+use pyo3::prelude::*;
+use std::collections::{HashMap, HashSet};
+
+/// Multiplications of a product of matrices that is done before another thread could take the GIL.
+const SMALL_PRODUCT: f64 = 65536.0;
+
+/// Makes the steps of a plan ready. `guard` gives what is known of an input.
+pub fn steps(
+    py: Python<'_>,
+    torch: &Torch,
+    plan: &Plan,
+    guard: &dyn Fn(SourceId) -> Option<TensorGuard>,
+) -> Result<(Vec<Step>, Vec<Part>), String> {
+    let on_cpu = plan.backend == "cpu";
+    let mut maker = Maker {
+        py,
+        plan,
+        visible: view::visible(plan),
+        objects: HashSet::new(),
+        elements: HashMap::new(),
+        dtypes: HashMap::new(),
+    };
+    for (reg, source) in (0..).zip(&plan.inputs) {
+        if let Some(guard) = guard(*source) {
+            maker.note(Reg(reg), Some(guard.dtype), &guard.sizes);
+        }
+    }
+    let (mut steps, mut works) = (Vec::with_capacity(plan.steps.len()), Vec::with_capacity(plan.steps.len()));
+    for (at, step) in plan.steps.iter().enumerate() {
+        let direct = if on_cpu { Direct::new(torch, step) } else { None };
+        let (step, work) = maker.step(at, direct)?;
+        steps.push(step);
+        works.push(work);
+    }
+    // What is done at the commit point needs the GIL.
+    let commit = if plan.written.is_empty() { usize::MAX } else { plan.commit as usize };
+    Ok((steps, parts(&works, commit)))
+}
+
+fn parts(works: &[Work], commit: usize) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (at, work) in works.iter().enumerate() {
+        let alike = |part: &&mut Part| (part.work == Work::Python) == (*work == Work::Python) && at != commit;
+        match parts.last_mut().filter(alike) {
+            Some(part) => *part = Part { end: at + 1, work: part.work.max(*work) },
+            None => parts.push(Part { end: at + 1, work: *work }),
+        }
+    }
+    parts
+}
+
+fn add_registers(arg: &PlanArg, found: &mut HashSet<u32>) {
+    match arg {
+        PlanArg::Reg(reg) => _ = found.insert(reg.0),
+        PlanArg::List(items) => items.iter().for_each(|item| add_registers(item, found)),
+        PlanArg::Const(_) | PlanArg::Dim(_) => {}
+    }
+}
+
+struct Maker<'a, 'py> {
+    py: Python<'py>,
+    plan: &'a Plan,
+    visible: Vec<u32>,
+    /// Registers that Python objects were made of or for so far: to empty them needs the GIL.
+    objects: HashSet<u32>,
+    /// Elements of the tensors in registers so far, where that is the same on every call.
+    elements: HashMap<u32, i64>,
+    /// Their types.
+    dtypes: HashMap<u32, DType>,
+}
+
+impl Maker<'_, '_> {
+    fn note(&mut self, reg: Reg, dtype: Option<DType>, sizes: &[Dim]) {
+        match sizes.iter().map(Dim::as_const).product::<Option<i64>>() {
+            Some(count) => self.elements.insert(reg.0, count),
+            None => self.elements.remove(&reg.0),
+        };
+        match dtype {
+            Some(dtype) => self.dtypes.insert(reg.0, dtype),
+            None => self.dtypes.remove(&reg.0),
+        };
+    }
+
+    /// The index of a register that a step changes.
+    fn changed(&mut self, reg: Reg) -> Result<usize, String> {
+        let at = reg.0 as usize;
+        if at < self.plan.inputs.len() {
+            return Err(format!("the plan writes to register {at}, an input"));
+        }
+        self.elements.remove(&reg.0);
+        self.dtypes.remove(&reg.0);
+        Ok(at)
+    }
+
+    fn step(&mut self, at: usize, direct: Option<Direct>) -> Result<(Step, Work), String> {
+        let step = &self.plan.steps[at];
+        Ok(match step {
+            PlanStep::Alloc { reg, dtype, device, sizes, strides } => {
+                let made = Alloc {
+                    reg: self.changed(*reg)?,
+                    dtype: *dtype,
+                    device: *device,
+                    sizes: Extents::new(sizes),
+                    strides: Extents::new(strides),
+                };
+                self.note(*reg, Some(*dtype), sizes);
+                (Step::Alloc(Box::new(made)), Work::Brief)
+            }
+            PlanStep::View { reg, base, sizes, strides, offset, dtype } => {
+                let is_native = !self.visible.contains(&reg.0) && self.dtypes.get(&base.0) == Some(dtype);
+                let view = Box::new(View {
+                    reg: self.changed(*reg)?,
+                    base: base.0 as usize,
+                    sizes: Extents::new(sizes),
+                    strides: Extents::new(strides),
+                    offset: offset.into(),
+                    dtype: *dtype,
+                });
+                self.note(*reg, Some(*dtype), sizes);
+                if is_native {
+                    (Step::View(view), Work::Brief)
+                } else {
+                    self.objects.extend([reg.0, base.0]);
+                    (Step::PythonView(view), Work::Python)
+                }
+            }
+            PlanStep::Launch { kernel, buffers, scalars } => {
+                let counts: Option<Vec<i64>> = buffers.iter().map(|reg| self.elements.get(&reg.0).copied()).collect();
+                let launch = Launch {
+                    kernel: *kernel,
+                    buffers: buffers.iter().map(|r| r.0).collect(),
+                    scalars: (!scalars.is_empty()).then(|| Box::new(Extents::new(scalars))),
+                };
+                (Step::Launch(launch), counts.map_or(Work::Unknown, |counts| of_elements(&counts)))
+            }
+            PlanStep::Call { args, results, .. } => {
+                let work = direct.as_ref().map_or(Work::Python, |direct| self.direct(direct));
+                for reg in results {
+                    self.changed(*reg)?;
+                }
+                match direct {
+                    Some(direct) => (Step::Direct(Box::new(direct)), work),
+                    None => {
+                        args.iter().for_each(|arg| add_registers(arg, &mut self.objects));
+                        self.objects.extend(results.iter().map(|reg| reg.0));
+                        (Step::Call(Box::new(Op::new(self.py, step)?)), work)
+                    }
+                }
+            }
+            PlanStep::Expect { reg, dtype, device, sizes, strides } => {
+                self.note(*reg, Some(*dtype), sizes);
+                let expected = Expected {
+                    reg: reg.0 as usize,
+                    dtype: *dtype,
+                    device: *device,
+                    sizes: Extents::new(sizes),
+                    strides: Extents::new(strides),
+                    made_by: made_by(self.plan, at),
+                };
+                (Step::Expect(Box::new(expected)), Work::Brief)
+            }
+            PlanStep::Free(reg) => {
+                let work = if self.objects.contains(&reg.0) { Work::Python } else { Work::Brief };
+                (Step::Free(self.changed(*reg)?), work)
+            }
+        })
+    }
+
+    fn direct(&self, op: &Direct) -> Work {
+        let Some(regs) = op.product() else { return Work::Long };
+        let counts: Option<Vec<i64>> = regs.iter().map(|reg| self.elements.get(&(*reg as u32)).copied()).collect();
+        match counts {
+            // Rows by columns, columns by columns, rows by columns.
+            Some(counts) if counts.iter().map(|n| *n as f64).product::<f64>().sqrt() < SMALL_PRODUCT => Work::Brief,
+            Some(_) => Work::Long,
+            None => Work::Unknown,
+        }
+    }
+}
+
+fn of_elements(counts: &[i64]) -> Work {
+    if counts.iter().all(|count| *count < DETACH_ELEMENTS) { Work::Brief } else { Work::Long }
+}
+
+/// The call before a step, for messages.
+fn made_by(plan: &Plan, at: usize) -> String {
+    let call = plan.steps[..at].iter().rev().find_map(|step| match step {
+        PlanStep::Call { op, overload, .. } => Some(format!("{op}.{overload}")),
+        _ => None,
+    });
+    call.unwrap_or_else(|| "a call".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_need_the_gil_stand_apart() {
+        use Work::{Brief, Long, Python, Unknown};
+        let divided = |works: &[Work], commit| -> Vec<(usize, Work)> {
+            parts(works, commit).into_iter().map(|part| (part.end, part.work)).collect()
+        };
+        assert_eq!(divided(&[], usize::MAX), []);
+        assert_eq!(divided(&[Brief, Long, Brief], usize::MAX), [(3, Long)]);
+        assert_eq!(divided(&[Brief, Python, Python, Unknown], usize::MAX), [(1, Brief), (3, Python), (4, Unknown)]);
+        assert_eq!(divided(&[Brief, Brief, Long], 1), [(1, Brief), (3, Long)]);
+        assert_eq!(divided(&[Python, Python], 1), [(1, Python), (2, Python)]);
+    }
+}
