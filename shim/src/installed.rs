@@ -1,7 +1,7 @@
 //! A compiled frame made ready in this process. `callable` keeps a list of them per code object.
 
 use crate::breaks::{Kind, Noted};
-use crate::exit::{self, Codes, Ending, Given, Left, Made};
+use crate::exit::{self, Codes, Ending, Given, Left, Made, Plain};
 use crate::fx::FxBody;
 use crate::guard::{Kept, Passed, Program, Roots};
 use crate::leaves::{Place, Size};
@@ -49,8 +49,8 @@ pub struct Installed {
     program: Program,
     body: Run,
     ending: Ending,
-    /// The graph output that is the whole result, if the exit does nothing else.
-    plain: Option<usize>,
+    /// The result, if the exit does nothing but return it.
+    plain: Option<Plain>,
     /// Runs that ended in its graph break.
     broken: Cell<u64>,
     /// Weak references to the function and the arguments that it was made ready for; none to what takes none.
@@ -199,7 +199,7 @@ impl Installed {
             }
         };
         let ending = Ending::new(py, &frame.exit, function, context.codes, &slot)?;
-        let plain = exit::plain_output(&frame.exit).map(|i| i as usize);
+        let plain = ending.plain(py);
         let owners = Owners::new(py, function.as_ptr(), args);
         Ok(Installed { frame, program, body, ending, plain, broken: Cell::new(0), owners })
     }
@@ -270,10 +270,21 @@ impl Installed {
         if !self.ending.fits(symbols) {
             return Err(fallback("an int is too large to be computed with"));
         }
-        if let (Run::Native(body), Some(plain)) = (&self.body, self.plain) {
-            let mut outputs = Outputs::new();
-            body.run(py, passed.values(), symbols, &mut outputs).map_err(run_error)?;
-            return Ok(Left::Value(outputs.swap_remove(plain)));
+        match (&self.body, &self.plain) {
+            (Run::Native(body), Some(Plain::Output(i))) => {
+                let mut outputs = Outputs::new();
+                body.run(py, passed.values(), symbols, &mut outputs).map_err(run_error)?;
+                return Ok(Left::Value(outputs.swap_remove(*i)));
+            }
+            (Run::Native(body), Some(Plain::Object(object))) if body.does_nothing() => {
+                return Ok(Left::Value(object.clone_ref(py)));
+            }
+            (Run::Native(body), Some(Plain::Value(slot))) if body.does_nothing() => {
+                if let Some(value) = passed.value(py, *slot) {
+                    return Ok(Left::Value(value));
+                }
+            }
+            _ => {}
         }
         let mut values = Kept::new();
         passed.keep(py, &mut values);
@@ -293,8 +304,8 @@ impl Installed {
             Run::Native(body) => body.run(py, passed.values(), symbols, &mut outputs),
         };
         ran.map_err(run_error)?;
-        if let Some(plain) = self.plain {
-            return Ok(Left::Value(outputs.swap_remove(plain)));
+        if let Some(Plain::Output(i)) = self.plain {
+            return Ok(Left::Value(outputs.swap_remove(i)));
         }
         let given = Given { values: &values, symbols, outputs: &outputs };
         let mut made = Made::new();

@@ -112,6 +112,7 @@ pub fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("snapshot_cost", pyo3::wrap_pyfunction!(snapshot_cost, &module)?)?;
     module.add("measure_outside", pyo3::wrap_pyfunction!(measure_outside, &module)?)?;
     module.add("empty_section", pyo3::wrap_pyfunction!(empty_section, &module)?)?;
+    module.add("time_guards", pyo3::wrap_pyfunction!(time_guards, &module)?)?;
     module.add("time_calls", pyo3::wrap_pyfunction!(time_calls, &module)?)?;
     parent.add_submodule(&module)
 }
@@ -145,6 +146,26 @@ fn time_calls(repeats: u32, callable: &Bound<'_, PyAny>, args: &Bound<'_, PyTupl
         drop(unsafe { Bound::from_owned_ptr_or_err(callable.py(), made)? });
     }
     Ok(spent as f64 * tick() / f64::from(repeats))
+}
+
+/// Nanoseconds of one check of the guards of the frame of a compiled function that was compiled last, over `repeats` of
+/// them; `args` are those of the function, by position.
+#[pyfunction]
+#[pyo3(signature = (repeats, compiled, *args))]
+fn time_guards(repeats: u32, compiled: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> PyResult<f64> {
+    let (py, args) = (compiled.py(), pointers(args));
+    let entry = callable::entry_of(py, compiled);
+    let frame = entry.and_then(|entry| entry.root().borrow(py).frames.first().map(|frame| frame.installed.clone()));
+    let frame = frame.ok_or_else(|| PyRuntimeError::new_err("expected a function that was compiled"))?;
+    let function = compiled.getattr("__wrapped__")?;
+    let mut passed = Passed::default();
+    let begun = ticks();
+    for _ in 0..repeats {
+        frame
+            .check(py, function.as_ptr(), &args, &mut passed)
+            .map_err(|index| pyo3::exceptions::PyLookupError::new_err(frame.explain_failure(index)))?;
+    }
+    Ok((ticks() - begun) as f64 * tick() / f64::from(repeats))
 }
 
 /// Makes this step of every compiled frame fail; `None` ends it.

@@ -12,7 +12,7 @@ pub use broken::{Broken, Next, Onward};
 pub use codes::Codes;
 
 use crate::guard::Expr;
-use flambeau_ir::exit::{Build, Effect, End, Exit};
+use flambeau_ir::exit::{Build, End, Exit};
 use flambeau_ir::source::SourceId;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
@@ -24,6 +24,16 @@ pub struct Ending {
     end: End,
     /// Ints that are computed from symbols.
     ints: Vec<Expr>,
+}
+
+/// A frame's value that is there before the exit.
+pub enum Plain {
+    /// A graph output.
+    Output(usize),
+    /// In [`Given::values`].
+    Value(usize),
+    /// The same in every call.
+    Object(Py<PyAny>),
 }
 
 /// What a frame left once its effects were replayed.
@@ -65,6 +75,16 @@ impl Ending {
             end: exit.end.clone(),
             ints: exit.builds.iter().filter_map(computed).collect(),
         })
+    }
+
+    /// The frame's value, if the exit makes nothing and does nothing.
+    pub fn plain(&self, py: Python<'_>) -> Option<Plain> {
+        match (&self.builds[..], &self.effects[..], &self.end) {
+            ([build::Make::Output(i)], [], End::Return(_)) => Some(Plain::Output(*i)),
+            ([build::Make::Value(slot)], [], End::Return(_)) => Some(Plain::Value(*slot)),
+            ([build::Make::Object(object)], [], End::Return(_)) => Some(Plain::Object(object.clone_ref(py))),
+            _ => None,
+        }
     }
 
     /// Whether every int that the frame leaves can be computed for these symbols; Python's ints have no largest.
@@ -109,13 +129,6 @@ pub fn sources(exit: &Exit) -> impl Iterator<Item = SourceId> {
     })
 }
 
-/// The graph output that is the frame's whole result, if the exit does nothing else.
-pub fn plain_output(exit: &Exit) -> Option<u32> {
-    match (&exit.builds[..], &exit.effects[..] as &[Effect], &exit.end) {
-        ([Build::Output(i)], [], End::Return(id)) if id.0 == 0 => Some(*i),
-        _ => None,
-    }
-}
 
 fn computed(build: &Build) -> Option<Expr> {
     let Build::Dim(dim) = build else { return None };

@@ -92,6 +92,11 @@ impl Passed {
         &self.slots[..self.wanted]
     }
 
+    /// The value of a wanted source, kept alive.
+    pub fn value(&self, py: Python<'_>, slot: usize) -> Option<Py<PyAny>> {
+        own(py, self.values()[slot].object)
+    }
+
     /// Adds the values of the wanted sources, kept alive; a slot whose path leads nowhere is empty.
     pub fn keep(&self, py: Python<'_>, kept: &mut Kept) {
         for slot in self.values() {
@@ -159,26 +164,25 @@ impl Program {
     /// Fills in the values and symbols of a call that passes; else gives the index of a failing guard, or past the guards
     /// that of a symbol out of its range.
     pub fn check(&self, py: Python<'_>, roots: &Roots<'_>, passed: &mut Passed) -> Result<(), usize> {
-        let slots = &mut passed.slots;
+        let Passed { slots, wanted, symbols, made } = passed;
         slots.clear();
         slots.resize(self.slots.len(), Slot::new(null_mut()));
         let slots = &mut slots[..];
         for direct in &self.direct {
             direct.check(py, self.torch, roots.args, slots)?;
         }
-        let mut values = Values::new(&self.steps, roots);
+        let mut values = Values::new(&self.steps, roots, made);
         let shape = Shape { steps: &self.steps, facts: &self.facts };
         for group in &self.groups {
             group.check(py, self.torch, &shape, &mut values, slots)?;
         }
-        self.symbols.bind(self.torch, slots, &mut passed.symbols).map_err(|i| self.facts.len() + i)?;
+        self.symbols.bind(self.torch, slots, symbols).map_err(|i| self.facts.len() + i)?;
         for (index, slot) in &self.across {
-            if !self.facts[*index].1.holds_across(py, self.torch, slots[*slot].object, slots, &passed.symbols) {
+            if !self.facts[*index].1.holds_across(py, self.torch, slots[*slot].object, slots, symbols) {
                 return Err(*index);
             }
         }
-        passed.wanted = self.wanted;
-        values.keep_in(&mut passed.made);
+        *wanted = self.wanted;
         Ok(())
     }
 }
@@ -189,13 +193,14 @@ impl Program {
         let Some((source, fact)) = self.facts.get(index) else { return true };
         match fact {
             Fact::Ambient(state) => state.holds(py, self.torch),
-            fact => !fact.fails_alone(py, self.torch, *source, &mut Values::new(&self.steps, roots)),
+            fact => !fact.fails_alone(py, self.torch, *source, &mut Values::new(&self.steps, roots, &mut Vec::new())),
         }
     }
 
     /// What those of its guards are about that compare a tensor or an int, as a call has it, with the guards' indices.
     pub fn sized(&self, py: Python<'_>, roots: &Roots<'_>) -> Vec<(usize, Py<PyAny>)> {
-        let mut values = Values::new(&self.steps, roots);
+        let mut made = Vec::new();
+        let mut values = Values::new(&self.steps, roots, &mut made);
         let sized = |fact: &Fact| match fact {
             Fact::Tensor(_) => true,
             Fact::Equals(constant) => matches!(constant.value, Const::Int(_)),
@@ -209,7 +214,8 @@ impl Program {
 impl Program {
     /// Whether each guard holds, all read by value: what [`Program::check`] finds out in another order, and with less.
     pub fn each(&self, py: Python<'_>, roots: &Roots<'_>) -> Vec<bool> {
-        let mut values = Values::new(&self.steps, roots);
+        let mut made = Vec::new();
+        let mut values = Values::new(&self.steps, roots, &mut made);
         let slots: Vec<Slot> = self.slots.iter().map(|source| Slot::new(values.get(py, *source))).collect();
         let mut symbols = Bound::new();
         if self.symbols.bind(self.torch, &slots, &mut symbols).is_err() {

@@ -273,21 +273,14 @@ pub struct Values<'a> {
     roots: &'a Roots<'a>,
     /// Empty until the first read.
     table: Vec<Option<Raw>>,
-    /// New references that reading made; they live as long as the check.
-    made: Vec<Py<PyAny>>,
+    /// New references that reading made, which keep values alive.
+    made: &'a mut Vec<Py<PyAny>>,
 }
 
 impl<'a> Values<'a> {
-    /// Nothing read yet.
-    pub fn new(steps: &'a [(Option<u32>, Read)], roots: &'a Roots<'a>) -> Self {
-        Values { steps, roots, table: Vec::new(), made: Vec::new() }
-    }
-
-    /// Adds what keeps the values alive that reading made.
-    pub fn keep_in(mut self, made: &mut Vec<Py<PyAny>>) {
-        if !self.made.is_empty() {
-            made.append(&mut self.made);
-        }
+    /// Nothing read yet. What reading makes is kept alive in `made`.
+    pub fn new(steps: &'a [(Option<u32>, Read)], roots: &'a Roots<'a>, made: &'a mut Vec<Py<PyAny>>) -> Self {
+        Values { steps, roots, table: Vec::new(), made }
     }
 
     /// The source's value, borrowed; null if the path leads nowhere.

@@ -137,6 +137,11 @@ impl NativeBody {
         })
     }
 
+    /// Whether the graph is empty.
+    pub fn does_nothing(&self) -> bool {
+        self.steps.is_empty() && self.outputs.is_empty()
+    }
+
     /// Whether a run, once done, cannot be taken back.
     pub fn commits(&self) -> bool {
         self.commit < self.steps.len()
@@ -150,7 +155,7 @@ impl NativeBody {
         symbols: &[i64],
         outputs: &mut Outputs,
     ) -> Result<(), Failure> {
-        if self.steps.is_empty() && self.outputs.is_empty() {
+        if self.does_nothing() {
             return Ok(());
         }
         let threads = if fork::is_child() { 1 } else { self.torch.threads() };
