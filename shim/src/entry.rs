@@ -10,8 +10,8 @@ use crate::guard::Passed;
 use crate::installed::{Installed, RunError};
 use crate::leaves;
 use crate::raw::Raw;
-use crate::say;
 use crate::region::Region;
+use crate::say;
 use crate::table::Table;
 use crate::thread::{self, Thread};
 use flambeau_ir::code::CodeHash;
@@ -256,14 +256,7 @@ impl Entry {
     }
 
     /// Runs the first frame whose guards hold; compiles if there is none.
-    fn dispatch(
-        &self,
-        py: Python<'_>,
-        here: &Thread,
-        table: &GilCell<Table>,
-        function: Raw,
-        slots: &[Raw],
-    ) -> Went {
+    fn dispatch(&self, py: Python<'_>, here: &Thread, table: &GilCell<Table>, function: Raw, slots: &[Raw]) -> Went {
         let mut passed = Passed::default();
         let found = table.borrow(py).find(py, Region::of(here), function, slots, &mut passed);
         if let Some(installed) = found {

@@ -144,17 +144,19 @@ impl Slots {
     }
 }
 
-#[cold]
-fn run_error(failure: Failure) -> Box<RunError> {
-    Box::new(match failure {
-        Failure::Before(why) => RunError::Fallback(why),
-        Failure::After(error) => RunError::Python(error),
-        Failure::Wrong(what, error) => RunError::Wrong(what, error),
-    })
+impl From<Failure> for Box<RunError> {
+    #[cold]
+    fn from(failure: Failure) -> Self {
+        Box::new(match failure {
+            Failure::Before(why) => RunError::Fallback(why),
+            Failure::After(error) => RunError::Python(error),
+            Failure::Wrong(what, error) => RunError::Wrong(what, error),
+        })
+    }
 }
 
-fn fallback(why: &str) -> Box<RunError> {
-    Box::new(RunError::Fallback(why.into()))
+fn fallback(why: &str) -> RunError {
+    RunError::Fallback(why.into())
 }
 
 /// What guards say of a source's tensor.
@@ -268,12 +270,12 @@ impl Installed {
     ) -> Result<Left, Box<RunError>> {
         let symbols = &passed.symbols;
         if !self.ending.fits(symbols) {
-            return Err(fallback("an int is too large to be computed with"));
+            return Err(fallback("an int is too large to be computed with").into());
         }
         match (&self.body, &self.plain) {
             (Run::Native(body), Some(Plain::Output(i))) => {
                 let mut outputs = Outputs::new();
-                body.run(py, passed.values(), symbols, &mut outputs).map_err(run_error)?;
+                body.run(py, passed.values(), symbols, &mut outputs)?;
                 return Ok(Left::Value(outputs.swap_remove(*i)));
             }
             (Run::Native(body), Some(Plain::Object(object))) if body.does_nothing() => {
@@ -291,10 +293,10 @@ impl Installed {
         if let Run::Fx(body) = &self.body
             && body.needs_compile(symbols)
         {
-            body.compile(py, &values, symbols).map_err(run_error)?;
+            body.compile(py, &values, symbols)?;
             // The back end is user code: what was checked before it may no longer hold.
             if self.check(py, function, args, &mut Passed::default()).is_err() {
-                return Err(fallback("a guard no longer holds after the back end ran"));
+                return Err(fallback("a guard no longer holds after the back end ran").into());
             }
         }
         let mut outputs = Outputs::new();
@@ -303,18 +305,14 @@ impl Installed {
             Run::Fx(body) => body.run(py, &values, symbols, &mut outputs),
             Run::Native(body) => body.run(py, passed.values(), symbols, &mut outputs),
         };
-        ran.map_err(run_error)?;
+        ran?;
         if let Some(Plain::Output(i)) = self.plain {
             return Ok(Left::Value(outputs.swap_remove(i)));
         }
         let given = Given { values: &values, symbols, outputs: &outputs };
         let mut made = Made::new();
         self.ending.build(py, &given, &mut made).map_err(|error| {
-            Box::new(if self.body.commits() {
-                RunError::Python(error)
-            } else {
-                RunError::Fallback(error.to_string())
-            })
+            Box::new(if self.body.commits() { RunError::Python(error) } else { RunError::Fallback(error.to_string()) })
         })?;
         let left = self.ending.finish(py, &made).map_err(|error| Box::new(RunError::Python(error)))?;
         if matches!(left, Left::Broken(_)) {

@@ -129,7 +129,6 @@ pub fn sources(exit: &Exit) -> impl Iterator<Item = SourceId> {
     })
 }
 
-
 fn computed(build: &Build) -> Option<Expr> {
     let Build::Dim(dim) = build else { return None };
     Some(dim.into()).filter(|expr| matches!(expr, Expr::Dim(_)))

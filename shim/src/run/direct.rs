@@ -109,7 +109,8 @@ impl Direct {
                 unsafe { std::mem::transmute::<*mut std::ffi::c_void, $signature>(address) }
             }};
         }
-        let product = |function| Some(Direct::Product { function, a: reg(args, 0)?, b: reg(args, 1)?, out: reg(args, 2)? });
+        let product =
+            |function| Some(Direct::Product { function, a: reg(args, 0)?, b: reg(args, 1)?, out: reg(args, 2)? });
         let scaled = |function| {
             let (input, a, b) = (reg(args, 0)?, reg(args, 1)?, reg(args, 2)?);
             let (beta, alpha, out) = (float(args, 3)?, float(args, 4)?, reg(args, 5)?);
@@ -125,7 +126,7 @@ impl Direct {
                 function: function!(c"aoti_torch_cpu_convolution": Convolution),
                 input: reg(args, 0)?,
                 weight: reg(args, 1)?,
-                bias: optional(args, 2, reg)?,
+                bias: if is_none(args, 2) { None } else { Some(reg(args, 2)?) },
                 places: [ints(args, 3)?, ints(args, 4)?, ints(args, 5)?],
                 transposed: boolean(args, 6)?,
                 output_padding: ints(args, 7)?,
@@ -137,8 +138,8 @@ impl Direct {
                 inputs: [reg(args, 0)?, reg(args, 1)?, reg(args, 2)?],
                 dropout: float(args, 3)?,
                 causal: boolean(args, 4)?,
-                mask: optional(args, 5, reg)?,
-                scale: optional(args, 6, float)?,
+                mask: if is_none(args, 5) { None } else { Some(reg(args, 5)?) },
+                scale: if is_none(args, 6) { None } else { Some(float(args, 6)?) },
                 results: [result(0)?, result(1)?],
             }),
             ("aten::max_pool2d_with_indices", "default", 6, 2) => Some(Direct::MaxPool {
@@ -251,9 +252,8 @@ fn reg(args: &[PlanArg], i: usize) -> Option<usize> {
     if let PlanArg::Reg(reg) = args.get(i)? { Some(reg.0 as usize) } else { None }
 }
 
-/// An argument that may be `None`.
-fn optional<T>(args: &[PlanArg], i: usize, of: impl Fn(&[PlanArg], usize) -> Option<T>) -> Option<Option<T>> {
-    if let PlanArg::Const(Const::None) = args.get(i)? { Some(None) } else { of(args, i).map(Some) }
+fn is_none(args: &[PlanArg], i: usize) -> bool {
+    matches!(args.get(i), Some(PlanArg::Const(Const::None)))
 }
 
 fn int(arg: &PlanArg) -> Option<Dim> {

@@ -148,13 +148,7 @@ impl NativeBody {
     }
 
     /// Runs the plan, and gives its outputs. The values live until Python runs or the GIL is released.
-    pub fn run(
-        &self,
-        py: Python<'_>,
-        values: &[Input],
-        symbols: &[i64],
-        outputs: &mut Outputs,
-    ) -> Result<(), Failure> {
+    pub fn run(&self, py: Python<'_>, values: &[Input], symbols: &[i64], outputs: &mut Outputs) -> Result<(), Failure> {
         if self.does_nothing() {
             return Ok(());
         }

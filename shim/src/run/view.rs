@@ -83,4 +83,3 @@ pub fn visible(plan: &Plan) -> Vec<u32> {
     }
     visible
 }
-

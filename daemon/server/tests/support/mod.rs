@@ -186,7 +186,14 @@ pub fn key(code: u8) -> FrameKey {
 /// `x + 1`.
 pub fn graph() -> Graph {
     let meta = ValueMeta::Tensor(TensorMeta::contiguous(DType::F32, Device::CPU, vec![8.into()]));
-    let node = |name: &str, op| Node { name: name.into(), op, meta: meta.clone(), location: None, private: false, view: false };
+    let node = |name: &str, op| Node {
+        name: name.into(),
+        op,
+        meta: meta.clone(),
+        location: None,
+        private: false,
+        view: false,
+    };
     let call = NodeOp::Call {
         target: Target::Function("_operator.add".into()),
         args: vec![Arg::Node(NodeId(0)), Arg::Const(Const::Int(1))],

@@ -58,7 +58,14 @@ impl GraphBuilder {
     /// An input.
     pub(crate) fn placeholder(&mut self, source: SourceId, name: &str, meta: ValueMeta) -> NodeId {
         let name = self.unique(name);
-        self.nodes.push(Node { name, op: NodeOp::Placeholder(source), meta, location: None, private: false, view: false });
+        self.nodes.push(Node {
+            name,
+            op: NodeOp::Placeholder(source),
+            meta,
+            location: None,
+            private: false,
+            view: false,
+        });
         NodeId(self.nodes.len() as u32 - 1)
     }
 
