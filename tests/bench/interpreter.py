@@ -1,7 +1,7 @@
 """What flambeau costs beside compiled code, on whichever Python runs this; prints JSON:
 
-`entry`: nanoseconds of a call of a compiled function that does nothing, less its guards; `guards`: those. What the timer
-itself takes is left out.
+`entry`: nanoseconds of a call of a compiled function that does nothing, less its guards; `guards`: those. What the
+timer itself takes is left out.
 `flat`: how much longer the guards of a net of 200 modules without parameters take than those of one of 50.
 `fib`: how much longer plain Python takes in a process that has compiled something than in one without flambeau.
 
