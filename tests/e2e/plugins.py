@@ -12,7 +12,7 @@ HALVES = ("compile", "launch")
 
 @functools.cache
 def built(what):
-    """The folder with both halves of the template back end, or of the one that goes wrong as its file is called."""
+    """The folder with both halves of the template back end, or of those for tests: faulty, elsewhere."""
     if what == "template":
         packages, folder = [f"--package=flambeau-template-{half}" for half in HALVES], "target/release"
     else:
@@ -50,8 +50,15 @@ def cut_off(data):
 
 
 def flipped(data):
-    """One bit, in the middle of what is mapped."""
-    data[len(data) // 4] ^= 16
+    """One bit in the middle of the code: of the segment that may be executed."""
+    first, size, count = (int.from_bytes(data[at : at + n], "little") for at, n in ((32, 8), (54, 2), (56, 2)))
+    for header in range(first, first + size * count, size):
+        kind, flags = (int.from_bytes(data[header + at : header + at + 4], "little") for at in (0, 4))
+        if kind == 1 and flags & 1:
+            offset, length = (int.from_bytes(data[header + at : header + at + 8], "little") for at in (8, 32))
+            data[offset + length // 2] ^= 16
+            return
+    raise AssertionError("no code")
 
 
 def garbage(data):

@@ -1,15 +1,17 @@
-"""Plug-ins whose files are damaged, or that fail, abort, hang or panic: a sentence each, right results, a daemon that lives."""
+"""Plug-ins whose files are damaged, or that fail, abort, hang or panic: a sentence each, and right results."""
 
+import os
 import re
 import shutil
+import signal
 import warnings
 
-import plugins
 import pytest
 import torch
 from support import daemon_pid, fresh_function
 
 import flambeau
+import plugins
 
 pytestmark = pytest.mark.plain_only("plug-ins are chosen by folder, whatever the frames are")
 
@@ -27,10 +29,11 @@ def check(backend, folder, sentence, **settings):
             for _ in range(2):
                 assert torch.equal(compiled(a), fn(a))
         assert daemon_pid() == pid
+        if "cache_dir" in settings:
+            os.kill(pid, signal.SIGTERM)
     texts = [str(w.message) for w in said if issubclass(w.category, RuntimeWarning)]
-    assert len(texts) == 1 or len(set(texts)) < 3, texts
-    assert re.search(sentence, texts[0]), texts
-    assert all("\n" not in text for text in texts)
+    assert len(texts) == 1 and "\n" not in texts[0], texts
+    assert re.search(sentence, texts[0]), texts[0]
 
 
 @pytest.mark.parametrize("which", plugins.HALVES)
@@ -76,10 +79,10 @@ def test_a_driver_that_is_missing(tmp_path):
 
 FAULTS = {
     "panic": "back end panic compiled nothing: the plug-in panicked: as asked; `flambeau plugin check`",
-    "abort": r"kernel \w+ ended the code generator of back end abort twice \(ended by signal 6\); `flambeau plugin check`",
-    "refuse": r"kernel \w+: as asked",
-    "hang": r"the code generator of back end hang gave no answer in 1 s and is not used any more; replace the plug-in",
-    "hang_at_once": "the code generator of back end hang_at_once gave no answer in 1 s and is not used any more",
+    "abort": r"kernel \w+ ended the code generator of back end abort twice \(ended by signal 6\); `flambeau",
+    "refuse": r"back end refuse refused kernel \w+: as asked; `flambeau plugin check`",
+    "hang": r"the code generator of back end hang gave no answer in 4 s and is not used any more; replace the plug-in",
+    "hang_at_once": "the code generator of back end hang_at_once gave no answer in 4 s and is not used any more",
 }
 
 
@@ -87,7 +90,7 @@ FAULTS = {
 def test_code_generators_that_fail(tmp_path, fault):
     plugins.install(tmp_path, fault, "faulty")
     # A daemon of its own, whose patience with a kernel is half of this.
-    check(fault, tmp_path, FAULTS[fault], timeout=3.0, cache_dir=str(tmp_path / "cache"))
+    check(fault, tmp_path, FAULTS[fault], timeout=8.0, cache_dir=str(tmp_path / "cache"))
 
 
 def test_a_launch_that_panics(tmp_path):

@@ -1,13 +1,13 @@
 //! A compile half that goes wrong as its file is called, or else as a kernel is: abort, hang, panic or refuse. Otherwise
 //! an artifact is the kernel's name.
 
-#[path = "faulty/name.rs"]
-mod name;
+#[path = "faulty/own_file.rs"]
+mod own_file;
 
 use flambeau_plugin::export::CompileBackend;
 use flambeau_plugin::kernel::Kernel;
 use flambeau_plugin::{Description, reference};
-use name::name;
+use own_file::name;
 use std::time::Duration;
 
 struct Faulty;

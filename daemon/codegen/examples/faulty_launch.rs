@@ -2,13 +2,13 @@
 //! does nothing, if it is called `status` it fails.
 #![expect(unsafe_code, reason = "the contract's `launch` is unsafe")]
 
-#[path = "faulty/name.rs"]
-mod name;
+#[path = "faulty/own_file.rs"]
+mod own_file;
 
 use flambeau_plugin::abi::Device;
 use flambeau_plugin::export::LaunchBackend;
 use flambeau_plugin::{Description, reference};
-use name::name;
+use own_file::name;
 use std::ffi::c_void;
 
 struct Faulty;

@@ -47,10 +47,15 @@ pub enum CodegenError {
     #[error("{0}")]
     Unavailable(String),
     /// The plug-in refused a kernel.
-    #[error("kernel {kernel}: {why}")]
+    #[error(
+        "back end {backend} refused kernel {kernel}: {why}; `flambeau plugin check` on the plug-in's file says what else it \
+         refuses"
+    )]
     Refused {
         /// Its name.
         kernel: String,
+        /// The plug-in's.
+        backend: String,
         /// What the plug-in said.
         why: String,
     },
@@ -253,8 +258,9 @@ fn compile_one(backend: &Backend, kernel: &Kernel, target: &str) -> Result<Artif
             Ok(Reply::Compiled(Ok(results))) => {
                 let [result] = <[_; 1]>::try_from(results)
                     .map_err(|_| CodegenError::Worker("answered with another number of kernels".to_owned()))?;
-                let bytes: Arc<[u8]> =
-                    result.map_err(|why| CodegenError::Refused { kernel: kernel.name.clone(), why })?.into();
+                let bytes: Arc<[u8]> = result
+                    .map_err(|why| CodegenError::Refused { kernel: kernel.name.clone(), backend: name(), why })?
+                    .into();
                 return Ok(Artifact { hash: *blake3::hash(&bytes).as_bytes(), bytes });
             }
             Ok(Reply::Compiled(Err(why))) => return Err(CodegenError::Failed { backend: name(), why }),

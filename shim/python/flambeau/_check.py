@@ -16,8 +16,8 @@ from typing import Any
 #: After so many ends of the process the rest is left out: each costs a start of Python and torch.
 MOST_ENDS = 8
 
-#: Longest time for opening both files, with the imports of torch and flambeau, in seconds.
-OPENING = 120.0
+#: Longest time for the imports of torch and flambeau, in seconds.
+START = 120.0
 
 HALVES = ("_compile.so", "_launch.so")
 
@@ -93,7 +93,9 @@ def halves(file: str) -> tuple[str, str]:
         if path.name.startswith("libflambeau_") and path.name.endswith(suffix):
             stem = path.name.removesuffix(suffix)
             return str(path.with_name(stem + HALVES[0])), str(path.with_name(stem + HALVES[1]))
-    raise ValueError(f"{path.name} is not named as plug-ins are: libflambeau_NAME_compile.so or libflambeau_NAME_launch.so")
+    raise ValueError(
+        f"{path.name} is not named as plug-ins are: libflambeau_NAME_compile.so or libflambeau_NAME_launch.so"
+    )
 
 
 def check(file: str, pattern: str = "", timeout: float = 30.0) -> Report:
@@ -104,7 +106,7 @@ def check(file: str, pattern: str = "", timeout: float = 30.0) -> Report:
     while True:
         with Worker(report.compile, report.launch, first, pattern) as worker:
             begun: dict[str, Any] | None = None
-            opened = worker.line(OPENING)
+            opened = worker.line(START) and worker.line(timeout)
             if opened is None or "opened" not in opened:
                 report.unusable = worker.end("while it was opened") if opened is None else opened["unusable"]
                 break
@@ -150,7 +152,7 @@ class Worker:
 
     def __init__(self, compile_half: str, launch_half: str, first: int, pattern: str) -> None:
         ours, theirs = os.pipe()
-        self.printed = tempfile.TemporaryFile()
+        self.printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
         self.ours, self.rest, self.timed_out = ours, b"", 0.0
         command = [sys.executable, "-m", "flambeau._check_worker", compile_half, launch_half, str(first), pattern]
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What `flambeau plugin check` runs: for every form of kernel, type, layout and edge value, a kernel and torch's answer."""
+"""What `flambeau plugin check` runs: for every form, type, layout and edge value a kernel, and torch's answer."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ def edges(dtype: torch.dtype) -> torch.Tensor:
         return torch.tensor(numbers, dtype=dtype)
     limits = torch.finfo(dtype)
     tiny, least = limits.tiny, limits.smallest_normal * limits.eps
-    numbers = [0.0, torch.inf, limits.max, limits.eps, tiny, tiny / 2, least, 0.25, 0.5, 1.0, 1 + limits.eps]
-    numbers += [1 - limits.eps, 1.5, 2.0, 2.5, 3.5, 0.1, 3.0, 7.0, 1.570796, 3.141592, 10.3, 88.7, 100.0, 709.7, 1e-5]
-    numbers += [1e4, 8388607.5, 1e30]
-    values = torch.tensor([torch.nan, *numbers, *(-n for n in numbers)], dtype=torch.float64)
+    positive = [0.0, torch.inf, limits.max, limits.eps, tiny, tiny / 2, least, 0.25, 0.5, 1.0, 1 + limits.eps]
+    positive += [1 - limits.eps, 1.5, 2.0, 2.5, 3.5, 0.1, 3.0, 7.0, 1.570796, 3.141592, 10.3, 88.7, 100.0, 709.7, 1e-5]
+    positive += [1e4, 8388607.5, 1e30]
+    values = torch.tensor([torch.nan, *positive, *(-n for n in positive)], dtype=torch.float64)
     return values.to(dtype)
 
 
@@ -390,7 +390,7 @@ def symbolic(dtype: torch.dtype, rows: int, columns: int) -> Kernel:
     strides: list[Any] = [{"Scalar": kernel.argument(40)}, 1]
     source, result = kernel.param(x.as_strided(x.shape, x.stride(), 0)), kernel.out(x.contiguous())
     kernel.row()
-    v = kernel.load(source, strides, {"Scalar": kernel.argument(x.storage_offset())})
+    v = kernel.load(source, strides, {"Scalar": kernel.argument(int(x.storage_offset()))})
     kernel.store(result, v, [size[1], 1])
     return kernel
 

@@ -1,4 +1,4 @@
-"""Kernels in the JSON form of `flambeau_plugin::kernel`, with the tensors of one launch, for `flambeau plugin check`."""
+"""Kernels in the JSON form of `flambeau_plugin::kernel`, each with the tensors of one launch, to check plug-ins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of `flambeau plugin check` that a plug-in may end: opens it, runs cases, and writes a line of JSON for each.
+"""The process of `flambeau plugin check` that a plug-in may end: opens it, runs cases, writes a line of JSON for each.
 
 `python -m flambeau._check_worker COMPILE LAUNCH FIRST PATTERN FD` runs the cases from number FIRST on whose name holds
 PATTERN, and writes to the file descriptor FD, as plug-ins print.
@@ -37,7 +37,9 @@ class Subject:
         self.said: dict[str, Any] = json.loads(self.plugin.describe())
         devices = self.said["launch"]["devices"]
         if not devices or not devices[0]["targets"]:
-            raise RuntimeError(f"plug-in {launch_half} names no device with a target that kernels could be compiled for")
+            raise RuntimeError(
+                f"plug-in {launch_half} names no device with a target that kernels could be compiled for"
+            )
         self.target = devices[0]["targets"][0]
         self.device = torch.device("cpu")
         if self.said["launch"]["memory"] == MEMORY_TORCH:
@@ -96,7 +98,7 @@ def fresh(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 def place(tensor: torch.Tensor) -> tuple[int, int, int]:
     """Where its memory begins, bytes from there to element 0, bytes in all."""
     storage = tensor.untyped_storage()
-    return storage.data_ptr(), tensor.storage_offset() * tensor.itemsize, storage.nbytes()
+    return storage.data_ptr(), int(tensor.storage_offset()) * tensor.itemsize, storage.nbytes()
 
 
 def untouched(tensor: torch.Tensor) -> None:
@@ -165,7 +167,9 @@ def refuses_foreign_artifacts(subject: Subject) -> None:
         except RuntimeError as error:
             if str(error):
                 continue
-        raise Wrong(f"it loads {len(foreign)} bytes that are no artifact of its own, or refuses them without a sentence")
+        raise Wrong(
+            f"it loads {len(foreign)} bytes that are no artifact of its own, or refuses them without a sentence"
+        )
 
 
 def launches_at_once(subject: Subject) -> None:
@@ -200,7 +204,7 @@ CONTRACT = {
 
 
 def main() -> None:
-    """Writes `{"opened": ...}`, then `{"begin": ...}` and `{"end": ...}` for each case."""
+    """Writes lines with `ready` once all is imported, with `opened`, and with `begin` and `end` for each case."""
     compile_half, launch_half, first, pattern, descriptor = sys.argv[1:]
     torch.set_num_threads(max(THREADS))
     with os.fdopen(int(descriptor), "w", buffering=1) as out:
@@ -208,6 +212,7 @@ def main() -> None:
         def say(**line: Any) -> None:
             out.write(json.dumps(line) + "\n")
 
+        say(ready=True)
         try:
             subject = Subject(compile_half, launch_half)
         except RuntimeError as error:

@@ -58,7 +58,9 @@ def parser() -> argparse.ArgumentParser:
             script.add_argument("--into", default="flambeau-recordings", help="folder for the recordings")
         script.add_argument("script")
         script.add_argument("args", nargs=argparse.REMAINDER)
-    plugin = commands.add_parser("plugin", help="check | seal: run a plug-in through all there is to compile, protect it")
+    plugin = commands.add_parser(
+        "plugin", help="check | seal: run a plug-in through all there is to compile, protect it"
+    )
     actions = plugin.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("check", help="compare what a plug-in computes with torch", description=CHECK)
     check.add_argument("file", help="either half: libflambeau_NAME_compile.so or libflambeau_NAME_launch.so")
