@@ -15,9 +15,9 @@ use crate::report::{self, Record};
 use crate::snapshot::describe::Describer;
 use crate::table::{Frame, Retry, Table};
 use crate::thread::CaptureScope;
-use crate::{ambient, answer, assembled, code, counters, say, settings, snapshot, structure};
+use crate::{ambient, answer, assembled, code, counters, launch, say, settings, snapshot, structure};
 use flambeau_ir::code::Code;
-use flambeau_ir::frame::{FrameId, TraceOptions};
+use flambeau_ir::frame::{BackendKind, FrameId, TraceOptions};
 use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_wire::from_client::{FrameKey, FromClient};
@@ -184,7 +184,10 @@ impl Miss<'_, '_> {
         let py = self.py;
         // SAFETY: live objects of the running call.
         let marked = unsafe { leaves::marked(py, found) };
-        let key = self.key(&marked);
+        let key = match self.key(&marked) {
+            Ok(key) => key,
+            Err(why) => return Ok(self.unusable(&why)),
+        };
         // A recording is of a trace, which a stored frame would save.
         let records = settings::get().wire.record_dir.is_some();
         if !records {
@@ -237,7 +240,8 @@ impl Miss<'_, '_> {
         reached
     }
 
-    fn key(&self, marked: &[Dynamic]) -> FrameKey {
+    /// What the frame is stored under; the error is one of the back end.
+    fn key(&self, marked: &[Dynamic]) -> Result<FrameKey, String> {
         let options = &self.options;
         // SAFETY: the first argument of the running call.
         let receiver = unsafe { structure::hash(self.py, self.args.first().copied().unwrap_or(std::ptr::null_mut())) };
@@ -248,13 +252,16 @@ impl Miss<'_, '_> {
         // Writing plain data to memory does not fail.
         let bytes = postcard::to_stdvec(&shaped).unwrap_or_default();
         let versions = versions(self.py);
-        FrameKey {
+        Ok(FrameKey {
             frame: FrameId { code: self.code.hash, path: Vec::new() },
             options: *blake3::hash(&bytes).as_bytes(),
             python: versions.0.clone(),
             torch: versions.1.clone(),
-            target: target().to_owned(),
-        }
+            target: match &options.backend {
+                BackendKind::Native(name) if name != CPU => launch::target(&settings::get().wire.plugin_path, name)?,
+                _ => target().to_owned(),
+            },
+        })
     }
 
     /// A stored frame whose guards hold, or else why there is none for such calls.
@@ -364,19 +371,28 @@ impl Miss<'_, '_> {
             return self.failed(&end.reason);
         }
         match self.install(delivery, "compiled") {
-            Ok(Some(installed)) => Outcome::Run(installed),
+            Ok(Some(installed)) => {
+                if let Some(reason) = frame.fallback.as_ref().filter(|r| r.code == ReasonCode::BackendUnavailable) {
+                    let text = format!("flambeau runs a graph op by op, without kernels: {}", reason.detail);
+                    say::warn_once(py, &format!("backend:{}", reason.detail), &text);
+                }
+                Outcome::Run(installed)
+            }
             Ok(None) => {
                 // Another thread changed something meanwhile.
                 counters::eager_fallback(py, "changed_during_compile");
                 Outcome::Eager
             }
-            Err(why) => {
-                self.leave_alone();
-                counters::eager_fallback(py, "install_failed");
-                say::warn_once(py, &format!("install:{why}"), &format!("a compiled frame cannot be used: {why}"));
-                Outcome::Eager
-            }
+            Err(why) => self.unusable(&why),
         }
+    }
+
+    /// What was or would be compiled cannot run here.
+    fn unusable(&self, why: &str) -> Outcome {
+        self.leave_alone();
+        counters::eager_fallback(self.py, "install_failed");
+        say::warn_once(self.py, &format!("install:{why}"), &format!("a compiled frame cannot be used: {why}"));
+        Outcome::Eager
     }
 
     /// Answers questions until the outcome comes.
@@ -519,7 +535,10 @@ fn versions(py: Python<'_>) -> &'static (String, String) {
     })
 }
 
-/// The best target that kernels may be compiled for here, as back ends name it. The launch half of the CPU back end
+/// The back end whose target is known without opening it.
+const CPU: &str = "cpu";
+
+/// The best target that kernels may be compiled for here, as the CPU back end names it. The launch half of the CPU back end
 /// tests for the same features.
 fn target() -> &'static str {
     macro_rules! has {

@@ -1,5 +1,6 @@
 //! Launch halves of plug-ins, opened once a process, and the kernels loaded through them.
 
+use flambeau_plugin::abi::MEMORY_HOST;
 use flambeau_plugin::load::{Executable, LaunchLibrary};
 use flambeau_wire::from_daemon::Artifact;
 use std::collections::HashMap;
@@ -41,19 +42,45 @@ impl LoadedKernel {
 
     /// A sentence for a status other than zero.
     pub fn explain(&self, status: i32) -> String {
-        self.library.explain(status)
+        format!("back end {}: {}", self.library.description().name, self.library.explain(status))
     }
 }
 
 #[derive(Default)]
 struct Loaded {
-    libraries: HashMap<PathBuf, Arc<LaunchLibrary>>,
+    /// Or why one cannot be used; it is not tried again.
+    libraries: HashMap<PathBuf, Result<Arc<LaunchLibrary>, String>>,
     kernels: HashMap<(PathBuf, [u8; 32]), Weak<Executable>>,
 }
+
+impl Loaded {
+    fn library(&mut self, path: &Path) -> Result<Arc<LaunchLibrary>, String> {
+        let open = || {
+            let library = LaunchLibrary::open(path).map_err(|e| e.to_string())?;
+            if library.description().memory == MEMORY_HOST {
+                return Ok(Arc::new(library));
+            }
+            Err(format!("plug-in {} wants its buffers elsewhere than in the host's memory", path.display()))
+        };
+        self.libraries.entry(path.to_owned()).or_insert_with(open).clone()
+    }
+}
+
+/// The device of back ends that compute in the host's memory.
+const DEVICE: u32 = 0;
 
 fn loaded() -> &'static Mutex<Loaded> {
     static LOADED: OnceLock<Mutex<Loaded>> = OnceLock::new();
     LOADED.get_or_init(Mutex::default)
+}
+
+/// What kernels of a back end are to be compiled for here.
+pub fn target(dirs: &[PathBuf], backend: &str) -> Result<String, String> {
+    let path = find(dirs, backend)?;
+    let library = loaded().lock().unwrap_or_else(PoisonError::into_inner).library(&path)?;
+    let first =
+        library.description().devices.first().and_then(|device| device.targets.first().map(ToString::to_string));
+    first.ok_or_else(|| format!("plug-in {} names no device with a target", path.display()))
 }
 
 /// Loads the kernel whose artifact has this hash. Its bytes are checked against the hash before they are mapped.
@@ -65,14 +92,7 @@ pub fn kernel(
 ) -> Result<LoadedKernel, String> {
     let path = find(dirs, backend)?;
     let mut loaded = loaded().lock().unwrap_or_else(PoisonError::into_inner);
-    let library = match loaded.libraries.get(&path) {
-        Some(library) => library.clone(),
-        None => {
-            let library = Arc::new(LaunchLibrary::open(&path).map_err(|e| e.to_string())?);
-            loaded.libraries.insert(path.clone(), library.clone());
-            library
-        }
-    };
+    let library = loaded.library(&path)?;
     let key = (path, *hash);
     if let Some(executable) = loaded.kernels.get(&key).and_then(Weak::upgrade) {
         return Ok(LoadedKernel { executable, library });
@@ -81,7 +101,7 @@ pub fn kernel(
     if blake3::hash(&artifact.bytes).as_bytes() != hash {
         return Err("an artifact of the plan is damaged".into());
     }
-    let executable = Arc::new(library.load(&artifact.bytes)?);
+    let executable = Arc::new(library.load(&artifact.bytes, DEVICE)?);
     loaded.kernels.retain(|_, kept| kept.strong_count() > 0);
     loaded.kernels.insert(key, Arc::downgrade(&executable));
     Ok(LoadedKernel { executable, library })

@@ -31,6 +31,7 @@ mod lines;
 mod link;
 mod module;
 mod paths;
+mod plugin;
 mod raw;
 mod region;
 mod report;

@@ -21,6 +21,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::fork::watch();
     crate::testing::register(module)?;
     module.add("Compiled", callable::class(module.py())?)?;
+    module.add_class::<crate::plugin::Plugin>()?;
     module.add_function(wrap_pyfunction!(admin, module)?)?;
     module.add_function(wrap_pyfunction!(configure, module)?)?;
     module.add_function(wrap_pyfunction!(count_report, module)?)?;

@@ -1,6 +1,6 @@
 //! The client's settings, as `flambeau.config` resolved them.
 
-use flambeau_wire::endpoint::{Place, Start};
+use flambeau_wire::endpoint::{Place, Start, kernel_timeout};
 use flambeau_wire::from_client::Settings as WireSettings;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -73,6 +73,7 @@ impl Settings {
             cache_size: self.wire.cache_size,
             idle_timeout: self.idle_timeout,
             plugin_path: self.wire.plugin_path.clone(),
+            kernel_timeout: kernel_timeout(self.timeout),
         })
     }
 

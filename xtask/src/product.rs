@@ -1,7 +1,7 @@
 //! Building the product and laying it out inside the Python package, as a wheel would hold it.
 
 use crate::python::Python;
-use crate::run::{Step, cargo, root};
+use crate::run::{Step, cargo, command, root};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,9 @@ const FILES: &[(&str, &str, &str)] = &[
     ("flambeau-cpu-compile", "libflambeau_cpu_compile.so", "_plugins/libflambeau_cpu_compile.so"),
     ("flambeau-cpu-launch", "libflambeau_cpu_launch.so", "_plugins/libflambeau_cpu_launch.so"),
 ];
+
+/// What the seal of a plug-in adds to its file (`abi/plugin/src/file.rs`).
+const SEAL_BYTES: usize = 40;
 
 /// The crate of `flambeau._native`.
 const EXTENSION: &str = "flambeau-shim";
@@ -83,18 +86,24 @@ fn release() -> std::process::Command {
     build
 }
 
-/// Copies beside the target, then renames: a process that runs the old file keeps it.
+/// Copies beside the target, then renames: a process that runs the old file keeps it. Plug-ins are sealed.
 fn place(from: &Path, to: &Path) -> Result<()> {
-    if same(from, to) {
+    let sealed = to.parent().is_some_and(|folder| folder.ends_with("_plugins"));
+    if same(from, to, sealed) {
         return Ok(());
     }
     let folder = to.parent().context("no parent folder")?;
     fs::create_dir_all(folder)?;
     let fresh = to.with_extension("new");
     fs::copy(from, &fresh).with_context(|| format!("cannot copy {}", from.display()))?;
+    if sealed {
+        Step::new("Seal").run(command(root().join("target/release/flambeaud")).arg("seal").arg(&fresh))?;
+    }
     fs::rename(&fresh, to).with_context(|| format!("cannot place {}", to.display()))
 }
 
-fn same(from: &Path, to: &Path) -> bool {
-    matches!((fs::read(from), fs::read(to)), (Ok(a), Ok(b)) if a == b)
+/// Whether one is a copy of the other, which may have a seal more.
+fn same(from: &Path, to: &Path, sealed: bool) -> bool {
+    let seal = if sealed { SEAL_BYTES } else { 0 };
+    matches!((fs::read(from), fs::read(to)), (Ok(a), Ok(b)) if b.len() == a.len() + seal && b.starts_with(&a))
 }

@@ -1,11 +1,12 @@
 //! For back ends: traits to implement, and macros that export them as root modules with every method fenced.
 
-use crate::abi::{Compiled, Description, Loaded};
+use crate::abi::{Compiled, Description, Loaded, MemoryTable};
 use crate::kernel::Kernel;
 use abi_stable::std_types::{RErr, ROk, RResult, RSlice, RStr, RString, RVec};
 use std::any::Any;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 
 /// Status of a launch whose method panicked.
 pub const STATUS_PANIC: i32 = -1;
@@ -16,6 +17,10 @@ pub trait CompileBackend {
     fn describe() -> Result<Description, String>;
     /// One artifact or reason per kernel.
     fn compile(kernels: &[Kernel], target: &str) -> Result<Vec<Result<Vec<u8>, String>>, String>;
+    /// The table of an optional interface; null for none.
+    fn extension(_name: &str) -> *const c_void {
+        ptr::null()
+    }
 }
 
 /// The launch half of a back end.
@@ -24,8 +29,8 @@ pub trait LaunchBackend {
     type Executable: Send + Sync;
     /// What it is, or why it cannot be used here.
     fn describe() -> Result<Description, String>;
-    /// Makes an artifact executable.
-    fn load(artifact: &[u8]) -> Result<Self::Executable, String>;
+    /// Makes an artifact executable on a device, by its place in the description.
+    fn load(artifact: &[u8], device: u32) -> Result<Self::Executable, String>;
     /// Runs it; 0 is success.
     ///
     /// # Safety
@@ -39,6 +44,85 @@ pub trait LaunchBackend {
     ) -> i32;
     /// A sentence for a non-zero status of `launch`.
     fn explain(status: i32) -> String;
+    /// The table of an optional interface, e.g. [`memory_table`]'s for [`crate::abi::MEMORY_EXTENSION`]; null for none.
+    fn extension(_name: &str) -> *const c_void {
+        ptr::null()
+    }
+}
+
+/// Memory of a back end whose description says [`crate::abi::MEMORY_OWN`]. Errors are statuses, explained as a launch's.
+pub trait OwnMemory {
+    /// See [`MemoryTable::allocate`].
+    fn allocate(device: u32, bytes: u64) -> Result<*mut c_void, i32>;
+    /// See [`MemoryTable::import`].
+    ///
+    /// # Safety
+    /// `host` is memory of so many bytes, which the caller keeps and leaves alone until the memory is released.
+    unsafe fn import(device: u32, host: *mut c_void, bytes: u64) -> Result<*mut c_void, i32>;
+    /// See [`MemoryTable::export`].
+    ///
+    /// # Safety
+    /// `memory` was made by this back end; both have `bytes` bytes.
+    unsafe fn export(memory: *mut c_void, host: *mut c_void, bytes: u64) -> Result<(), i32>;
+    /// See [`MemoryTable::release`].
+    ///
+    /// # Safety
+    /// `memory` was made by this back end and is not used again.
+    unsafe fn release(memory: *mut c_void);
+    /// See [`MemoryTable::synchronize`].
+    fn synchronize(device: u32) -> Result<(), i32>;
+}
+
+/// The table of [`crate::abi::MEMORY_EXTENSION`], with every method fenced.
+pub fn memory_table<M: OwnMemory>() -> &'static MemoryTable {
+    fn status(body: impl FnOnce() -> Result<(), i32>) -> i32 {
+        catch_unwind(AssertUnwindSafe(body)).map_or(STATUS_PANIC, |done| done.err().unwrap_or(0))
+    }
+    /// # Safety
+    /// `into` may be written to.
+    unsafe fn made(into: *mut *mut c_void, body: impl FnOnce() -> Result<*mut c_void, i32>) -> i32 {
+        // SAFETY: the caller's promise.
+        status(|| body().map(|memory| unsafe { into.write(memory) }))
+    }
+    unsafe extern "C" fn allocate<M: OwnMemory>(device: u32, bytes: u64, memory: *mut *mut c_void) -> i32 {
+        // SAFETY: the caller's promise.
+        unsafe { made(memory, || M::allocate(device, bytes)) }
+    }
+    unsafe extern "C" fn import<M: OwnMemory>(
+        device: u32,
+        host: *mut c_void,
+        bytes: u64,
+        memory: *mut *mut c_void,
+    ) -> i32 {
+        // SAFETY: the caller's promise.
+        unsafe { made(memory, || M::import(device, host, bytes)) }
+    }
+    unsafe extern "C" fn export<M: OwnMemory>(memory: *mut c_void, host: *mut c_void, bytes: u64) -> i32 {
+        // SAFETY: the caller's promise.
+        status(|| unsafe { M::export(memory, host, bytes) })
+    }
+    unsafe extern "C" fn release<M: OwnMemory>(memory: *mut c_void) {
+        // SAFETY: the caller's promise.
+        let _ = catch_unwind(AssertUnwindSafe(|| unsafe { M::release(memory) }));
+    }
+    extern "C" fn synchronize<M: OwnMemory>(device: u32) -> i32 {
+        status(|| M::synchronize(device))
+    }
+    &MemoryTable {
+        allocate: allocate::<M>,
+        import: import::<M>,
+        export: export::<M>,
+        release: release::<M>,
+        synchronize: synchronize::<M>,
+    }
+}
+
+/// The name of a back end whose halves are the packages `flambeau-<name>-compile` and `-launch`, as the names of their files
+/// have it: `backend_name(env!("CARGO_PKG_NAME"))`.
+pub fn backend_name(package: &str) -> String {
+    let name = package.strip_prefix("flambeau-").unwrap_or(package);
+    let name = name.strip_suffix("-compile").or_else(|| name.strip_suffix("-launch")).unwrap_or(name);
+    name.replace('-', "_")
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
@@ -82,9 +166,9 @@ pub extern "C" fn describe_launch<B: LaunchBackend>() -> RResult<Description, RS
 }
 
 #[doc(hidden)]
-pub extern "C" fn load<B: LaunchBackend>(artifact: RSlice<'_, u8>) -> RResult<Loaded, RString> {
+pub extern "C" fn load<B: LaunchBackend>(artifact: RSlice<'_, u8>, device: u32) -> RResult<Loaded, RString> {
     fenced(|| {
-        let executable = Box::new(B::load(artifact.as_slice())?);
+        let executable = Box::new(B::load(artifact.as_slice(), device)?);
         Ok(Loaded { handle: Box::into_raw(executable).cast_const().cast(), launch: launch::<B> })
     })
 }
@@ -122,6 +206,16 @@ pub extern "C" fn explain<B: LaunchBackend>(status: i32) -> RString {
 }
 
 #[doc(hidden)]
+pub extern "C" fn compile_extension<B: CompileBackend>(name: RStr<'_>) -> *const c_void {
+    catch_unwind(|| B::extension(name.as_str())).unwrap_or(ptr::null())
+}
+
+#[doc(hidden)]
+pub extern "C" fn launch_extension<B: LaunchBackend>(name: RStr<'_>) -> *const c_void {
+    catch_unwind(|| B::extension(name.as_str())).unwrap_or(ptr::null())
+}
+
+#[doc(hidden)]
 pub mod reexport {
     pub use abi_stable::library::{__call_root_module_loader, CheckTypeLayout, LibHeader, RootModuleResult};
     pub use abi_stable::prefix_type::PrefixTypeTrait;
@@ -135,6 +229,7 @@ macro_rules! export_compile_half {
             $crate::export::reexport::PrefixTypeTrait::leak_into_prefix($crate::abi::CompileHalf {
                 describe: $crate::export::describe_compile::<$backend>,
                 compile: $crate::export::compile::<$backend>,
+                extension: $crate::export::compile_extension::<$backend>,
             })
         });
     };
@@ -150,6 +245,7 @@ macro_rules! export_launch_half {
                 load: $crate::export::load::<$backend>,
                 unload: $crate::export::unload::<$backend>,
                 explain: $crate::export::explain::<$backend>,
+                extension: $crate::export::launch_extension::<$backend>,
             })
         });
     };
@@ -184,6 +280,12 @@ macro_rules! export_root_module {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn names_of_back_ends_are_those_of_their_files() {
+        assert_eq!(super::backend_name("flambeau-my-chip-compile"), "my_chip");
+        assert_eq!(super::backend_name("flambeau-cpu-launch"), "cpu");
+    }
+
     #[test]
     fn exported_symbol_is_the_one_abi_stable_reads() {
         let source = include_str!("export.rs");

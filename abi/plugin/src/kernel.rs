@@ -283,6 +283,53 @@ pub enum Unary {
     IsInf,
 }
 
+impl Unary {
+    /// All of them, in order.
+    pub const ALL: [Unary; 36] = [
+        Unary::Neg,
+        Unary::Abs,
+        Unary::Sign,
+        Unary::Not,
+        Unary::BitNot,
+        Unary::Exp,
+        Unary::Exp2,
+        Unary::Expm1,
+        Unary::Log,
+        Unary::Log2,
+        Unary::Log10,
+        Unary::Log1p,
+        Unary::Sqrt,
+        Unary::Rsqrt,
+        Unary::Reciprocal,
+        Unary::Sin,
+        Unary::Cos,
+        Unary::Tan,
+        Unary::Asin,
+        Unary::Acos,
+        Unary::Atan,
+        Unary::Sinh,
+        Unary::Cosh,
+        Unary::Tanh,
+        Unary::Asinh,
+        Unary::Acosh,
+        Unary::Atanh,
+        Unary::Sigmoid,
+        Unary::Erf,
+        Unary::Erfc,
+        Unary::Floor,
+        Unary::Ceil,
+        Unary::Round,
+        Unary::Trunc,
+        Unary::IsNan,
+        Unary::IsInf,
+    ];
+
+    /// Whether it gives a `Bool`, whatever it looks at.
+    pub fn is_test(self) -> bool {
+        matches!(self, Unary::IsNan | Unary::IsInf)
+    }
+}
+
 /// Two-operand operations, with torch's semantics. `Max`/`Min` propagate NaN; `FloorDiv` rounds down, `TruncDiv` to
 /// zero, `Rem` has the divisor's sign, `Fmod` the dividend's. Integer overflow wraps. Integer division by zero is not
 /// lowered to a kernel.
@@ -312,6 +359,40 @@ pub enum Binary {
     Le,
     Gt,
     Ge,
+}
+
+impl Binary {
+    /// All of them, in order.
+    pub const ALL: [Binary; 23] = [
+        Binary::Add,
+        Binary::Sub,
+        Binary::Mul,
+        Binary::Div,
+        Binary::FloorDiv,
+        Binary::TruncDiv,
+        Binary::Rem,
+        Binary::Fmod,
+        Binary::Pow,
+        Binary::Atan2,
+        Binary::Max,
+        Binary::Min,
+        Binary::And,
+        Binary::Or,
+        Binary::Xor,
+        Binary::Shl,
+        Binary::Shr,
+        Binary::Eq,
+        Binary::Ne,
+        Binary::Lt,
+        Binary::Le,
+        Binary::Gt,
+        Binary::Ge,
+    ];
+
+    /// Whether it gives a `Bool`, whatever it compares.
+    pub fn is_comparison(self) -> bool {
+        matches!(self, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge)
+    }
 }
 
 /// One write.

@@ -1,7 +1,11 @@
 //! For hosts: opening the halves of a back end. Every failure is one sentence.
 
-use crate::abi::{ABI_VERSION, CompileHalfRef, Description, KERNEL_IR, LaunchFn, LaunchHalfRef, Loaded};
+use crate::abi::{
+    ABI_VERSION, CompileHalfRef, Description, KERNEL_IR, LaunchFn, LaunchHalfRef, Loaded, MEMORY_EXTENSION, MEMORY_OWN,
+    MemoryTable, OLDEST_KERNEL_IR,
+};
 use crate::capabilities::Capabilities;
+use crate::file::{self, Fault};
 use crate::kernel::Kernel;
 use abi_stable::library::{LibraryError, RawLibrary, RootModule, lib_header_from_raw_library};
 use abi_stable::sabi_types::VersionNumber;
@@ -9,36 +13,47 @@ use abi_stable::std_types::{RResult, RSlice, RStr};
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 
-/// Why a plug-in cannot be used.
+/// Why a plug-in cannot be used, and what to do about it: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("back end {}: {problem}", path.display())]
+#[error("plug-in {} {problem}", path.display())]
 pub struct LoadError {
     /// The file.
     pub path: PathBuf,
-    /// One sentence.
+    /// The rest of the sentence.
     pub problem: Problem,
 }
 
 /// The ways in which opening fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
+    /// The file is missing, foreign, damaged, ...
+    #[error(transparent)]
+    File(#[from] Fault),
     /// The dynamic loader refused the file.
-    #[error("cannot be opened ({0})")]
+    #[error("cannot be opened: {0}; install what it needs, or a build for this system")]
     Open(String),
     /// A library, but no plug-in.
-    #[error("is no flambeau plug-in")]
+    #[error("is a shared library but no flambeau plug-in; it has to end in one of flambeau_plugin's export macros")]
     NoPlugin,
+    /// The launch half in place of the compile half, or the other way round.
+    #[error("is the {found} half of a back end, where its {wanted} half belongs; the two files were mixed up")]
+    OtherHalf {
+        /// What it is.
+        found: &'static str,
+        /// What it should be.
+        wanted: &'static str,
+    },
     /// Built for another version of the ABI.
-    #[error("was built for plug-in ABI {found}, this flambeau has {ABI_VERSION}")]
+    #[error("was built for plug-in ABI {found}, this flambeau has {ABI_VERSION}; get a build of it for that one")]
     Version {
         /// What the file says.
         found: String,
     },
-    /// The version matches and the types do not, or it is the other half.
-    #[error("has another layout of the plug-in interface (rebuild it, or is it the other half of the back end?)")]
+    /// The version matches and the types do not.
+    #[error("has another layout of the plug-in interface than its version says; build it again from clean sources")]
     Layout,
     /// Built with another kernel IR.
-    #[error("was built for kernel IR {found}, this flambeau has {KERNEL_IR}")]
+    #[error("was built for kernel IR {found}, this flambeau has {KERNEL_IR}; get a build of it for that one")]
     KernelIr {
         /// What the file says.
         found: u32,
@@ -50,21 +65,28 @@ pub enum Problem {
 
 /// Opens a library that stays loaded for the life of the process, and checks its root module.
 fn open<M: RootModule>(path: &Path) -> Result<M, Problem> {
+    let first_line = |error: String| Problem::Open(error.lines().next().unwrap_or("").to_owned());
     let library = RawLibrary::load_at(path).map_err(|error| match error {
-        LibraryError::OpenError { err, .. } => Problem::Open(err.to_string().lines().next().unwrap_or("").to_owned()),
-        other => Problem::Open(other.to_string().lines().next().unwrap_or("").to_owned()),
+        LibraryError::OpenError { err, .. } => first_line(err.to_string()),
+        other => first_line(other.to_string()),
     })?;
     let library: &'static RawLibrary = Box::leak(Box::new(library));
     // SAFETY: the library is leaked, so the header stays valid.
     let header = unsafe { lib_header_from_raw_library(library) }.map_err(|_| Problem::NoPlugin)?;
     let found = header.version_strings();
     let version = |strings| VersionNumber::new(strings).ok();
+    // Minor versions differ in extensions only (rule 4).
     let compatible = match (version(found), version(M::VERSION_STRINGS)) {
-        (Some(theirs), Some(ours)) => theirs.major == ours.major && theirs.minor >= ours.minor,
+        (Some(theirs), Some(ours)) => theirs.major == ours.major,
         _ => false,
     };
     if !compatible {
         return Err(Problem::Version { found: found.version.to_string() });
+    }
+    if let (Some(found), Some(wanted)) = (half(header.root_mod_consts().name().as_str()), half(M::NAME))
+        && found != wanted
+    {
+        return Err(Problem::OtherHalf { found, wanted });
     }
     header.init_root_module::<M>().map_err(|error| match error {
         LibraryError::RootModule { err, .. } => Problem::Unavailable(err.to_string()),
@@ -72,8 +94,17 @@ fn open<M: RootModule>(path: &Path) -> Result<M, Problem> {
     })
 }
 
+/// Which half a root module of this name is.
+fn half(name: &str) -> Option<&'static str> {
+    match name {
+        CompileHalfRef::NAME => Some("compile"),
+        LaunchHalfRef::NAME => Some("launch"),
+        _ => None,
+    }
+}
+
 fn checked(description: Description) -> Result<(Description, Capabilities), Problem> {
-    if description.kernel_ir != KERNEL_IR {
+    if !(OLDEST_KERNEL_IR..=KERNEL_IR).contains(&description.kernel_ir) {
         return Err(Problem::KernelIr { found: description.kernel_ir });
     }
     let capabilities = Capabilities::from_bytes(&description.capabilities)
@@ -95,8 +126,14 @@ pub struct CompileLibrary {
 }
 
 impl CompileLibrary {
-    /// Opens and checks the file. It stays loaded for the life of the process.
+    /// Checks the file and opens it. It stays loaded for the life of the process.
     pub fn open(path: &Path) -> Result<Self, LoadError> {
+        file::check(path).map_err(|fault| LoadError { path: path.to_owned(), problem: fault.into() })?;
+        Self::open_checked(path)
+    }
+
+    /// Opens a file that [`file::check`] was done for, which for a code generator takes as long as a small kernel.
+    pub fn open_checked(path: &Path) -> Result<Self, LoadError> {
         let opened = || {
             let module = open::<CompileHalfRef>(path)?;
             let (description, capabilities) = described((module.describe())())?;
@@ -133,20 +170,28 @@ pub struct LaunchLibrary {
     module: LaunchHalfRef,
     description: Description,
     capabilities: Capabilities,
+    memory: Option<&'static MemoryTable>,
 }
 
 impl LaunchLibrary {
-    /// Opens and checks the file. It stays loaded for the life of the process.
+    /// Checks the file and opens it. It stays loaded for the life of the process.
     pub fn open(path: &Path) -> Result<Self, LoadError> {
         let opened = || {
+            file::check(path)?;
             let module = open::<LaunchHalfRef>(path)?;
             let (description, capabilities) = described((module.describe())())?;
-            Ok(LaunchLibrary { module, description, capabilities })
+            let memory = (module.extension())(RStr::from_str(MEMORY_EXTENSION)).cast::<MemoryTable>();
+            // SAFETY: the name stands for a table of this type, which lives as long as the library: for good.
+            let memory = unsafe { memory.as_ref() };
+            if description.memory > MEMORY_OWN || (description.memory == MEMORY_OWN && memory.is_none()) {
+                return Err(Problem::Unavailable("it says nothing that is known of where its memory is".to_owned()));
+            }
+            Ok(LaunchLibrary { module, description, capabilities, memory })
         };
         opened().map_err(|problem| LoadError { path: path.to_owned(), problem })
     }
 
-    /// What it is; the first of its targets is the one to compile for.
+    /// What it is; the first target of a device is the one to compile for.
     pub fn description(&self) -> &Description {
         &self.description
     }
@@ -156,9 +201,14 @@ impl LaunchLibrary {
         &self.capabilities
     }
 
-    /// Makes an artifact executable. The error is one sentence.
-    pub fn load(&self, artifact: &[u8]) -> Result<Executable, String> {
-        let loaded = (self.module.load())(RSlice::from_slice(artifact)).into_result();
+    /// Makes memory that kernels can use, if they cannot use the host's or torch's.
+    pub fn memory(&self) -> Option<&'static MemoryTable> {
+        self.memory
+    }
+
+    /// Makes an artifact executable on a device, by its place in the description. The error is one sentence.
+    pub fn load(&self, artifact: &[u8], device: u32) -> Result<Executable, String> {
+        let loaded = (self.module.load())(RSlice::from_slice(artifact), device).into_result();
         Ok(Executable { loaded: loaded.map_err(abi_stable::std_types::RString::into_string)?, module: self.module })
     }
 
@@ -183,9 +233,9 @@ impl Executable {
     /// Runs the kernel: one indirect call. Returns 0, or a status for [`LaunchLibrary::explain`].
     ///
     /// # Safety
-    /// `buffers` holds one pointer per kernel parameter, each valid for all elements that the kernel's accesses reach and
-    /// distinct as [`crate::kernel::Param`] demands; `scalars` holds one value per scalar argument. `stream` is a queue
-    /// of the back end's device, or null.
+    /// `buffers` holds one pointer per kernel parameter, as the back end's description says where its memory is, each valid
+    /// for all elements that the kernel's accesses reach and distinct as [`crate::kernel::Param`] demands; `scalars` holds
+    /// one value per scalar argument. `stream` is a queue of the device that the kernel was loaded for, or null.
     #[inline]
     pub unsafe fn launch(
         &self,
@@ -218,12 +268,12 @@ mod tests {
     #[test]
     fn missing_and_garbage_files_are_one_sentence() {
         let missing = LaunchLibrary::open(Path::new("/nonexistent/libflambeau_x_launch.so")).err().unwrap();
-        assert!(matches!(missing.problem, Problem::Open(_)), "{missing}");
-        let garbage = std::env::temp_dir().join(format!("flambeau-garbage-{}.so", std::process::id()));
+        assert_eq!(missing.problem, Problem::File(Fault::Missing));
+        let dir = tempfile::tempdir().unwrap();
+        let garbage = dir.path().join("garbage.so");
         std::fs::write(&garbage, b"not a library at all").unwrap();
         let error = CompileLibrary::open(&garbage).err().unwrap();
-        std::fs::remove_file(&garbage).unwrap();
-        assert!(matches!(error.problem, Problem::Open(_)), "{error}");
+        assert_eq!(error.problem, Problem::File(Fault::NoLibrary));
         assert_eq!(error.to_string().lines().count(), 1);
     }
 

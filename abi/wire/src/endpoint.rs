@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, io};
 
 /// Hash of the sources this binary was built from. A client and a daemon with different builds never talk.
@@ -141,6 +142,13 @@ pub struct Start {
     pub idle_timeout: u64,
     /// Extra plug-in directories.
     pub plugin_path: Vec<PathBuf>,
+    /// Longest time that a plug-in may take for one kernel; see [`kernel_timeout`].
+    pub kernel_timeout: Duration,
+}
+
+/// The time for one kernel, of a client's patience: the daemon names a plug-in that hangs before the client gives up.
+pub fn kernel_timeout(patience: Duration) -> Duration {
+    patience / 2
 }
 
 impl Start {
@@ -152,6 +160,7 @@ impl Start {
         flag("--cache-dir", self.cache_dir.clone().into());
         flag("--cache-size", self.cache_size.to_string().into());
         flag("--idle-timeout", self.idle_timeout.to_string().into());
+        flag("--kernel-timeout", self.kernel_timeout.as_secs_f64().to_string().into());
         for dir in &self.plugin_path {
             flag("--plugin-path", dir.clone().into());
         }

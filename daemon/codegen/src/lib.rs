@@ -9,13 +9,13 @@ pub use discover::{BackendFiles, discover};
 pub use worker::worker_main;
 
 use flambeau_ir::kernel::Kernel;
-use flambeau_plugin::Capabilities;
+use flambeau_plugin::{Capabilities, LoadError, file};
 use flambeau_wire::from_daemon::Artifact;
-use pool::{Pool, Reply, Request};
+use pool::{Lost, Pool, Reply, Request};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -47,20 +47,51 @@ pub enum CodegenError {
     #[error("{0}")]
     Unavailable(String),
     /// The plug-in refused a kernel.
-    #[error("kernel {kernel}: {why}")]
+    #[error(
+        "back end {backend} refused kernel {kernel}: {why}; `flambeau plugin check` on the plug-in's file says what else it \
+         refuses"
+    )]
     Refused {
         /// Its name.
         kernel: String,
+        /// The plug-in's.
+        backend: String,
         /// What the plug-in said.
         why: String,
     },
     /// A kernel ended its worker twice.
-    #[error("kernel {kernel} ended the code generator twice ({how})")]
+    #[error(
+        "kernel {kernel} ended the code generator of back end {backend} twice ({how}); `flambeau plugin check` on the \
+         plug-in's file says at what else it fails"
+    )]
     Poisoned {
         /// Its name.
         kernel: String,
-        /// Signal, exit code or time-out.
+        /// The plug-in's.
+        backend: String,
+        /// Signal or exit code.
         how: String,
+    },
+    /// A code generator was stopped, and is not started again.
+    #[error(
+        "the code generator of back end {backend} gave no answer in {seconds} s and is not used any more; replace the \
+         plug-in, then `flambeau stop`, or give a slow one time with FLAMBEAU_TIMEOUT"
+    )]
+    Hung {
+        /// The plug-in's name.
+        backend: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The plug-in panicked, or refused all kernels.
+    #[error(
+        "back end {backend} compiled nothing: {why}; `flambeau plugin check` on the plug-in's file says at what else it fails"
+    )]
+    Failed {
+        /// The plug-in's name.
+        backend: String,
+        /// What it said.
+        why: String,
     },
     /// Processes cannot be started or talked to.
     #[error("code generation worker: {0}")]
@@ -95,6 +126,27 @@ struct Backend {
     files: BackendFiles,
     pool: Pool,
     described: OnceLock<Described>,
+    /// What is wrong with the compile half's file, found out once: it takes as long as compiling a small kernel.
+    checked: OnceLock<Result<(), LoadError>>,
+    /// How long it was waited for in vain.
+    hung: OnceLock<Duration>,
+}
+
+impl Backend {
+    /// Asks a worker, unless it is known that none can answer. The inner error is how a worker was lost.
+    fn ask(&self, request: &Request) -> Result<Result<Reply, Lost>, CodegenError> {
+        let path = &self.files.compile;
+        let check = || file::check(path).map_err(|fault| LoadError { path: path.clone(), problem: fault.into() });
+        self.checked.get_or_init(check).clone().map_err(|e| CodegenError::Unavailable(e.to_string()))?;
+        let hung = |after: &Duration| CodegenError::Hung { backend: self.files.name.clone(), seconds: after.as_secs() };
+        if let Some(after) = self.hung.get() {
+            return Err(hung(after));
+        }
+        match self.pool.request(request) {
+            Err(Lost::TimeOut(after)) => Err(hung(self.hung.get_or_init(|| after))),
+            other => Ok(other),
+        }
+    }
 }
 
 impl Codegen {
@@ -119,7 +171,8 @@ impl Codegen {
             .find(|b| b.name == name)
             .ok_or_else(|| CodegenError::NoBackend { name: name.to_owned(), dirs: self.options.plugin_dirs.clone() })?;
         let pool = Pool::new(&self.options, &files.compile);
-        let backend = Arc::new(Backend { files, pool, described: OnceLock::new() });
+        let (described, checked, hung) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let backend = Arc::new(Backend { files, pool, described, checked, hung });
         backends.insert(name.to_owned(), backend.clone());
         Ok(backend)
     }
@@ -144,9 +197,9 @@ impl Codegen {
         if let Some(described) = backend.described.get() {
             return Ok(described.clone());
         }
-        match backend.pool.request(&Request::Describe) {
-            Ok(Reply::Described(Ok(described))) => Ok(backend.described.get_or_init(|| described).clone()),
-            Ok(Reply::Described(Err(why))) => Err(CodegenError::Unavailable(why)),
+        match backend.ask(&Request::Describe)? {
+            Ok(Reply::Described(described)) => Ok(backend.described.get_or_init(|| described).clone()),
+            Ok(Reply::Unavailable(why)) => Err(CodegenError::Unavailable(why)),
             Ok(Reply::Compiled(_)) => Err(CodegenError::Worker("answered another question".to_owned())),
             Err(lost) => Err(CodegenError::Worker(lost.to_string())),
         }
@@ -167,13 +220,15 @@ impl Codegen {
                 })
             })
             .collect();
-        let next = AtomicUsize::new(0);
+        let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let done: Vec<OnceLock<Result<Artifact, CodegenError>>> = unique.iter().map(|_| OnceLock::new()).collect();
         let work = || {
-            loop {
+            while !failed.load(Ordering::Relaxed) {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(kernel) = unique.get(at) else { break };
-                let _ = done[at].set(compile_one(&backend.pool, kernel, target));
+                let result = compile_one(&backend, kernel, target);
+                failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                let _ = done[at].set(result);
             }
         };
         std::thread::scope(|scope| {
@@ -183,27 +238,33 @@ impl Codegen {
             work();
         });
         let mut artifacts = Vec::with_capacity(unique.len());
-        for slot in done {
-            artifacts.push(slot.into_inner().unwrap_or_else(|| Err(CodegenError::Worker("no answer".to_owned())))?);
+        for result in done.into_iter().filter_map(OnceLock::into_inner) {
+            artifacts.push(result?);
+        }
+        if artifacts.len() < unique.len() {
+            return Err(CodegenError::Worker("no answer".to_owned()));
         }
         Ok(places.into_iter().map(|at| artifacts[at].clone()).collect())
     }
 }
 
 /// A worker that dies takes one more try; the second death is the kernel's fault.
-fn compile_one(pool: &Pool, kernel: &Kernel, target: &str) -> Result<Artifact, CodegenError> {
+fn compile_one(backend: &Backend, kernel: &Kernel, target: &str) -> Result<Artifact, CodegenError> {
+    let name = || backend.files.name.clone();
     let request = Request::Compile { target: target.to_owned(), kernels: vec![kernel.clone()] };
     let mut how = String::new();
     for _ in 0..2 {
-        match pool.request(&request) {
+        match backend.ask(&request)? {
             Ok(Reply::Compiled(Ok(results))) => {
                 let [result] = <[_; 1]>::try_from(results)
                     .map_err(|_| CodegenError::Worker("answered with another number of kernels".to_owned()))?;
-                let bytes: Arc<[u8]> =
-                    result.map_err(|why| CodegenError::Refused { kernel: kernel.name.clone(), why })?.into();
+                let bytes: Arc<[u8]> = result
+                    .map_err(|why| CodegenError::Refused { kernel: kernel.name.clone(), backend: name(), why })?
+                    .into();
                 return Ok(Artifact { hash: *blake3::hash(&bytes).as_bytes(), bytes });
             }
-            Ok(Reply::Compiled(Err(why))) => return Err(CodegenError::Unavailable(why)),
+            Ok(Reply::Compiled(Err(why))) => return Err(CodegenError::Failed { backend: name(), why }),
+            Ok(Reply::Unavailable(why)) => return Err(CodegenError::Unavailable(why)),
             Ok(Reply::Described(_)) => return Err(CodegenError::Worker("answered another question".to_owned())),
             Err(lost) => {
                 tracing::warn!(kernel = kernel.name, %lost, "code generation worker lost");
@@ -214,7 +275,7 @@ fn compile_one(pool: &Pool, kernel: &Kernel, target: &str) -> Result<Artifact, C
             }
         }
     }
-    Err(CodegenError::Poisoned { kernel: kernel.name.clone(), how })
+    Err(CodegenError::Poisoned { kernel: kernel.name.clone(), backend: name(), how })
 }
 
 /// What an artifact is stored under: the back end's build, the target and the kernel but for its name.

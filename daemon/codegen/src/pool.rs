@@ -26,10 +26,12 @@ pub enum Request {
 /// From a worker.
 #[derive(Serialize, Deserialize)]
 pub enum Reply {
-    /// The plug-in, or why it did not load.
-    Described(Result<Described, String>),
+    /// The plug-in.
+    Described(Described),
     /// One result per kernel, or one error for all.
     Compiled(Result<Vec<Result<Vec<u8>, String>>, String>),
+    /// Why the plug-in did not load.
+    Unavailable(String),
 }
 
 /// How a worker was lost.

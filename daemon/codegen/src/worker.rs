@@ -11,12 +11,12 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// The worker process for the compile half at `plugin`. Returns when the daemon closed the socket.
+/// The worker process for the compile half at `plugin`, whose file the daemon checked. Returns when the daemon closed the socket.
 pub fn worker_main(plugin: &Path) -> io::Result<()> {
     // An abort of the code generator is an expected event, not one to keep 100 MB of core for.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let library = CompileLibrary::open(plugin).map_err(|e| e.to_string());
+    let library = CompileLibrary::open_checked(plugin).map_err(|e| e.to_string());
     while let Some(request) = receive(&mut socket)? {
         let reply = answer(library.as_ref(), request);
         socket.write_all(&frame::encode(&reply).map_err(io::Error::other)?)?;
@@ -28,16 +28,15 @@ fn answer(library: Result<&CompileLibrary, &String>, request: Request) -> Reply 
     match (request, library) {
         (Request::Describe, Ok(library)) => {
             let said = library.description();
-            Reply::Described(Ok(Described {
+            Reply::Described(Described {
                 name: said.name.to_string(),
                 version: said.version.to_string(),
                 targets: said.targets.iter().map(ToString::to_string).collect(),
                 capabilities: library.capabilities().clone(),
-            }))
+            })
         }
-        (Request::Describe, Err(why)) => Reply::Described(Err(why.clone())),
         (Request::Compile { target, kernels }, Ok(library)) => Reply::Compiled(library.compile(&kernels, &target)),
-        (Request::Compile { .. }, Err(why)) => Reply::Compiled(Err(why.clone())),
+        (_, Err(why)) => Reply::Unavailable(why.clone()),
     }
 }
 

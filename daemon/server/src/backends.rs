@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Longest time one kernel may take.
-const KERNEL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a fingerprint is believed before the files are looked at again.
 const FINGERPRINT_AGE: Duration = Duration::from_secs(1);
 
 /// All code generators in use.
 pub struct Backends {
     common: Vec<PathBuf>,
+    /// Longest time one kernel may take.
+    timeout: Duration,
     sets: Mutex<BTreeMap<Vec<PathBuf>, Arc<BackendSet>>>,
 }
 
@@ -28,13 +28,13 @@ pub struct BackendSet {
 
 impl Backends {
     /// `plugin_path` first, then where plug-ins lie beside this executable.
-    pub fn new(plugin_path: &[PathBuf]) -> Backends {
+    pub fn new(plugin_path: &[PathBuf], timeout: Duration) -> Backends {
         let mut common = plugin_path.to_vec();
         if let Some(folder) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
             common.push(folder.join("../_plugins"));
             common.push(folder.to_path_buf());
         }
-        Backends { common, sets: Mutex::default() }
+        Backends { common, timeout, sets: Mutex::default() }
     }
 
     /// The plug-ins for a client that looks in `extra` first.
@@ -48,20 +48,15 @@ impl Backends {
                 true
             }
         });
-        lock(&self.sets).entry(dirs.clone()).or_insert_with(|| Arc::new(BackendSet::new(dirs))).clone()
+        lock(&self.sets).entry(dirs.clone()).or_insert_with(|| Arc::new(BackendSet::new(dirs, self.timeout))).clone()
     }
 }
 
 impl BackendSet {
-    fn new(plugin_dirs: Vec<PathBuf>) -> BackendSet {
+    fn new(plugin_dirs: Vec<PathBuf>, timeout: Duration) -> BackendSet {
         let program = std::env::current_exe().unwrap_or_else(|_| "flambeaud".into());
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let options = CodegenOptions {
-            command: vec![program.into(), "worker".into()],
-            plugin_dirs,
-            workers,
-            timeout: KERNEL_TIMEOUT,
-        };
+        let options = CodegenOptions { command: vec![program.into(), "worker".into()], plugin_dirs, workers, timeout };
         BackendSet { codegen: Codegen::new(options), fingerprint: Mutex::default() }
     }
 

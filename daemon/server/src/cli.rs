@@ -79,6 +79,12 @@ enum Command {
     },
     /// List plug-ins and whether they work here
     Backends(Report),
+    /// End plug-ins' files in a seal, by which damage is found before they are loaded
+    Seal {
+        /// The files
+        #[arg(required = true)]
+        plugins: Vec<PathBuf>,
+    },
 }
 
 #[derive(Subcommand, Debug)]
@@ -112,6 +118,7 @@ pub fn run() -> anyhow::Result<ExitCode> {
                 cache_size: start.cache_size,
                 idle_timeout: start.idle_timeout,
                 plugin_path: start.plugin_path,
+                kernel_timeout: start.kernel_timeout,
             };
             let mode = match (detach, background) {
                 (true, _) => Mode::Detach,
@@ -121,6 +128,11 @@ pub fn run() -> anyhow::Result<ExitCode> {
             life::serve(config, mode, log_level)?;
         }
         Command::Worker { plugin } => flambeau_codegen::worker_main(&plugin)?,
+        Command::Seal { plugins } => {
+            for plugin in plugins {
+                flambeau_plugin::file::seal(&plugin).with_context(|| format!("{} was not sealed", plugin.display()))?;
+            }
+        }
         Command::Status(report) => {
             let value = match Control::connect(&report.settings)? {
                 Some(mut control) => {
@@ -144,7 +156,7 @@ pub fn run() -> anyhow::Result<ExitCode> {
         Command::Logs { report, lines } => logs(&report, lines)?,
         Command::Replay { files, show, report } => return replay(&files, show, &report),
         Command::Backends(report) => {
-            let backends = crate::backends::Backends::new(&report.settings.plugin_path());
+            let backends = report.settings.backends()?;
             report.print(&crate::report::backends(&backends.set(&[]).codegen));
         }
     }
@@ -198,7 +210,7 @@ fn logs(report: &Report, lines: usize) -> anyhow::Result<()> {
 
 /// Replays each file; fails if any differs.
 fn replay(files: &[PathBuf], show: bool, report: &Report) -> anyhow::Result<ExitCode> {
-    let backends = crate::backends::Backends::new(&report.settings.plugin_path());
+    let backends = report.settings.backends()?;
     let mut same = true;
     let mut reports = Vec::new();
     for file in files {

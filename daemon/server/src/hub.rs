@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What the daemon was started with.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct Config {
     pub idle_timeout: u64,
     /// Extra plug-in directories.
     pub plugin_path: Vec<PathBuf>,
+    /// Longest time that a plug-in may take for one kernel.
+    pub kernel_timeout: Duration,
 }
 
 /// Names one connection.
@@ -78,7 +80,7 @@ impl Hub {
     /// A hub whose actors are still to be started.
     pub fn new(config: Config) -> Arc<Hub> {
         Arc::new(Hub {
-            backends: Backends::new(&config.plugin_path),
+            backends: Backends::new(&config.plugin_path, config.kernel_timeout),
             config,
             started: Instant::now(),
             capture: Slot::default(),

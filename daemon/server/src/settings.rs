@@ -1,11 +1,13 @@
 //! Settings of a `flambeaud` command: flags, and the defaults that clients have too. Only commands a user types resolve
 //! them here; a running daemon takes what its starter resolved.
 
+use crate::backends::Backends;
 use anyhow::Context;
 use clap::Args;
-use flambeau_wire::endpoint::{Place, Start};
+use flambeau_wire::endpoint::{Place, Start, kernel_timeout};
 use flambeau_wire::from_client;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Flags that say which daemon is meant, and how one is started.
 #[derive(Args, Clone, Debug)]
@@ -25,8 +27,13 @@ pub struct Settings {
     /// Look for plug-ins here first; may be repeated
     #[arg(long, value_name = "DIR")]
     pub plugin_path: Vec<PathBuf>,
+    /// Longest time that a plug-in may take for one kernel [default: half of $FLAMBEAU_TIMEOUT, else 30 s]
+    #[arg(long, value_name = "SECONDS")]
+    pub kernel_timeout: Option<f64>,
 }
 
+/// How long clients wait for the daemon unless told otherwise.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Three hours.
 const IDLE_TIMEOUT: u64 = 3 * 3600;
 /// Four GiB.
@@ -95,6 +102,21 @@ impl Settings {
         named.map(|d| std::path::absolute(&d).unwrap_or(d)).collect()
     }
 
+    /// Longest time that a plug-in may take for one kernel.
+    pub fn kernel_timeout(&self) -> anyhow::Result<Duration> {
+        let from_env = || variable("FLAMBEAU_TIMEOUT").and_then(|t| t.parse::<f64>().ok());
+        let client = || from_env().map_or(CLIENT_TIMEOUT, |s| Duration::try_from_secs_f64(s).unwrap_or(CLIENT_TIMEOUT));
+        match self.kernel_timeout {
+            Some(seconds) => Ok(Duration::try_from_secs_f64(seconds)?),
+            None => Ok(kernel_timeout(client())),
+        }
+    }
+
+    /// The plug-ins for commands that run in this process.
+    pub fn backends(&self) -> anyhow::Result<Backends> {
+        Ok(Backends::new(&self.plugin_path(), self.kernel_timeout()?))
+    }
+
     /// How a daemon of these settings is started.
     pub fn start(&self) -> anyhow::Result<Start> {
         Ok(Start {
@@ -103,6 +125,7 @@ impl Settings {
             cache_size: self.cache_size(),
             idle_timeout: self.idle_timeout(),
             plugin_path: self.plugin_path(),
+            kernel_timeout: self.kernel_timeout()?,
         })
     }
 

@@ -22,6 +22,11 @@ FORWARDED = {
 }
 
 
+CHECK = """Compiles, launches and compares with torch every operation on every type, with edge values, and every layout
+of memory. The plug-in runs in a process of its own, so that it may end or hang. What its capabilities do not list is
+refused, not failed. The status is 0 if nothing failed."""
+
+
 def version() -> str:
     """The installed version."""
     from importlib.metadata import PackageNotFoundError, version
@@ -53,6 +58,17 @@ def parser() -> argparse.ArgumentParser:
             script.add_argument("--into", default="flambeau-recordings", help="folder for the recordings")
         script.add_argument("script")
         script.add_argument("args", nargs=argparse.REMAINDER)
+    plugin = commands.add_parser(
+        "plugin", help="check | seal: run a plug-in through all there is to compile, protect it"
+    )
+    actions = plugin.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser("check", help="compare what a plug-in computes with torch", description=CHECK)
+    check.add_argument("file", help="either half: libflambeau_NAME_compile.so or libflambeau_NAME_launch.so")
+    check.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds this, like 'cast' or 'f32'")
+    check.add_argument("--timeout", type=float, default=30.0, metavar="SECONDS", help="for one kernel (default: 30)")
+    check.add_argument("--json", action="store_true", dest="json_after", help="print the report as JSON")
+    seal = actions.add_parser("seal", help="end files in a seal, by which damage is found before they are loaded")
+    seal.add_argument("files", nargs="+", help="halves of plug-ins, stripped and patched as they will be installed")
     for name, text in (
         ("backends", "back ends and whether they work here"),
         ("doctor", "what is missing, and how to get it"),
@@ -75,6 +91,10 @@ def main(argv: list[str] | None = None) -> None:
     if options.command == "backends":
         print_report({"backends": backends()}, as_json)
         return
+    if options.command == "plugin" and options.action == "seal":
+        forward("seal", options.files, as_json=False)
+    if options.command == "plugin":
+        raise SystemExit(check_plugin(options.file, options.only, options.timeout, as_json))
     if options.command == "record":
         import flambeau
 
@@ -97,6 +117,21 @@ def forward(command: str, rest: list[str], as_json: bool) -> NoReturn:
         arguments.append("--json")
     sys.stdout.flush()
     os.execv(str(DAEMON), arguments)
+
+
+def check_plugin(file: str, only: str, timeout: float, as_json: bool) -> int:
+    """Runs a plug-in through the conformance kit; 0 if nothing failed."""
+    mode, why = extension_mode()
+    if mode != "full":
+        raise SystemExit(f"plug-ins cannot be checked: {why}")
+    from flambeau._check import check
+
+    try:
+        report = check(file, only, timeout)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+    print(json.dumps(report.json()) if as_json else report)
+    return 0 if report.ok else 1
 
 
 def run_script(script: str, args: list[str]) -> list[Any]:

@@ -8,6 +8,7 @@ import types
 import weakref
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flambeau import _native
@@ -39,11 +40,19 @@ class Options:
         return compiled
 
 
+def has_plugin(name: str) -> bool:
+    """Whether there is a plug-in of this name; whether it works is found out when it is used."""
+    folders = [*map(Path, config.plugin_path), Path(__file__).parent / "_plugins"]
+    return name.isidentifier() and any((f / f"libflambeau_{name}_compile.so").is_file() for f in folders)
+
+
 def resolve(backend: str | Callable[..., Any]) -> tuple[str, Callable[..., Any] | None]:
     """The back end's name, and for one that takes a `torch.fx.GraphModule` the callable."""
     if callable(backend):
         return f"fx:{getattr(backend, '__module__', '')}.{getattr(backend, '__qualname__', repr(backend))}", backend
     if backend == "eager" or backend in NATIVE:
+        return backend, None
+    if has_plugin(backend):
         return backend, None
     if backend in PLANNED:
         raise NotImplementedError(f"the back end {backend!r} is not available yet; use backend='cpu'")

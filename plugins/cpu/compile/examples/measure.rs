@@ -26,7 +26,7 @@ fn main() {
     let compiler = CompileLibrary::open(&directory.join("libflambeau_cpu_compile.so")).expect("opens");
     let launcher = LaunchLibrary::open(&directory.join("libflambeau_cpu_launch.so")).expect("opens");
     println!("opened in {:?}", open.elapsed());
-    let target = std::env::var("TARGET").unwrap_or_else(|_| launcher.description().targets[0].to_string());
+    let target = std::env::var("TARGET").unwrap_or_else(|_| launcher.description().devices[0].targets[0].to_string());
     let kernels = match file {
         Some(file) => postcard::from_bytes(&std::fs::read(file).expect("readable")).expect("kernels"),
         None => typical(),
@@ -47,7 +47,7 @@ fn main() {
             };
             best = best.min(cpu_seconds() - start);
         }
-        let executable = launcher.load(&artifact).expect("loads");
+        let executable = launcher.load(&artifact, 0).expect("loads");
         let (mut memory, traffic) = buffers(kernel, &scalars);
         let pointers: Vec<*mut c_void> = memory.iter_mut().map(|b| b.as_mut_ptr().cast()).collect();
         let mut run = f64::MAX;

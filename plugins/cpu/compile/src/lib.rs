@@ -22,7 +22,6 @@ mod tests;
 
 use flambeau_cpu_artifact::{AxisFactor, Header, Isa, NAME, capabilities, encode};
 use flambeau_plugin::Description;
-use flambeau_plugin::abi::KERNEL_IR;
 use flambeau_plugin::export::CompileBackend;
 use flambeau_plugin::kernel::{Extent, Kernel};
 use llvm::Generator;
@@ -33,13 +32,8 @@ pub struct Cpu;
 
 impl CompileBackend for Cpu {
     fn describe() -> Result<Description, String> {
-        Ok(Description {
-            name: NAME.into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            kernel_ir: KERNEL_IR,
-            targets: Isa::ALL.into_iter().map(|isa| isa.target().into()).collect(),
-            capabilities: capabilities().to_bytes().into(),
-        })
+        let targets = Isa::ALL.map(Isa::target);
+        Ok(Description::of_compile_half(NAME, env!("CARGO_PKG_VERSION"), &targets, &capabilities()))
     }
 
     fn compile(kernels: &[Kernel], target: &str) -> Result<Vec<Result<Vec<u8>, String>>, String> {

@@ -4,6 +4,7 @@ use crate::math::Math;
 use crate::text::{Elem, Text, Ty, def};
 use flambeau_cpu_artifact::Isa;
 use flambeau_plugin::kernel::{Binary, DType, ReduceOp, Unary};
+use flambeau_plugin::reference::{bf16_bits, f16_bits};
 
 /// Where and how operations are written.
 pub struct Ops<'a> {
@@ -27,32 +28,6 @@ pub fn constant(dtype: DType, bits: u64) -> String {
         DType::I32 => (bits as i32).to_string(),
         _ => (bits as i64).to_string(),
     }
-}
-
-/// Round to nearest even; NaN becomes torch's quiet NaN.
-pub fn bf16_bits(value: f32) -> u16 {
-    if value.is_nan() {
-        return 0x7fc0;
-    }
-    let bits = value.to_bits();
-    ((bits.wrapping_add(0x7fff + ((bits >> 16) & 1))) >> 16) as u16
-}
-
-/// Round to nearest even, by scaling into the subnormal or normal range of the format.
-pub fn f16_bits(value: f32) -> u16 {
-    let sign = ((value.to_bits() >> 16) & 0x8000) as u16;
-    let a = f64::from(value.abs());
-    if value.is_nan() {
-        return sign | 0x7e00;
-    }
-    if a >= 65520.0 {
-        return sign | 0x7c00;
-    }
-    let exponent = if a < 6.103_515_625e-5 { -14 } else { ((a.to_bits() >> 52) as i32 - 1023).max(-14) };
-    let units = (a * f64::exp2(f64::from(10 - exponent))).round_ties_even() as u32;
-    // `units` counts 2^(exponent - 10); the implicit bit carries into the exponent field by itself.
-    let field = if a < 6.103_515_625e-5 { units } else { units + (((exponent + 14) as u32) << 10) };
-    sign | field as u16
 }
 
 impl Ops<'_> {

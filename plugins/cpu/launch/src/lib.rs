@@ -4,11 +4,10 @@
 mod code;
 mod threads;
 
-use abi_stable::std_types::RVec;
 use code::{Code, Entry};
 use flambeau_cpu_artifact::{Header, Isa, NAME, capabilities, decode};
 use flambeau_plugin::Description;
-use flambeau_plugin::abi::KERNEL_IR;
+use flambeau_plugin::abi::Device;
 use flambeau_plugin::export::LaunchBackend;
 use flambeau_plugin::kernel::Extent;
 use std::ffi::c_void;
@@ -108,17 +107,12 @@ impl LaunchBackend for Cpu {
 
     fn describe() -> Result<Description, String> {
         let best = detect().ok_or("the CPU has no AVX2, FMA and F16C")?;
-        let usable = Isa::ALL.into_iter().skip_while(|isa| *isa != best);
-        Ok(Description {
-            name: NAME.into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            kernel_ir: KERNEL_IR,
-            targets: usable.map(|isa| isa.target().into()).collect(),
-            capabilities: RVec::from(capabilities().to_bytes()),
-        })
+        let usable: Vec<&str> = Isa::ALL.into_iter().skip_while(|isa| *isa != best).map(Isa::target).collect();
+        let devices = vec![Device::new("CPU", &usable)];
+        Ok(Description::of_launch_half(NAME, env!("CARGO_PKG_VERSION"), devices, &capabilities()))
     }
 
-    fn load(artifact: &[u8]) -> Result<Kernel, String> {
+    fn load(artifact: &[u8], _device: u32) -> Result<Kernel, String> {
         let (header, code) = decode(artifact).map_err(|e| e.to_string())?;
         if !detect().is_some_and(|best| Isa::ALL.into_iter().skip_while(|isa| *isa != best).any(|i| i == header.isa)) {
             return Err(format!("the artifact is for {}, which this CPU is not", header.isa.target()));

@@ -24,7 +24,7 @@ thread_local! {
 /// Instruction sets that this machine runs.
 fn isas() -> Vec<Isa> {
     let description = Launch::describe().unwrap();
-    description.targets.iter().map(|t| Isa::from_target(t.as_str()).unwrap()).collect()
+    description.devices[0].targets.iter().map(|t| Isa::from_target(t.as_str()).unwrap()).collect()
 }
 
 fn compile(kernel: &Kernel, isa: Isa) -> Vec<u8> {
@@ -36,7 +36,7 @@ fn compile(kernel: &Kernel, isa: Isa) -> Vec<u8> {
 
 /// Runs a compiled kernel.
 fn run(artifact: &[u8], buffers: &mut [Buffer], scalars: &[i64], threads: u32) {
-    let executable = Launch::load(artifact).unwrap();
+    let executable = Launch::load(artifact, 0).unwrap();
     let pointers: Vec<*mut c_void> = buffers.iter_mut().map(|b| b.bytes.as_mut_ptr().cast()).collect();
     // SAFETY: the tests' buffers hold what the kernel's accesses reach, as the reference checks by indexing.
     let status =
