@@ -135,7 +135,8 @@ fn in_modes(python: Python) -> Result<()> {
 }
 
 /// End-to-end tests that ask little of the version of Python: the command line, reports, recordings, and large models.
-const OF_ANY_VERSION: &[&str] = &["breaks_hf", "cli", "replay", "report", "trace_log"];
+const OF_ANY_VERSION: &[&str] =
+    &["breaks_hf", "broken_plugins", "cli", "plugin_check", "replay", "report", "trace_log"];
 
 /// Assembled code and most end-to-end tests with each other version of Python that the machine has.
 fn in_other_versions() -> Result<()> {
