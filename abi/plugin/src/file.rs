@@ -5,12 +5,13 @@
 //! of all that is mapped. It is lost when a file is stripped or patched; one without it is taken as it is.
 
 use object::Endianness;
-use object::elf::{
-    EM_386, EM_AARCH64, EM_ARM, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, ET_DYN, FileHeader64, PT_LOAD, ProgramHeader64,
-};
+use object::elf::{EM_386, EM_AARCH64, EM_ARM, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, ET_DYN, FileHeader64, PT_LOAD};
+use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// First bytes of a seal; the digit is the version of its form.
@@ -54,17 +55,17 @@ pub enum Fault {
 
 /// Looks at all that the loader will map. Runs nothing of the file.
 pub fn check(path: &Path) -> Result<(), Fault> {
-    let bytes = read(path)?;
-    match (mapped(&bytes), seal_of(&bytes)) {
-        (Err(_), Some(_)) => return Err(Fault::Damaged),
-        (Ok(mapped), Some(seal)) if seal != hash(&mapped).as_bytes() => return Err(Fault::Damaged),
-        (mapped, _) => mapped?,
-    };
-    let header = Header::parse(&*bytes).map_err(|_| Fault::NoLibrary)?;
-    let endian = header.endian().map_err(|_| Fault::NoLibrary)?;
-    let machine = machine_name(header.e_machine(endian));
-    match header.e_type(endian) {
-        _ if machine != std::env::consts::ARCH => Err(Fault::Foreign { found: machine }),
+    let library = Library::open(path)?;
+    let mapped = library.mapped();
+    if let Some(seal) = library.seal()? {
+        let mapped = mapped.as_ref().map_err(|_| Fault::Damaged)?;
+        if library.hash(mapped)? != seal {
+            return Err(Fault::Damaged);
+        }
+    }
+    let mapped = mapped?;
+    match mapped.kind {
+        _ if mapped.machine != std::env::consts::ARCH => Err(Fault::Foreign { found: mapped.machine }),
         ET_DYN => Ok(()),
         _ => Err(Fault::NoLibrary),
     }
@@ -72,49 +73,102 @@ pub fn check(path: &Path) -> Result<(), Fault> {
 
 /// Ends the file in a seal, unless it has the right one.
 pub fn seal(path: &Path) -> Result<(), Fault> {
-    let bytes = read(path)?;
-    let hash = hash(&mapped(&bytes)?);
-    let failed = |error: io::Error| Fault::Unreadable(error.to_string());
-    let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
-    match seal_of(&bytes) {
-        Some(seal) if seal == hash.as_bytes() => return Ok(()),
-        Some(_) => file.set_len((bytes.len() - SEAL_BYTES) as u64).map_err(failed)?,
+    let library = Library::open(path)?;
+    let hash = library.hash(&library.mapped()?)?;
+    let mut file = OpenOptions::new().append(true).open(path).map_err(unreadable)?;
+    match library.seal()? {
+        Some(seal) if seal == hash => return Ok(()),
+        Some(_) => file.set_len(library.bytes - SEAL_BYTES as u64).map_err(unreadable)?,
         None => {}
     }
-    file.write_all(&[&MAGIC, &hash.as_bytes()[..]].concat()).map_err(failed)
+    file.write_all(&[&MAGIC, &hash.as_bytes()[..]].concat()).map_err(unreadable)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Fault> {
-    std::fs::read(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Fault::Missing,
-        _ => Fault::Unreadable(error.to_string()),
-    })
+fn unreadable(error: io::Error) -> Fault {
+    if error.kind() == ErrorKind::NotFound { Fault::Missing } else { Fault::Unreadable(error.to_string()) }
 }
 
-/// The parts of the file that are mapped, if they are all there.
-fn mapped(bytes: &[u8]) -> Result<Vec<&[u8]>, Fault> {
-    let cut_off = |wanted: u64| Fault::CutOff { wanted, found: bytes.len() as u64 };
-    if !bytes.starts_with(b"\x7fELF") {
-        return Err(Fault::NoLibrary);
+/// A file, of which no more is read than is asked for: most of a library is not mapped.
+struct Library {
+    file: File,
+    bytes: u64,
+}
+
+/// What the headers say.
+struct Mapped {
+    machine: String,
+    kind: u16,
+    /// What is mapped.
+    ranges: Vec<Range<u64>>,
+}
+
+impl Library {
+    fn open(path: &Path) -> Result<Library, Fault> {
+        let file = File::open(path).map_err(unreadable)?;
+        let bytes = file.metadata().map_err(unreadable)?.len();
+        // A folder can be opened, but not read.
+        file.read_at(&mut [0], 0).map_err(unreadable)?;
+        Ok(Library { file, bytes })
     }
-    if bytes.len() < size_of::<Header>() {
-        return Err(cut_off(size_of::<Header>() as u64));
+
+    fn part(&self, range: Range<u64>) -> Result<Vec<u8>, Fault> {
+        let mut part = vec![0; (range.end - range.start) as usize];
+        self.file.read_exact_at(&mut part, range.start).map_err(unreadable)?;
+        Ok(part)
     }
-    // Where the machine is written does not depend on the class.
-    let machine = u16::from_le_bytes([bytes[18], bytes[19]]);
-    let header = Header::parse(bytes).map_err(|_| Fault::Foreign { found: machine_name(machine) })?;
-    let endian = header.endian().map_err(|_| Fault::NoLibrary)?;
-    let sections = u64::from(header.e_shnum(endian)) * u64::from(header.e_shentsize(endian));
-    let end = header.e_shoff(endian).saturating_add(sections);
-    if end > bytes.len() as u64 {
-        return Err(cut_off(end));
+
+    fn seal(&self) -> Result<Option<blake3::Hash>, Fault> {
+        let Some(start) = self.bytes.checked_sub(SEAL_BYTES as u64) else { return Ok(None) };
+        let end = self.part(start..self.bytes)?;
+        let hash = end.strip_prefix(&MAGIC).and_then(|hash| <[u8; blake3::OUT_LEN]>::try_from(hash).ok());
+        Ok(hash.map(blake3::Hash::from_bytes))
     }
-    let segments = header.program_headers(endian, bytes).map_err(|_| cut_off(header.e_phoff(endian)))?;
-    let part = |segment: &ProgramHeader64<Endianness>| {
-        let end = segment.p_offset(endian).saturating_add(segment.p_filesz(endian));
-        segment.data(endian, bytes).map_err(|()| cut_off(end))
-    };
-    segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD).map(part).collect()
+
+    /// The parts of the file that are mapped, if they are all there.
+    fn mapped(&self) -> Result<Mapped, Fault> {
+        let cut_off = |wanted: u64| Fault::CutOff { wanted, found: self.bytes };
+        let first = self.part(0..self.bytes.min(size_of::<Header>() as u64))?;
+        if !first.starts_with(b"\x7fELF") {
+            return Err(Fault::NoLibrary);
+        }
+        if first.len() < size_of::<Header>() {
+            return Err(cut_off(size_of::<Header>() as u64));
+        }
+        // Where the machine is written does not depend on the class.
+        let machine = u16::from_le_bytes([first[18], first[19]]);
+        let header = Header::parse(&*first).map_err(|_| Fault::Foreign { found: machine_name(machine) })?;
+        let endian = header.endian().map_err(|_| Fault::NoLibrary)?;
+        let sections = u64::from(header.e_shnum(endian)) * u64::from(header.e_shentsize(endian));
+        let end = header.e_shoff(endian).saturating_add(sections);
+        if end > self.bytes {
+            return Err(cut_off(end));
+        }
+        let start = header.e_phoff(endian);
+        let cache = ReadCache::new(&self.file);
+        let segments = header.program_headers(endian, &cache).map_err(|_| cut_off(start))?;
+        let mut ranges = Vec::new();
+        for segment in segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD) {
+            let start = segment.p_offset(endian);
+            let end = start.saturating_add(segment.p_filesz(endian));
+            if end > self.bytes {
+                return Err(cut_off(end));
+            }
+            ranges.push(start..end);
+        }
+        Ok(Mapped { machine: machine_name(header.e_machine(endian)), kind: header.e_type(endian), ranges })
+    }
+
+    fn hash(&self, mapped: &Mapped) -> Result<blake3::Hash, Fault> {
+        /// Bytes that are read at a time.
+        const STEP: u64 = 1 << 18;
+        let mut hasher = blake3::Hasher::new();
+        for range in &mapped.ranges {
+            for start in range.clone().step_by(STEP as usize) {
+                hasher.update(&self.part(start..range.end.min(start + STEP))?);
+            }
+        }
+        Ok(hasher.finalize())
+    }
 }
 
 /// Rust's name of an ELF machine where it has one.
@@ -130,18 +184,6 @@ fn machine_name(machine: u16) -> String {
         other => return format!("ELF machine {other}"),
     };
     name.to_owned()
-}
-
-fn hash(parts: &[&[u8]]) -> blake3::Hash {
-    let mut hasher = blake3::Hasher::new();
-    parts.iter().for_each(|part| {
-        hasher.update(part);
-    });
-    hasher.finalize()
-}
-
-fn seal_of(bytes: &[u8]) -> Option<&[u8]> {
-    bytes.last_chunk::<SEAL_BYTES>()?.strip_prefix(&MAGIC)
 }
 
 #[cfg(test)]
@@ -205,6 +247,7 @@ mod tests {
         bytes[18..20].copy_from_slice(&EM_ARM.to_le_bytes());
         std::fs::write(&path, &bytes).unwrap();
         assert_eq!(check(&path), Err(Fault::Foreign { found: "arm".to_owned() }));
+        assert!(matches!(check(Path::new("/proc/self/mem")), Err(Fault::Unreadable(_))));
         for other in [&b""[..], b"#!/bin/sh", &[0x7f; 4096]] {
             std::fs::write(&path, other).unwrap();
             assert_eq!(check(&path), Err(Fault::NoLibrary));
