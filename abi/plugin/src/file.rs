@@ -113,8 +113,12 @@ impl Library {
 
     fn part(&self, range: Range<u64>) -> Result<Vec<u8>, Fault> {
         let mut part = vec![0; (range.end - range.start) as usize];
-        self.file.read_exact_at(&mut part, range.start).map_err(unreadable)?;
+        self.read(&mut part, range.start)?;
         Ok(part)
+    }
+
+    fn read(&self, into: &mut [u8], start: u64) -> Result<(), Fault> {
+        self.file.read_exact_at(into, start).map_err(unreadable)
     }
 
     fn seal(&self) -> Result<Option<blake3::Hash>, Fault> {
@@ -160,11 +164,13 @@ impl Library {
 
     fn hash(&self, mapped: &Mapped) -> Result<blake3::Hash, Fault> {
         /// Bytes that are read at a time.
-        const STEP: u64 = 1 << 18;
-        let mut hasher = blake3::Hasher::new();
+        const STEP: usize = 1 << 18;
+        let (mut hasher, mut buffer) = (blake3::Hasher::new(), vec![0; STEP]);
         for range in &mapped.ranges {
-            for start in range.clone().step_by(STEP as usize) {
-                hasher.update(&self.part(start..range.end.min(start + STEP))?);
+            for start in range.clone().step_by(STEP) {
+                let part = &mut buffer[..((range.end - start) as usize).min(STEP)];
+                self.read(part, start)?;
+                hasher.update(part);
             }
         }
         Ok(hasher.finalize())

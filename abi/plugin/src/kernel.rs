@@ -416,6 +416,20 @@ pub enum ReduceOp {
     All,
 }
 
+impl ReduceOp {
+    /// What brings one more element to the result so far.
+    pub fn step(self) -> Binary {
+        match self {
+            ReduceOp::Sum => Binary::Add,
+            ReduceOp::Prod => Binary::Mul,
+            ReduceOp::Max => Binary::Max,
+            ReduceOp::Min => Binary::Min,
+            ReduceOp::Any => Binary::Or,
+            ReduceOp::All => Binary::And,
+        }
+    }
+}
+
 /// One reduction of a row value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reduce {

@@ -289,14 +289,7 @@ impl Accumulator {
     /// One more element, in the reduction's dtype. Of a positive and a negative zero, the greatest and the least are the
     /// later one, as in torch's loops over few elements.
     pub fn add(&mut self, a: u64) {
-        let op = match self.op {
-            ReduceOp::Sum => Binary::Add,
-            ReduceOp::Prod => Binary::Mul,
-            ReduceOp::Max => Binary::Max,
-            ReduceOp::Min => Binary::Min,
-            ReduceOp::Any => Binary::Or,
-            ReduceOp::All => Binary::And,
-        };
+        let op = self.op.step();
         self.bits = if self.dtype.is_float() {
             double(op, to_f64(self.dtype, a), f64::from_bits(self.bits)).to_bits()
         } else {

@@ -291,16 +291,8 @@ impl Ops<'_> {
     /// One step of a reduction: what is found already (`a`) and what comes to it. Of a positive and a negative zero, the
     /// least and the greatest are the later one, as in torch's loops over few elements.
     pub fn combine(&mut self, op: ReduceOp, dtype: DType, a: &str, b: &str) -> Option<String> {
-        let binary = match op {
-            ReduceOp::Sum => Binary::Add,
-            ReduceOp::Prod => Binary::Mul,
-            ReduceOp::Max => Binary::Max,
-            ReduceOp::Min => Binary::Min,
-            ReduceOp::Any => Binary::Or,
-            ReduceOp::All => Binary::And,
-        };
         let (a, b) = if matches!(op, ReduceOp::Max | ReduceOp::Min) { (b, a) } else { (a, b) };
-        self.binary(binary, dtype, a, b)
+        self.binary(op.step(), dtype, a, b)
     }
 }
 
