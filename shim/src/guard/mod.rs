@@ -6,6 +6,7 @@ mod class;
 mod clock;
 mod constant;
 mod fact;
+mod getters;
 mod group;
 pub mod order;
 mod pin;
@@ -14,6 +15,7 @@ mod setters;
 mod source;
 mod symbols;
 mod tensor;
+mod thread_state;
 
 pub use registry::any_registered;
 pub use setters::wrap as watch_setters;
