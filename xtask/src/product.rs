@@ -97,9 +97,14 @@ fn place(from: &Path, to: &Path) -> Result<()> {
     let fresh = to.with_extension("new");
     fs::copy(from, &fresh).with_context(|| format!("cannot copy {}", from.display()))?;
     if sealed {
-        Step::new("Seal").run(command(root().join("target/release/flambeaud")).arg("seal").arg(&fresh))?;
+        seal(&fresh)?;
     }
     fs::rename(&fresh, to).with_context(|| format!("cannot place {}", to.display()))
+}
+
+/// Seals a plug-in's file.
+pub fn seal(file: &Path) -> Result<()> {
+    Step::new("Seal").run(command(root().join("target/release/flambeaud")).arg("seal").arg(file))
 }
 
 /// Whether one is a copy of the other, which may have a seal more.

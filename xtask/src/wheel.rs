@@ -55,7 +55,27 @@ fn compiled(python: Python, out: &Path) -> Result<PathBuf> {
     // Names of functions and lines are most of the size.
     let repair = ["-m", "auditwheel", "repair", "--strip", "--wheel-dir"];
     Step::new("Platform tag and libraries").run(tool("python").args(repair).arg(out).arg(unchecked))?;
-    found(out, &version)?.pop().context("auditwheel wrote no wheel")
+    let wheel = found(out, &version)?.pop().context("auditwheel wrote no wheel")?;
+    seal_plugins(&wheel, out)?;
+    Ok(wheel)
+}
+
+/// Puts the seals of plug-ins back, which auditwheel takes off by what it changes in the files.
+fn seal_plugins(wheel: &Path, out: &Path) -> Result<()> {
+    let folder = work().join("unpacked");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    let unpack = ["-m", "wheel", "unpack", "--dest"];
+    Step::new("Unpacking").run(tool("python").args(unpack).arg(&folder).arg(wheel))?;
+    let content = folder.join(RELEASE);
+    for entry in fs::read_dir(content.join("flambeau/_plugins"))? {
+        product::seal(&entry?.path())?;
+    }
+    fs::remove_file(wheel)?;
+    Step::new("Packing").run(tool("python").args(["-m", "wheel", "pack", "--dest-dir"]).arg(out).arg(content))?;
+    ensure!(wheel.exists(), "the wheel got another name when it was packed again: {}", wheel.display());
+    Ok(())
 }
 
 /// Auditwheel lets it pass, but many Pythons are programs without a library.
