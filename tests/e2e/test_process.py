@@ -97,7 +97,8 @@ def test_second_process_is_warm_and_so_is_one_after_a_restart(place, backend):
     wait_until(lambda: gone(warm["pid"]))
     restarted = process(place, backend=backend)
     assert restarted["pid"] != warm["pid"]
-    assert not any(report["warnings"] or report["counters"]["eager_graph_reasons"] for report in (cold, warm, restarted))
+    for report in (cold, warm, restarted):
+        assert not report["warnings"] and not report["counters"]["eager_graph_reasons"]
     assert restarted["error"] <= 1e-5 and hits(restarted) == 1 and restarted["counters"]["frames_traced"] == 0
 
 

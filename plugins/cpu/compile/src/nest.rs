@@ -4,8 +4,8 @@
 use flambeau_cpu_artifact::Isa;
 use flambeau_plugin::kernel::{Access, DType, Extent, Kernel, Role, Scope};
 use flambeau_plugin::simplify::{
-    accesses, append_unit_row, check, is_free, merge_neighbours, merge_stages, permute, remove_unit_dims, sort_by_stride,
-    stage_accesses,
+    accesses, append_unit_row, check, is_free, merge_neighbours, merge_stages, permute, remove_unit_dims,
+    sort_by_stride, stage_accesses,
 };
 
 /// Bytes a kernel moves from which on its results are written past the caches: about the last-level cache of a few cores.

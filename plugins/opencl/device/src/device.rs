@@ -13,7 +13,8 @@ use std::sync::OnceLock;
 const ADVICE: &str = "install one that runs on the CPU, like Debian's package pocl-opencl-icd";
 
 /// What to do where there is no OpenCL at all.
-const LOADER_ADVICE: &str = "install its loader and a driver, like Debian's packages ocl-icd-libopencl1 and pocl-opencl-icd";
+const LOADER_ADVICE: &str =
+    "install its loader and a driver, like Debian's packages ocl-icd-libopencl1 and pocl-opencl-icd";
 
 /// A device, with all that is made for it once in a process.
 pub struct Device {

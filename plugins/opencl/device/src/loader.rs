@@ -3,8 +3,8 @@
 
 use libloading::Library;
 use ocl_core::ffi::{
-    c_char, c_uchar, c_void, cl_command_queue, cl_command_queue_properties, cl_context, cl_context_properties, cl_device_id,
-    cl_event, cl_int, cl_kernel, cl_mem, cl_platform_id, cl_program, cl_uint, cl_ulong, size_t,
+    c_char, c_uchar, c_void, cl_command_queue, cl_command_queue_properties, cl_context, cl_context_properties,
+    cl_device_id, cl_event, cl_int, cl_kernel, cl_mem, cl_platform_id, cl_program, cl_uint, cl_ulong, size_t,
 };
 use std::sync::OnceLock;
 

@@ -78,7 +78,8 @@ impl Drop for HostBuffers {
 /// Bytes from element 0 to the end of the last one that the kernel may reach.
 fn reach(buffer: &Buffer, sizes: &[i64], scalars: &[i64]) -> usize {
     let last = buffer.walks.iter().map(|(offset, strides)| {
-        let steps = strides.iter().zip(sizes).map(|(stride, size)| (value(*stride, scalars).max(0)) * (size - 1).max(0));
+        let steps =
+            strides.iter().zip(sizes).map(|(stride, size)| (value(*stride, scalars).max(0)) * (size - 1).max(0));
         value(*offset, scalars) + steps.sum::<i64>()
     });
     (last.max().unwrap_or(0).max(0) as usize + 1) * buffer.element as usize

@@ -137,9 +137,8 @@ impl Kernel {
     unsafe fn run(&self, buffers: &[*mut c_void], scalars: &[i64], shares: Shares) -> Result<(), cl_int> {
         let status = |error: ocl_core::Error| error.api_status().map_or(ffi::CL_OUT_OF_HOST_MEMORY, |s| s as cl_int);
         let device = self.device;
-        let queue = device
-            .queues
-            .take(|| ocl_core::create_command_queue(&device.context, device.id, None).map_err(status))?;
+        let queue =
+            device.queues.take(|| ocl_core::create_command_queue(&device.context, device.id, None).map_err(status))?;
         let function = self.functions.take(|| ocl_core::create_kernel(&self.program, ENTRY).map_err(status))?;
         // SAFETY: the caller's promise; queue and function are this launch's alone.
         let done = unsafe { self.run_with(queue.as_ptr(), function.as_ptr(), buffers, scalars, shares) };
@@ -170,7 +169,9 @@ impl Kernel {
             let host = made.insert(unsafe { HostBuffers::new(self.device, &self.header, buffers, scalars)? });
             for (at, memory) in (0..).zip(host.memory()) {
                 // SAFETY: the kernel's parameter is a buffer.
-                checked(unsafe { ffi::clSetKernelArg(function, at, size_of_val(memory), (&raw const *memory).cast()) })?;
+                checked(unsafe {
+                    ffi::clSetKernelArg(function, at, size_of_val(memory), (&raw const *memory).cast())
+                })?;
             }
         }
         for (number, at) in scalars.iter().chain(&[shares.units, shares.chunk]).zip(first_scalar..) {
@@ -196,7 +197,11 @@ struct Shares {
 
 /// # Safety
 /// The function's arguments are set, and good until this returns.
-unsafe fn enqueue_and_wait(queue: ffi::cl_command_queue, function: ffi::cl_kernel, count: size_t) -> Result<(), cl_int> {
+unsafe fn enqueue_and_wait(
+    queue: ffi::cl_command_queue,
+    function: ffi::cl_kernel,
+    count: size_t,
+) -> Result<(), cl_int> {
     let one: size_t = 1;
     let mut event: cl_event = ptr::null_mut();
     // SAFETY: one dimension each; the event is released below.
