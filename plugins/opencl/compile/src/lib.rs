@@ -8,10 +8,10 @@ mod tests;
 
 use flambeau_opencl_device::artifact::Header;
 use flambeau_opencl_device::{Device, Kernel as Compiled, NAME, capabilities, devices};
-use flambeau_plugin::Description;
 use flambeau_plugin::export::CompileBackend;
 use flambeau_plugin::kernel::Kernel;
 use flambeau_plugin::simplify::{check, is_free, merge_neighbours, merge_stages, remove_unit_dims, sort_by_stride};
+use flambeau_plugin::{Description, export_compile_half};
 
 struct OpenCl;
 
@@ -32,8 +32,7 @@ impl CompileBackend for OpenCl {
     }
 }
 
-#[cfg(not(test))]
-flambeau_plugin::export_compile_half!(OpenCl);
+export_compile_half!(OpenCl);
 
 /// The artifact of one kernel.
 fn compile(kernel: &Kernel, device: &'static Device) -> Result<Vec<u8>, String> {
