@@ -32,7 +32,7 @@ import flambeau
 with warnings.catch_warnings(record=True) as caught, torch.no_grad():
     warnings.simplefilter("always")
     expected = fn(*args)
-    actual = flambeau.compile(fn, backend="cpu")(*args)
+    actual = flambeau.compile(fn, backend={backend!r})(*args)
 error = ((actual - expected).abs().max() / expected.abs().max()).item()
 ours = [str(w.message) for w in caught if "flambeau" in str(w.message)]
 report = {{"error": error, "counters": flambeau.counters(), "warnings": ours, "pid": flambeau.status().get("pid")}}
@@ -40,9 +40,9 @@ print(json.dumps(report))
 """
 
 
-def process(tmp_path, model="transformer_encoder"):
+def process(tmp_path, model="transformer_encoder", backend="cpu"):
     """Runs the script in a new process on the cache in `tmp_path`; gives what it printed."""
-    script = SCRIPT.format(examples=str(ROOT / "examples"), model=model)
+    script = SCRIPT.format(examples=str(ROOT / "examples"), model=model, backend=backend)
     env = {**os.environ, "FLAMBEAU_CACHE_DIR": str(tmp_path / "cache"), "XDG_RUNTIME_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -87,15 +87,18 @@ def our_warnings():
     texts += [str(w.message) for w in caught if "flambeau" in str(w.message)]
 
 
-def test_second_process_is_warm_and_so_is_one_after_a_restart(place):
-    cold = process(place)
+@pytest.mark.parametrize("backend", ["cpu", "opencl"])
+def test_second_process_is_warm_and_so_is_one_after_a_restart(place, backend):
+    cold = process(place, backend=backend)
     assert cold["error"] <= 1e-5 and hits(cold) == 0
-    warm = process(place)
+    warm = process(place, backend=backend)
     assert warm["error"] <= 1e-5 and hits(warm) == 1 and warm["counters"]["frames_traced"] == 0
     os.kill(warm["pid"], signal.SIGTERM)
     wait_until(lambda: gone(warm["pid"]))
-    restarted = process(place)
+    restarted = process(place, backend=backend)
     assert restarted["pid"] != warm["pid"]
+    for report in (cold, warm, restarted):
+        assert not report["warnings"] and not report["counters"]["eager_graph_reasons"]
     assert restarted["error"] <= 1e-5 and hits(restarted) == 1 and restarted["counters"]["frames_traced"] == 0
 
 

@@ -66,6 +66,7 @@ fn special_libraries_stay_in_their_crate() {
         ("sled", "flambeau-storage"),
         ("pyo3", "flambeau-shim"),
         ("inkwell", "flambeau-cpu-compile"),
+        ("ocl-core", "flambeau-opencl-device"),
     ];
     for package in metadata()["packages"].as_array().expect("packages") {
         let name = package["name"].as_str().expect("name");

@@ -12,6 +12,8 @@ const FILES: &[(&str, &str, &str)] = &[
     ("flambeau-server", "flambeaud", "_bin/flambeaud"),
     ("flambeau-cpu-compile", "libflambeau_cpu_compile.so", "_plugins/libflambeau_cpu_compile.so"),
     ("flambeau-cpu-launch", "libflambeau_cpu_launch.so", "_plugins/libflambeau_cpu_launch.so"),
+    ("flambeau-opencl-compile", "libflambeau_opencl_compile.so", "_plugins/libflambeau_opencl_compile.so"),
+    ("flambeau-opencl-launch", "libflambeau_opencl_launch.so", "_plugins/libflambeau_opencl_launch.so"),
 ];
 
 /// What the seal of a plug-in adds to its file (`abi/plugin/src/file.rs`).

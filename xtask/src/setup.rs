@@ -15,6 +15,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("libffi-dev", "/usr/include/x86_64-linux-gnu/ffi.h"),
     ("libxml2-dev", "/usr/include/libxml2/libxml/parser.h"),
     ("g++", "/usr/bin/g++"),
+    // The OpenCL back end is tested on a driver for CPUs.
+    ("ocl-icd-libopencl1", "/usr/lib/x86_64-linux-gnu/libOpenCL.so.1"),
+    ("pocl-opencl-icd", "/etc/OpenCL/vendors/pocl.icd"),
     // A test reads the page of `flambeau explain --html` in it.
     ("chromium", "/usr/bin/chromium"),
 ];
@@ -34,7 +37,7 @@ fn system_packages() -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    let line = format!("apt-get update && apt-get install -y {}", missing.join(" "));
+    let line = format!("apt-get update && apt-get install -y --no-install-recommends {}", missing.join(" "));
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.trim_ascii() == b"0");
     if !is_root {
         bail!("system packages are missing. Run this, then try again:\n    sudo sh -c '{line}'");

@@ -38,6 +38,7 @@ pub mod file;
 pub mod kernel;
 pub mod load;
 pub mod reference;
+pub mod simplify;
 mod text;
 
 pub use abi::{ABI_VERSION, Description};

@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Backend = str | Callable[..., Any] | None
 
 NATIVE = ("cpu",)
-PLANNED = ("opencl", "cuda")
+PLANNED = ("cuda",)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 //! accumulators. What one operation becomes is in [`crate::ops`]; how memory is reached in [`crate::memory`].
 
 use crate::horner::{self, Step, Steps};
-use crate::nest::{Lanes, Nest, Split, stage_accesses};
+use crate::nest::{Lanes, Nest, Split};
 use crate::ops::{Ops, constant, identity};
 use crate::text::{Elem, Text, Ty, def, run};
 use flambeau_cpu_artifact::Isa;
 use flambeau_plugin::kernel::{Access, DType, Extent, Inst, Op, Reduce, ReduceOp, Scope, Stage, ValueId};
+use flambeau_plugin::simplify::stage_accesses;
 use std::collections::{HashMap, HashSet};
 
 /// Row elements summed before their sum joins a total: keeps the error of long f32 sums near a pairwise sum's.

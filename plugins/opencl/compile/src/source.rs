@@ -1,0 +1,206 @@
+//! A kernel in OpenCL C: a function that does some units of work, which are points of the first dimensions. What operations
+//! become is in [`crate::ops`].
+
+use crate::ops;
+use flambeau_opencl_device::ENTRY;
+use flambeau_plugin::kernel::{Access, DType, Extent, Inst, Kernel, Op, Role, Scope, Stage, ValueId};
+use flambeau_plugin::reference;
+use flambeau_plugin::simplify::is_free;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const PRELUDE: &str = include_str!("prelude.cl");
+
+/// The program of a kernel whose units are the points of `dims[..split]`. `rounds_f32`: see `Device::rounds_f32`.
+pub fn program(kernel: &Kernel, split: usize, rounds_f32: bool) -> String {
+    let free = is_free(kernel);
+    let mut writer = Writer { kernel, free, types: BTreeMap::new(), text: String::new(), depth: 1 };
+    if rounds_f32 {
+        writer.text.push_str("#define ROUNDS_F32\n");
+    }
+    writer.text.push_str(PRELUDE);
+    let parameters = parameters(kernel);
+    let _ = writeln!(writer.text, "\n__kernel void {ENTRY}({parameters}) {{");
+    writer.line("long at = get_global_id(0) * chunk;");
+    writer.line("const long end = min(at + chunk, units);");
+    writer.units(split);
+    writer.text.push_str("}\n");
+    writer.text
+}
+
+fn parameters(kernel: &Kernel) -> String {
+    let buffers = kernel.params.iter().enumerate().map(|(i, param)| {
+        let read_only = if param.role == Role::In { "const " } else { "" };
+        format!("__global {read_only}{} *restrict p{i}", ops::ctype(param.dtype))
+    });
+    let scalars = (0..kernel.scalars).map(|i| format!("const long s{i}"));
+    let shares = ["const long units", "const long chunk"].map(str::to_owned);
+    buffers.chain(scalars).chain(shares).collect::<Vec<_>>().join(", ")
+}
+
+fn extent(extent: Extent) -> String {
+    match extent {
+        Extent::Const(size) => format!("{size}L"),
+        Extent::Scalar(at) => format!("s{at}"),
+    }
+}
+
+struct Writer<'a> {
+    kernel: &'a Kernel,
+    /// Whether a unit of work is one point of all dimensions.
+    free: bool,
+    /// Of the values so far.
+    types: BTreeMap<ValueId, DType>,
+    text: String,
+    depth: usize,
+}
+
+impl Writer<'_> {
+    fn line(&mut self, line: &str) {
+        let _ = writeln!(self.text, "{:1$}{line}", "", self.depth * 4);
+    }
+
+    fn open(&mut self, line: &str) {
+        self.line(&format!("{line} {{"));
+        self.depth += 1;
+    }
+
+    fn close(&mut self) {
+        self.depth -= 1;
+        self.line("}");
+    }
+
+    /// All units of this work-item. Where they are points of the last dimension too, that is a loop of its own, over as many of
+    /// them as come one after the other.
+    fn units(&mut self, split: usize) {
+        let kernel = self.kernel;
+        let dims = &kernel.dims;
+        let innermost = split.checked_sub(1).filter(|_| split == dims.len());
+        let index = |dim| if innermost == Some(dim) { "first".to_owned() } else { format!("i{dim}") };
+        self.open("while (at < end)");
+        let mut rest = "at".to_owned();
+        for dim in (1..split).rev() {
+            let (size, index) = (extent(dims[dim]), index(dim));
+            self.line(&format!("const long {index} = {rest} % {size}, r{dim} = {rest} / {size};"));
+            rest = format!("r{dim}");
+        }
+        if split > 0 {
+            self.line(&format!("const long {} = {rest};", index(0)));
+        }
+        match innermost {
+            Some(dim) => {
+                self.line(&format!("const long last = min({}, first + (end - at));", extent(dims[dim])));
+                self.open(&format!("for (long i{dim} = first; i{dim} < last; i{dim}++)"));
+                self.stages();
+                self.close();
+                self.line("at += last - first;");
+            }
+            None => {
+                self.stages();
+                self.line("at++;");
+            }
+        }
+        self.close();
+    }
+
+    /// One unit.
+    fn stages(&mut self) {
+        for stage in &self.kernel.stages {
+            self.stage(stage);
+        }
+    }
+
+    fn stage(&mut self, stage: &Stage) {
+        if stage.scope == Scope::Outer || self.free {
+            return self.body(stage);
+        }
+        for reduce in &stage.reduces {
+            let (kept, start) = ops::accumulator(reduce.op, reduce.dtype);
+            self.line(&format!("{} a{} = {start};", ops::ctype(kept), reduce.id.0));
+        }
+        let row = self.kernel.outer..self.kernel.dims.len();
+        if row.is_empty() {
+            self.open("");
+        }
+        for dim in row.clone() {
+            let size = extent(self.kernel.dims[dim]);
+            self.open(&format!("for (long i{dim} = 0; i{dim} < {size}; i{dim}++)"));
+        }
+        self.body(stage);
+        for reduce in &stage.reduces {
+            let (kept, _) = ops::accumulator(reduce.op, reduce.dtype);
+            let value = ops::cast(reduce.dtype, kept, &name(reduce.value));
+            let step = ops::binary(reduce.op.step(), kept, &value, &format!("a{}", reduce.id.0));
+            self.line(&format!("a{} = {step};", reduce.id.0));
+        }
+        for _ in 0..row.len().max(1) {
+            self.close();
+        }
+        for reduce in &stage.reduces {
+            let (kept, _) = ops::accumulator(reduce.op, reduce.dtype);
+            let total = ops::cast(kept, reduce.dtype, &format!("a{}", reduce.id.0));
+            self.define(reduce.id, reduce.dtype, &total);
+        }
+    }
+
+    fn body(&mut self, stage: &Stage) {
+        for inst in &stage.insts {
+            let value = self.value(inst);
+            self.define(inst.id, inst.dtype, &value);
+        }
+        for store in &stage.stores {
+            let place = self.place(&store.access);
+            self.line(&format!("{place} = {};", name(store.value)));
+        }
+    }
+
+    fn define(&mut self, id: ValueId, dtype: DType, value: &str) {
+        self.types.insert(id, dtype);
+        self.line(&format!("const {} {} = {value};", ops::ctype(dtype), name(id)));
+    }
+
+    fn value(&self, inst: &Inst) -> String {
+        let typed = |id: &ValueId| (self.types[id], name(*id));
+        match &inst.op {
+            Op::Load(access) => self.read(access),
+            Op::LoadIf { cond, access, other } => {
+                format!("{} ? {} : {}", name(*cond), self.read(access), name(*other))
+            }
+            Op::Const(bits) => ops::literal(inst.dtype, reference::constant(inst.dtype, *bits)),
+            Op::Scalar(at) => ops::scalar(inst.dtype, &format!("s{at}")),
+            Op::Index(dim) => format!("i{dim}"),
+            Op::Unary(op, a) => {
+                let (dtype, a) = typed(a);
+                ops::unary(*op, dtype, &a)
+            }
+            Op::Binary(op, a, b) => ops::binary(*op, typed(a).0, &name(*a), &name(*b)),
+            Op::Select(cond, a, b) => format!("{} ? {} : {}", name(*cond), name(*a), name(*b)),
+            Op::Cast(a) => {
+                let (dtype, a) = typed(a);
+                ops::cast(dtype, inst.dtype, &a)
+            }
+        }
+    }
+
+    /// Bools in memory may be any bytes.
+    fn read(&self, access: &Access) -> String {
+        let place = self.place(access);
+        let is_bool = self.kernel.params[access.param as usize].dtype == DType::Bool;
+        if is_bool { format!("(uchar)({place} != 0)") } else { place }
+    }
+
+    fn place(&self, access: &Access) -> String {
+        let steps = access.strides.iter().enumerate().filter(|(_, stride)| **stride != Extent::Const(0));
+        let steps = steps.map(|(dim, stride)| match stride {
+            Extent::Const(1) => format!("i{dim}"),
+            other => format!("{} * i{dim}", extent(*other)),
+        });
+        let offset = (access.offset != Extent::Const(0)).then(|| extent(access.offset));
+        let sum = offset.into_iter().chain(steps).collect::<Vec<_>>().join(" + ");
+        format!("p{}[{}]", access.param, if sum.is_empty() { "0" } else { &sum })
+    }
+}
+
+fn name(id: ValueId) -> String {
+    format!("v{}", id.0)
+}
