@@ -66,7 +66,7 @@ fn chosen(py: Python<'_>) -> Arc<Chosen> {
 pub fn now(py: Python<'_>, wanted: &Wanted) -> Backend {
     let chosen = chosen(py);
     let name = match wanted {
-        Wanted::Named(name) => name,
+        Wanted::Named(name) => name.as_str(),
         Wanted::Default => chosen.default_name(),
     };
     if kind(name) == BackendKind::Native(name.to_owned())
@@ -87,7 +87,8 @@ pub fn plugins(py: Python<'_>) -> BTreeMap<String, PathBuf> {
 }
 
 fn with_places<T>(chosen: &Chosen, take: impl FnOnce(Places<'_>) -> T) -> T {
-    let wire = &settings::get().wire;
+    let current = settings::get();
+    let wire = &current.wire;
     let shipped = [settings::shipped_plugins()];
     take(Places { plugin_path: &wire.plugin_path, data_dir: &wire.data_dir, chosen, shipped: &shipped })
 }

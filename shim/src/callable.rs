@@ -146,13 +146,15 @@ unsafe extern "C" fn new(class: *mut ffi::PyTypeObject, args: Raw, kwargs: Raw) 
     })
 }
 
+/// Arguments of the type: function, back end, `f(gm, example_inputs)`, `fullgraph`, `dynamic`.
+type Args = (Py<PyAny>, Option<String>, Option<Py<PyAny>>, bool, Option<bool>);
+
 unsafe fn build(py: Python<'_>, class: *mut ffi::PyTypeObject, args: Raw, kwargs: Raw) -> PyResult<Raw> {
     // SAFETY: a tuple and a dict or null, by the `tp_new` protocol.
     let args = unsafe { Bound::from_borrowed_ptr(py, args) };
     if !kwargs.is_null() {
         return Err(PyTypeError::new_err("Compiled() takes no keyword arguments"));
     }
-    type Args = (Py<PyAny>, Option<String>, Option<Py<PyAny>>, bool, Option<bool>);
     let (function, backend, fx, fullgraph, dynamic): Args = args.extract()?;
     // SAFETY: a live object.
     if unsafe { ffi::PyFunction_Check(function.as_ptr()) } == 0 {

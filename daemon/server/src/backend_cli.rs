@@ -85,19 +85,29 @@ pub fn run(command: Backend) -> anyhow::Result<()> {
         BackendCommand::List(report) => {
             let context = Context::new(&report)?;
             let known = known(&context.backends, &context.plugin_path, &context.data_dir);
-            context.print(&known, &list_text(&known))
+            context.print(&known, &list_text(&known));
+            Ok(())
         }
         BackendCommand::Use { name, report } => Context::new(&report)?.choose(&name),
         BackendCommand::Add { paths, report } => {
             let source = halves_of(&paths, None)?;
-            Context::new(&report)?.bring(&source, false)
+            Context::new(&report)?.bring(&source, Bring::Another)
         }
         BackendCommand::Upgrade { name, paths, report } => {
             let source = halves_of(&paths, Some(&name))?;
-            Context::new(&report)?.bring(&source, true)
+            Context::new(&report)?.bring(&source, Bring::Newer)
         }
         BackendCommand::Remove { name, report } => Context::new(&report)?.remove(&name),
     }
+}
+
+/// What a plug-in is brought for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bring {
+    /// As a back end that was not there.
+    Another,
+    /// In place of the build that is there.
+    Newer,
 }
 
 /// What all commands need.
@@ -115,13 +125,12 @@ impl<'a> Context<'a> {
         Ok(Context { report, backends, plugin_path: settings.plugin_path(), data_dir })
     }
 
-    fn print(&self, value: &Value, text: &str) -> anyhow::Result<()> {
+    fn print(&self, value: &Value, text: &str) {
         if self.report.json {
             println!("{value}");
         } else {
             println!("{text}");
         }
-        Ok(())
     }
 
     fn inspect(&self, plugin: &Plugin) -> anyhow::Result<Inspected> {
@@ -163,11 +172,12 @@ impl<'a> Context<'a> {
     }
 
     /// `add` and `upgrade`.
-    fn bring(&self, source: &Plugin, upgrade: bool) -> anyhow::Result<()> {
+    fn bring(&self, source: &Plugin, how: Bring) -> anyhow::Result<()> {
         let registry = Registry::lock(&self.data_dir)?;
         let mut chosen = registry.chosen()?;
         let name = &source.name;
         let known = self.builds(&chosen, name);
+        let upgrade = how == Bring::Newer;
         if upgrade && known.is_empty() {
             return Err(self.unknown(&chosen, name));
         }
@@ -234,7 +244,8 @@ impl<'a> Context<'a> {
         };
         let mut value = value.clone();
         value["daemon"] = told;
-        self.print(&value, text)
+        self.print(&value, text);
+        Ok(())
     }
 }
 
