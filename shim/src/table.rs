@@ -230,7 +230,7 @@ impl Table {
         drop(known);
         let Stamp { generation, resets, backend } = stamp;
         // SAFETY: the caller's promise.
-        let mut fresh = Table { resumes, generation, resets, backend, ..unsafe { Table::of(py, code) } };
+        let mut fresh = Table { generation, resets, backend, resumes, ..unsafe { Table::of(py, code) } };
         fresh.history.expect(varying.iter().cloned());
         fresh.varying = varying;
         let signature = fresh.signature;

@@ -114,10 +114,10 @@ pub fn read(data_dir: &Path) -> Result<Chosen, RegistryError> {
     let chosen: Chosen =
         serde_json::from_str(&text).map_err(|error| RegistryError::Damaged(path.clone(), error.to_string()))?;
     let names = chosen.added.iter().flat_map(|(name, build)| [name, build]).chain(&chosen.default);
-    let odd = names.cloned().find(|name| !is_plain(name));
-    match odd {
-        Some(name) => Err(RegistryError::Damaged(path, format!("{name:?} is no name"))),
-        None => Ok(chosen),
+    let odd: Vec<String> = names.filter(|name| !is_plain(name)).cloned().collect();
+    match &odd[..] {
+        [] => Ok(chosen),
+        [name, ..] => Err(RegistryError::Damaged(path, format!("{name:?} is no name"))),
     }
 }
 

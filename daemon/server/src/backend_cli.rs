@@ -229,7 +229,7 @@ impl<'a> Context<'a> {
             text += "; the build that it stood for is used again";
         } else if chosen.default.as_deref() == Some(name) {
             chosen.default = None;
-            text += &format!("; it was the default, which is {FIRST} again");
+            text = format!("{text}; it was the default, which is {FIRST} again");
         }
         registry.publish(&chosen)?;
         self.done(&json!({ "removed": name, "default": chosen.default_name(), "still_there": left }), &text)

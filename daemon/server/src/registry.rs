@@ -109,7 +109,7 @@ impl Registry {
             write().with_context(|| format!("{} cannot be written", to.display()))?;
         }
         File::open(&staged.plugin.folder)?.sync_all()?;
-        staged.build = hasher.finalize().to_hex()[..32].to_owned();
+        hasher.finalize().to_hex()[..32].clone_into(&mut staged.build);
         Ok(staged)
     }
 
