@@ -1,6 +1,7 @@
 //! `flambeau._native.Compiled`: the object that `flambeau.compile` gives back. It takes calls through the vectorcall
 //! protocol, binds as a method, has a `__dict__` (`__name__`, `__wrapped__`, ... go there), and is left alone by `copy`.
 
+use crate::backends::Wanted;
 use crate::entry::Entry;
 use crate::raw::Raw;
 use pyo3::exceptions::{PyReferenceError, PyTypeError};
@@ -145,19 +146,21 @@ unsafe extern "C" fn new(class: *mut ffi::PyTypeObject, args: Raw, kwargs: Raw) 
     })
 }
 
+/// Arguments of the type: function, back end, `f(gm, example_inputs)`, `fullgraph`, `dynamic`.
+type Args = (Py<PyAny>, Option<String>, Option<Py<PyAny>>, bool, Option<bool>);
+
 unsafe fn build(py: Python<'_>, class: *mut ffi::PyTypeObject, args: Raw, kwargs: Raw) -> PyResult<Raw> {
     // SAFETY: a tuple and a dict or null, by the `tp_new` protocol.
     let args = unsafe { Bound::from_borrowed_ptr(py, args) };
     if !kwargs.is_null() {
         return Err(PyTypeError::new_err("Compiled() takes no keyword arguments"));
     }
-    let (function, backend, fx, fullgraph, dynamic): (Py<PyAny>, String, Option<Py<PyAny>>, bool, Option<bool>) =
-        args.extract()?;
+    let (function, backend, fx, fullgraph, dynamic): Args = args.extract()?;
     // SAFETY: a live object.
     if unsafe { ffi::PyFunction_Check(function.as_ptr()) } == 0 {
         return Err(PyTypeError::new_err("Compiled() takes a Python function"));
     }
-    let entry = Box::new(Entry::new(backend, fx, fullgraph, dynamic));
+    let entry = Box::new(Entry::new(backend.map_or(Wanted::Default, Wanted::Named), fx, fullgraph, dynamic));
     crate::link::warm_up();
     // SAFETY: `class` is the type made above; its allocator zeroes the object.
     unsafe {

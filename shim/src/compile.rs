@@ -1,6 +1,7 @@
 //! What happens when no compiled frame of a callable fits a call: ask the daemon for stored frames, then for a new one.
 //! Whatever fails here ends in the original code running, with a counted reason.
 
+use crate::backends::Backend;
 use crate::breaks::{self, Kind, Noted, describe};
 use crate::entry::Entry;
 use crate::gil::{GilCell, Shared};
@@ -58,6 +59,8 @@ struct Miss<'a, 'py> {
     function: Raw,
     args: &'a [Raw],
     code: Arc<Code>,
+    /// What compiles it.
+    backend: Backend,
     options: TraceOptions,
     fingerprint: u64,
     begun: Instant,
@@ -86,7 +89,13 @@ pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw
         return Outcome::Eager;
     };
     let region = Region::now();
-    let options = TraceOptions { nested_breaks: region.nested, error_on_break: region.error, ..entry.options.clone() };
+    let backend = table.borrow(py).backend.clone();
+    let options = TraceOptions {
+        backend: backend.kind(),
+        nested_breaks: region.nested,
+        error_on_break: region.error,
+        ..entry.options.clone()
+    };
     let miss = Miss {
         py,
         entry,
@@ -94,6 +103,7 @@ pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw
         function,
         args,
         code,
+        backend,
         options,
         fingerprint,
         begun: Instant::now(),
@@ -248,7 +258,7 @@ impl Miss<'_, '_> {
         let marks: Vec<_> = marked.iter().map(|m| (m.place.as_slice(), m.dim, m.min, m.max)).collect();
         let breaks = (options.fullgraph, options.nested_breaks, options.error_on_break);
         let resumes = self.table.borrow(self.py).resumes;
-        let shaped = (&self.entry.backend, breaks, options.dynamic, marks, receiver, resumes);
+        let shaped = (&self.backend.name, breaks, options.dynamic, marks, receiver, resumes);
         // Writing plain data to memory does not fail.
         let bytes = postcard::to_stdvec(&shaped).unwrap_or_default();
         let versions = versions(self.py);
@@ -258,7 +268,12 @@ impl Miss<'_, '_> {
             python: versions.0.clone(),
             torch: versions.1.clone(),
             target: match &options.backend {
-                BackendKind::Native(name) if name != CPU => launch::target(&settings::get().wire.plugin_path, name)?,
+                BackendKind::Native(name) if name != CPU || !self.backend.is_shipped() => {
+                    if let Some(why) = self.backend.missing() {
+                        return Err(why);
+                    }
+                    launch::target(&self.backend.folders(), name)?
+                }
                 _ => target().to_owned(),
             },
         })
@@ -269,7 +284,11 @@ impl Miss<'_, '_> {
         let py = self.py;
         let request = link::next_request();
         let begun = Instant::now();
-        let mut pending = link::send(py, request, &FromClient::Lookup { request, key: key.clone() })?;
+        let mut pending = link::send(
+            py,
+            request,
+            &FromClient::Lookup { request, key: key.clone(), plugin: self.backend.plugin.clone() },
+        )?;
         let answer = pending.wait(py)?;
         self.took("cache look-up", begun);
         match answer {
@@ -347,7 +366,8 @@ impl Miss<'_, '_> {
         self.took("snapshot", begun);
         counters::bump(py, "frames_traced");
         let request = link::next_request();
-        let mut pending = link::send(py, request, &FromClient::Compile { request, key, snapshot })?;
+        let plugin = self.backend.plugin.clone();
+        let mut pending = link::send(py, request, &FromClient::Compile { request, key, plugin, snapshot })?;
         match self.converse(&mut pending, &mut describer)? {
             FromDaemon::Compiled { delivery, timings, .. } => {
                 self.timings.borrow_mut().extend(timings);
@@ -418,7 +438,7 @@ impl Miss<'_, '_> {
         InstallContext {
             codes: &self.entry.codes,
             fx_backend: self.entry.fx.as_ref().map(|f| f.clone_ref(self.py)),
-            plugin_dirs: settings::get().wire.plugin_path.clone(),
+            plugin_dirs: self.backend.folders(),
         }
     }
 
@@ -456,7 +476,8 @@ impl Miss<'_, '_> {
         // SAFETY: as above.
         let code = unsafe { (*self.function.cast::<ffi::PyFunctionObject>()).func_code };
         let mut table = self.table.borrow(py);
-        if table.is_for(code) {
+        // Meanwhile it may have moved to another back end, or have been reset.
+        if table.is_for(code) && table.backend == self.backend {
             table.frames.insert(0, Frame::new(installed.clone(), record));
         }
         Ok(Some(installed))
@@ -535,7 +556,7 @@ fn versions(py: Python<'_>) -> &'static (String, String) {
     })
 }
 
-/// The back end whose target is known without opening it.
+/// The back end whose target is known without opening it, where it is the shipped build.
 const CPU: &str = "cpu";
 
 /// The best target that kernels may be compiled for here, as the CPU back end names it. The launch half of the CPU back end

@@ -31,6 +31,7 @@ const PLAIN: &[&str] = &[
     "fake_tensor_calls",
     "recompile_limit_hits",
     "left_alone",
+    "backend_moves",
 ];
 
 fn with(py: Python<'_>, change: impl FnOnce(&mut Counters)) {

@@ -1,6 +1,7 @@
 //! A call's way through one compiled callable: bind, find a compiled frame whose guards hold, run it; else `compile`. A frame
 //! that ends in a graph break is gone on from here, resume function after resume function, until one gives the value.
 
+use crate::backends::Wanted;
 use crate::compile::{self, Outcome};
 use crate::counters;
 use crate::discover::Discovery;
@@ -16,7 +17,7 @@ use crate::table::Table;
 use crate::thread::{self, Thread};
 use flambeau_ir::code::CodeHash;
 use flambeau_ir::exit::Varying;
-use flambeau_ir::frame::{BackendKind, TraceOptions};
+use flambeau_ir::frame::TraceOptions;
 use indexmap::IndexMap;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -26,10 +27,10 @@ use std::sync::Arc;
 /// What one call of `flambeau.compile` made: the function's compiled frames, and those of the resume functions that take
 /// it up after graph breaks.
 pub struct Entry {
-    /// Options of traces, but for what the place of a call decides.
+    /// Options of traces, but for what the place of a call and the back end of the moment decide.
     pub options: TraceOptions,
-    /// The back end's name.
-    pub backend: String,
+    /// The back end.
+    pub backend: Wanted,
     /// `f(gm, example_inputs)`, for back ends that take FX.
     pub fx: Option<Py<PyAny>>,
     /// Code objects of the functions that frames make, resume functions among them.
@@ -55,19 +56,9 @@ enum Went {
 
 impl Entry {
     /// Compiles nothing yet.
-    pub fn new(backend: String, fx: Option<Py<PyAny>>, fullgraph: bool, dynamic: Option<bool>) -> Self {
-        let kind = match backend.as_str() {
-            "eager" => BackendKind::Eager,
-            name if name.starts_with("fx:") => BackendKind::Fx,
-            name => BackendKind::Native(name.to_owned()),
-        };
-        let options = TraceOptions {
-            backend: kind,
-            fullgraph,
-            dynamic,
-            log: crate::settings::get().logs("trace"),
-            ..TraceOptions::default()
-        };
+    pub fn new(backend: Wanted, fx: Option<Py<PyAny>>, fullgraph: bool, dynamic: Option<bool>) -> Self {
+        let log = crate::settings::get().logs("trace");
+        let options = TraceOptions { fullgraph, dynamic, log, ..TraceOptions::default() };
         Entry {
             options,
             backend,
@@ -138,7 +129,7 @@ impl Entry {
         let positional = unsafe { ffi::PyVectorcall_NARGS(nargsf) } as usize;
         let object = function.cast::<ffi::PyFunctionObject>();
         // SAFETY: a live function.
-        let (signature, fresh) = unsafe { Table::signature(&self.root, py, (*object).func_code) };
+        let (signature, fresh) = unsafe { Table::signature(&self.root, py, (*object).func_code, &self.backend) };
         if fresh {
             self.forget_resumed(py);
         }
@@ -185,7 +176,7 @@ impl Entry {
             None => self.for_discovered(py, code),
         };
         // SAFETY: a live code object.
-        unsafe { Table::signature(&table, py, code) }.0?;
+        unsafe { Table::signature(&table, py, code, &self.backend) }.0?;
         if table.borrow(py).is_barren() {
             return None;
         }
@@ -227,7 +218,7 @@ impl Entry {
         let code = unsafe { (*next.function().cast::<ffi::PyFunctionObject>()).func_code };
         let table = self.resumed(py, next.frames, &[]);
         // SAFETY: as above.
-        match unsafe { Table::signature(&table, py, code) } {
+        match unsafe { Table::signature(&table, py, code, &self.backend) } {
             (Some(signature), _) if signature.is_direct(next.args().len()) => {
                 self.dispatch(py, here, &table, next.function(), &next.args())
             }

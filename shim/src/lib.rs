@@ -8,6 +8,7 @@
 mod ambient;
 mod answer;
 mod assembled;
+mod backends;
 mod bind;
 mod breaks;
 mod callable;

@@ -1,17 +1,18 @@
 //! The connection to the daemon: one per process, made (and the daemon started) by its own thread, which then hands
 //! messages to whoever waits for them. Waiting releases the GIL, lets Ctrl-C through and has a deadline.
 
-use crate::fork;
 use crate::settings::{self, Settings};
+use crate::{backends, fork};
 use flambeau_wire::endpoint::{self, Start};
 use flambeau_wire::from_client::{FromClient, Hello, RequestId};
 use flambeau_wire::from_daemon::FromDaemon;
-use flambeau_wire::{PROTOCOL, frame};
+use flambeau_wire::{PROTOCOL, frame, registry};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// Between two looks for a pending signal while waiting.
 const SIGNAL_POLL: Duration = Duration::from_millis(20);
+/// Between two looks for changes of back ends while there is no daemon.
+const ALONE_POLL: Duration = Duration::from_secs(1);
 /// First pause before another attempt to connect; doubles up to [`LONGEST_BACK_OFF`].
 const BACK_OFF: Duration = Duration::from_millis(500);
 /// Daemons that may end while they are greeted.
@@ -206,6 +209,8 @@ fn run(link: &'static Link, pause: Duration, settings: &Settings) {
     SOCKET.store(socket, Ordering::Release);
     *lock(&link.state) = State::Open(connection.clone());
     link.changed.notify_all();
+    // What changed before the daemon knew of this process, it does not say.
+    backends::changed();
     while let Ok(message) = receive(&connection.stream) {
         let request = match &message {
             FromDaemon::Candidates { request, .. }
@@ -216,8 +221,10 @@ fn run(link: &'static Link, pause: Duration, settings: &Settings) {
             | FromDaemon::Progress { request, .. }
             | FromDaemon::Log { request, .. }
             | FromDaemon::Report { request, .. } => *request,
-            // Back ends are not swapped while programs run yet.
-            FromDaemon::Epoch(_) => continue,
+            FromDaemon::Swapped => {
+                backends::changed();
+                continue;
+            }
             FromDaemon::Goodbye | FromDaemon::Refused(_) => break,
             FromDaemon::Welcome { .. } => continue,
         };
@@ -230,6 +237,19 @@ fn run(link: &'static Link, pause: Duration, settings: &Settings) {
     let _ = SOCKET.compare_exchange(socket, -1, Ordering::AcqRel, Ordering::Relaxed);
     // Dropping the senders wakes the waiters.
     lock(&connection.waiting).clear();
+    watch_alone(link, &connection, &settings.wire.data_dir);
+}
+
+/// Looks for changes of back ends, which no daemon tells of any more, until there is another connection.
+fn watch_alone(link: &Link, lost: &Arc<Connection>, data_dir: &Path) {
+    let mut known = None;
+    while !matches!(&*lock(&link.state), State::Open(open) if !Arc::ptr_eq(open, lost)) {
+        let now = Some(registry::stamp(data_dir));
+        if std::mem::replace(&mut known, now) != now {
+            backends::changed();
+        }
+        std::thread::sleep(ALONE_POLL);
+    }
 }
 
 fn receive(mut stream: &UnixStream) -> Result<FromDaemon, String> {

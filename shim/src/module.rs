@@ -3,7 +3,7 @@
 use crate::leaves::MARK;
 use crate::settings::Settings;
 use crate::table::reset_all;
-use crate::{callable, counters, link, region, report, say, settings};
+use crate::{backends, callable, counters, link, region, report, say, settings};
 use flambeau_wire::from_client::{Admin, FromClient, Settings as WireSettings};
 use flambeau_wire::from_daemon::FromDaemon;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -27,6 +27,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(count_report, module)?)?;
     module.add_function(wrap_pyfunction!(explain_data, module)?)?;
     module.add_function(wrap_pyfunction!(mark_dynamic, module)?)?;
+    module.add_function(wrap_pyfunction!(plugins, module)?)?;
     module.add_function(wrap_pyfunction!(reset, module)?)?;
     module.add_function(wrap_pyfunction!(region::set_error_on_break, module)?)?;
     module.add_function(wrap_pyfunction!(region::set_nested_breaks, module)?)?;
@@ -37,12 +38,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Sets what `flambeau.config` resolved.
 #[pyfunction]
 #[pyo3(signature = (
-    *, cache_dir, cache_size, idle_timeout, logs, nested_graph_breaks, plugin_path, recompile_limit, record_dir, timeout
+    *, cache_dir, cache_size, data_dir, idle_timeout, logs, nested_graph_breaks, plugin_path, recompile_limit, record_dir,
+    timeout
 ))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments, one per setting")]
 fn configure(
     cache_dir: PathBuf,
     cache_size: f64,
+    data_dir: PathBuf,
     idle_timeout: f64,
     logs: &str,
     nested_graph_breaks: bool,
@@ -54,12 +57,12 @@ fn configure(
     region::set_default(nested_graph_breaks);
     // The daemon runs in `/`: only absolute paths mean the same to both.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
-    let own = settings::package().join("_plugins");
     let changed = settings::set(Settings {
         wire: WireSettings {
             cache_dir: absolute(cache_dir),
             cache_size: cache_size as u64,
-            plugin_path: plugin_path.into_iter().map(absolute).chain([own]).collect(),
+            plugin_path: plugin_path.into_iter().map(absolute).collect(),
+            data_dir: absolute(data_dir),
             record_dir: record_dir.map(absolute),
         },
         idle_timeout: idle_timeout as u64,
@@ -69,6 +72,7 @@ fn configure(
     });
     if changed {
         link::disconnect();
+        backends::changed();
     }
 }
 
@@ -82,6 +86,12 @@ fn warm_up() {
 #[pyfunction(name = "counters")]
 fn count_report(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     counters::report(py)
+}
+
+/// The folders of the plug-ins that are known here, by name.
+#[pyfunction]
+fn plugins(py: Python<'_>) -> BTreeMap<String, PathBuf> {
+    backends::plugins(py)
 }
 
 /// Forgets compiled frames, counts and warnings given.

@@ -1,6 +1,7 @@
 //! What `explain` says of a compiled callable: its code objects and those of its resume functions, the frames compiled for
 //! each, and where their traces ended.
 
+use crate::backends;
 use crate::breaks::{self, Noted};
 use crate::entry::Entry;
 use crate::lines::Lines;
@@ -63,7 +64,9 @@ pub fn explanation(py: Python<'_>, entry: &Entry) -> Value {
     entry.each_table(py, &mut |table| report.add(py, table));
     let Report { codes, frames, breaks, mut lines, .. } = report;
     let breaks: Vec<_> = breaks.iter().map(|b| b.json(py, &mut lines)).collect();
-    json!({ "backend": entry.backend, "codes": codes, "frames": frames, "breaks": breaks })
+    let backend = backends::now(py, &entry.backend);
+    let folder = backend.plugin.as_ref().map(|plugin| &plugin.folder);
+    json!({ "backend": backend.name, "plugin": folder, "codes": codes, "frames": frames, "breaks": breaks })
 }
 
 /// Which code object goes on in which, by index of its table.

@@ -58,6 +58,11 @@ pub fn package() -> &'static Path {
     })
 }
 
+/// Where plug-ins came with the package.
+pub fn shipped_plugins() -> PathBuf {
+    package().join("_plugins")
+}
+
 /// The daemon's program.
 pub fn daemon() -> PathBuf {
     package().join("_bin/flambeaud")

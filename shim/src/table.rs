@@ -1,5 +1,6 @@
 //! What is known of one code object: its compiled frames, the history that decides on more, and why calls were not compiled.
 
+use crate::backends::{self, Backend, Wanted};
 use crate::bind::Signature;
 use crate::breaks::Noted;
 use crate::counters;
@@ -23,12 +24,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Generators, coroutines and async generators are not compiled as a whole.
 pub const CO_SUSPENDS: i32 = 0x20 | 0x80 | 0x200;
 
-/// Counts calls of `reset()`; tables of an older generation are dropped at their next use.
+/// Counts calls of `reset()` and changes of back ends. A table of an older generation is looked at again at its next use:
+/// this one number is all that a call reads of either.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// Counts calls of `reset()`; tables from before are dropped.
+static RESETS: AtomicU64 = AtomicU64::new(0);
 
 /// Makes every callable forget its compiled frames.
 pub fn reset_all() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+    RESETS.fetch_add(1, Ordering::Relaxed);
+    look_again();
+}
+
+/// Makes every callable look at its next call whether its back end is another one now.
+pub fn look_again() {
+    GENERATION.fetch_add(1, Ordering::Release);
 }
 
 /// Compiled frames of one code object, and the history that decides on more.
@@ -37,6 +48,9 @@ pub struct Table {
     /// The code object, kept alive so that its address stays its own.
     code: Option<Py<PyAny>>,
     generation: u64,
+    resets: u64,
+    /// What its frames were compiled by.
+    pub backend: Backend,
     /// `None` where the code is never compiled.
     signature: Option<Signature>,
     /// Owns what `signature` points to.
@@ -55,6 +69,13 @@ pub struct Table {
     pub resumes: Option<CodeHash>,
     /// Of a resume function: where its arguments hold what a loop changes.
     varying: Arc<[Place]>,
+}
+
+/// What a table is as of.
+struct Stamp {
+    generation: u64,
+    resets: u64,
+    backend: Backend,
 }
 
 /// Tells how long a kind of call that failed to compile is left alone.
@@ -106,7 +127,7 @@ impl Table {
         Table { resumes: Some(frames), varying: varying.iter().map(place).collect(), ..Table::default() }
     }
 
-    unsafe fn of(py: Python<'_>, code: Raw, generation: u64) -> Table {
+    unsafe fn of(py: Python<'_>, code: Raw) -> Table {
         // SAFETY: a live code object.
         let code = unsafe { Bound::from_borrowed_ptr(py, code) };
         let read = |code: &Bound<'_, PyAny>| -> PyResult<(Option<Signature>, Py<PyAny>)> {
@@ -130,7 +151,7 @@ impl Table {
         if signature.is_none() {
             counters::graph_break(py, "generator");
         }
-        Table { code: Some(code.unbind()), generation, signature, _names: names, ..Table::default() }
+        Table { code: Some(code.unbind()), signature, _names: names, ..Table::default() }
     }
 
     /// The code object, in a form that can be read.
@@ -150,12 +171,17 @@ impl Table {
     }
 
     /// The signature of `code`, and whether `table` had to be made anew for it: it knew another code object, or is older
-    /// than the last `reset()`.
+    /// than the last `reset()`. Its frames are those of the back end that is wanted now.
     ///
     /// # Safety
     /// A live code object.
     #[inline]
-    pub unsafe fn signature(table: &GilCell<Table>, py: Python<'_>, code: Raw) -> (Option<Signature>, bool) {
+    pub unsafe fn signature(
+        table: &GilCell<Table>,
+        py: Python<'_>,
+        code: Raw,
+        wanted: &Wanted,
+    ) -> (Option<Signature>, bool) {
         let known = table.borrow(py);
         let generation = GENERATION.load(Ordering::Relaxed);
         if known.is_for(code) && known.generation == generation {
@@ -163,16 +189,48 @@ impl Table {
         }
         drop(known);
         // SAFETY: the caller's promise.
-        (unsafe { Table::renew(table, py, code, generation) }, true)
+        unsafe { Table::look(table, py, code, wanted) }
     }
 
     #[cold]
-    unsafe fn renew(table: &GilCell<Table>, py: Python<'_>, code: Raw, generation: u64) -> Option<Signature> {
+    unsafe fn look(table: &GilCell<Table>, py: Python<'_>, code: Raw, wanted: &Wanted) -> (Option<Signature>, bool) {
+        let (generation, resets) = (GENERATION.load(Ordering::Acquire), RESETS.load(Ordering::Relaxed));
+        // May warn, so not under the borrow.
+        let backend = backends::now(py, wanted);
+        let mut known = table.borrow(py);
+        known.generation = generation;
+        if known.is_for(code) && known.resets == resets {
+            let signature = known.signature;
+            let old = known.follow(py, backend);
+            drop(known);
+            // May run finalizers, so not under the borrow either.
+            drop(old);
+            return (signature, false);
+        }
+        drop(known);
+        // SAFETY: the caller's promise.
+        (unsafe { Table::renew(table, py, code, Stamp { generation, resets, backend }) }, true)
+    }
+
+    /// Goes on with a back end. What another one compiled, or could not, is given out to be dropped; sizes seen stay known.
+    fn follow(&mut self, py: Python<'_>, backend: Backend) -> (Vec<Frame>, Vec<Noted>) {
+        if self.backend == backend {
+            return (Vec::new(), Vec::new());
+        }
+        counters::bump(py, "backend_moves");
+        self.backend = backend;
+        self.failed.clear();
+        self.limit_explained = false;
+        (std::mem::take(&mut self.frames), std::mem::take(&mut self.failures))
+    }
+
+    unsafe fn renew(table: &GilCell<Table>, py: Python<'_>, code: Raw, stamp: Stamp) -> Option<Signature> {
         let known = table.borrow(py);
         let (resumes, varying) = (known.resumes, known.varying.clone());
         drop(known);
+        let Stamp { generation, resets, backend } = stamp;
         // SAFETY: the caller's promise.
-        let mut fresh = Table { resumes, ..unsafe { Table::of(py, code, generation) } };
+        let mut fresh = Table { generation, resets, backend, resumes, ..unsafe { Table::of(py, code) } };
         fresh.history.expect(varying.iter().cloned());
         fresh.varying = varying;
         let signature = fresh.signature;

@@ -1,5 +1,6 @@
 //! `flambeau._native._testing`: lets Python tests install a compiled frame without a daemon. No user code imports it.
 
+use crate::backends::Wanted;
 use crate::callable;
 use crate::entry::Entry;
 use crate::exit::{Codes, Left, Onward};
@@ -213,14 +214,14 @@ fn put(
     let (entry, frame) = installed(compiled, frame, function, args)?;
     let code = function.getattr("__code__")?;
     if compiled.getattr("__wrapped__")?.is(function) {
-        add(py, entry.root(), &code, frame);
+        add(py, entry.root(), &code, &entry.backend, frame);
         return Ok(());
     }
     // SAFETY: a live code object.
     let encoded = unsafe { crate::code::encode(py, code.as_ptr()) };
     let encoded = encoded.ok_or_else(|| PyRuntimeError::new_err("the code has no encoding"))?;
     let shared = entry.codes.object(py, &encoded, function)?;
-    add(py, &entry.resumed(py, encoded.hash, &[]), shared.bind(py), frame);
+    add(py, &entry.resumed(py, encoded.hash, &[]), shared.bind(py), &entry.backend, frame);
     Ok(())
 }
 
@@ -236,7 +237,7 @@ fn put_below(
     let py = compiled.py();
     let (entry, frame) = installed(compiled, frame, function, args)?;
     let code = function.getattr("__code__")?;
-    add(py, &entry.for_discovered(py, code.as_ptr()), &code, frame);
+    add(py, &entry.for_discovered(py, code.as_ptr()), &code, &entry.backend, frame);
     Ok(())
 }
 
@@ -258,9 +259,9 @@ fn installed<'a>(
     Ok((entry, Frame::new(installed, Record { ops: 1, ..Record::default() })))
 }
 
-fn add(py: Python<'_>, table: &GilCell<Table>, code: &Bound<'_, PyAny>, frame: Frame) {
+fn add(py: Python<'_>, table: &GilCell<Table>, code: &Bound<'_, PyAny>, wanted: &Wanted, frame: Frame) {
     // SAFETY: a live code object.
-    unsafe { Table::signature(table, py, code.as_ptr()) };
+    unsafe { Table::signature(table, py, code.as_ptr(), wanted) };
     table.borrow(py).frames.insert(0, frame);
 }
 

@@ -19,7 +19,7 @@ pub fn guards(compiled: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> PyResul
     let function = compiled.getattr("__wrapped__")?;
     let code = function.getattr("__code__")?;
     // SAFETY: a live code object.
-    let signature = unsafe { Table::signature(entry.root(), py, code.as_ptr()) }.0;
+    let signature = unsafe { Table::signature(entry.root(), py, code.as_ptr(), &entry.backend) }.0;
     let pointers: Vec<_> = args.iter().map(|a| a.as_ptr()).collect();
     let bound = signature.and_then(|signature| {
         // SAFETY: as many live objects as are said; the function's code is the signature's.

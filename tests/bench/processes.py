@@ -29,6 +29,7 @@ class Caches:
         return {
             **os.environ,
             "FLAMBEAU_CACHE_DIR": f"{root}/flambeau",
+            "FLAMBEAU_DATA_DIR": f"{root}/data",
             "XDG_RUNTIME_DIR": root,
             "TORCHINDUCTOR_CACHE_DIR": f"{root}/inductor",
             "TORCHINDUCTOR_FX_GRAPH_CACHE": "1",

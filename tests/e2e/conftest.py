@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 _given = os.environ.get("FLAMBEAU_TEST_FOLDER")
 _folder = _given or tempfile.mkdtemp(prefix="flambeau-test-")
 os.environ["FLAMBEAU_CACHE_DIR"] = f"{_folder}/cache"
+os.environ["FLAMBEAU_DATA_DIR"] = f"{_folder}/data"
 os.environ["XDG_RUNTIME_DIR"] = _folder
 # For processes that tests start in other folders.
 os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in sys.path if p.endswith("shim/python"))

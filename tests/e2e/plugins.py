@@ -82,3 +82,23 @@ def spoil(file, how):
         del data[data.rindex(b"FLMBSEA1") :]
     DAMAGES[how][0](data)
     file.write_bytes(data)
+
+
+def seal(folder, name):
+    """As plug-ins are laid out."""
+    flambeaud = PACKAGED.parent / "_bin/flambeaud"
+    subprocess.run([flambeaud, "seal", *(half(folder, name, which) for which in HALVES)], check=True)
+
+
+def rebuild(folder, name, version):
+    """Another build of a plug-in: the same code, which says that its version is this one."""
+    folder.mkdir(parents=True)
+    install(folder, name, name)
+    for which in HALVES:
+        file = half(folder, name, which)
+        data = bytearray(file.read_bytes())
+        if b"FLMBSEA1" in data[-40:]:
+            del data[-40:]
+        assert b"0.1.0" in data
+        file.write_bytes(data.replace(b"0.1.0", version.encode()))
+    seal(folder, name)

@@ -82,7 +82,7 @@ def test_version(flambeau):
 
 def test_health(flambeau):
     assert all(c["ok"] for c in json.loads(flambeau("doctor", "--json"))["checks"])
-    assert "cpu" in flambeau("backends")
+    assert "cpu" in flambeau("backend", "list")
 
 
 def test_mistakes_are_told(flambeau):

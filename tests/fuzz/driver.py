@@ -66,7 +66,7 @@ class Run:
         paths = [str(ROOT), *[p for p in sys.path if p.endswith("shim/python")], os.environ.get("PYTHONPATH", "")]
         return {
             **os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(p for p in paths if p),
-            "XDG_RUNTIME_DIR": self.folder, "FLAMBEAU_CACHE_DIR": f"{self.folder}/{cache}", "OMP_NUM_THREADS": "1",
+            "XDG_RUNTIME_DIR": self.folder, "FLAMBEAU_CACHE_DIR": f"{self.folder}/{cache}", "FLAMBEAU_DATA_DIR": f"{self.folder}/data", "OMP_NUM_THREADS": "1",
         }  # fmt: skip
 
     def all(self) -> Report:

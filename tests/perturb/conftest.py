@@ -12,6 +12,7 @@ _folder = None
 if "FLAMBEAU_CACHE_DIR" not in os.environ:
     _folder = tempfile.mkdtemp(prefix="flambeau-test-")
     os.environ["FLAMBEAU_CACHE_DIR"] = f"{_folder}/cache"
+    os.environ["FLAMBEAU_DATA_DIR"] = f"{_folder}/data"
     os.environ["XDG_RUNTIME_DIR"] = _folder
 for _path in (ROOT / "examples", ROOT / "tests"):
     if str(_path) not in sys.path:

@@ -1,5 +1,6 @@
 //! Client to daemon.
 
+use crate::registry::Plugin;
 use flambeau_ir::frame::{FrameId, TraceOptions};
 use flambeau_ir::guard::Ambient;
 use flambeau_ir::object::{Described, ObjId};
@@ -22,6 +23,8 @@ pub enum FromClient {
         request: RequestId,
         /// The key.
         key: FrameKey,
+        /// The plug-in that compiles it, if one does: each has frames of its own.
+        plugin: Option<Plugin>,
     },
     /// Compile this frame. Answered by `Questions` (any number), then `Compiled`, `Failed` or `Later`.
     Compile {
@@ -29,6 +32,8 @@ pub enum FromClient {
         request: RequestId,
         /// The key.
         key: FrameKey,
+        /// As in `Lookup`.
+        plugin: Option<Plugin>,
         /// The frame.
         snapshot: Box<Snapshot>,
     },
@@ -38,6 +43,8 @@ pub enum FromClient {
         request: RequestId,
         /// The key (a hash of the graph in place of a code hash).
         key: FrameKey,
+        /// As in `Lookup`.
+        plugin: Option<Plugin>,
         /// The graph; placeholder sources are `Step::Arg(i)`.
         graph: Box<flambeau_ir::graph::Graph>,
         /// Options.
@@ -56,6 +63,8 @@ pub enum FromClient {
     GuardFailures {
         /// Which frame.
         key: FrameKey,
+        /// As in `Lookup`.
+        plugin: Option<Plugin>,
         /// Index of the candidate, number of failures.
         failures: Vec<(u32, u32)>,
     },
@@ -90,6 +99,8 @@ pub struct Settings {
     pub cache_size: u64,
     /// Extra plug-in directories.
     pub plugin_path: Vec<PathBuf>,
+    /// Where the user's back ends are ([`crate::registry`]).
+    pub data_dir: PathBuf,
     /// If set, every compile is recorded into this directory.
     pub record_dir: Option<PathBuf>,
 }
@@ -139,6 +150,8 @@ pub enum Admin {
     CacheClear,
     /// Why the last look-ups missed.
     CacheWhy,
-    /// Loaded back ends.
+    /// Known back ends.
     Backends,
+    /// The user's back ends changed: tell the clients now.
+    Swap,
 }

@@ -77,8 +77,8 @@ pub enum FromDaemon {
         /// JSON text.
         json: String,
     },
-    /// The default back end or a plug-in build changed.
-    Epoch(u64),
+    /// The user's default back end or the build of one changed: read the record ([`crate::registry`]) anew.
+    Swapped,
     /// The daemon is going away; finish up and reconnect when needed.
     Goodbye,
 }

@@ -1,12 +1,9 @@
 //! Finding plug-ins: pairs of `libflambeau_<name>_compile.so` and `libflambeau_<name>_launch.so` in directories.
 
+use flambeau_wire::registry::Plugin;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-
-const PREFIX: &str = "libflambeau_";
-const COMPILE: &str = "_compile.so";
-const LAUNCH: &str = "_launch.so";
 
 /// The two files of a back end.
 #[derive(Clone, Debug)]
@@ -36,8 +33,8 @@ pub fn discover(dirs: &[PathBuf]) -> Vec<BackendFiles> {
     let mut found: BTreeMap<String, BackendFiles> = BTreeMap::new();
     for dir in dirs {
         for name in names_in(dir) {
-            let launch = Some(dir.join(format!("{PREFIX}{name}{LAUNCH}"))).filter(|p| p.is_file());
-            let compile = dir.join(format!("{PREFIX}{name}{COMPILE}"));
+            let plugin = Plugin { name: name.clone(), folder: dir.clone() };
+            let (compile, launch) = (plugin.compile_half(), Some(plugin.launch_half()).filter(|p| p.is_file()));
             found.entry(name.clone()).or_insert(BackendFiles { name, compile, launch, build: Arc::default() });
         }
     }
@@ -46,9 +43,11 @@ pub fn discover(dirs: &[PathBuf]) -> Vec<BackendFiles> {
 
 fn names_in(dir: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let name_of = |file: &str| Some(file.strip_prefix(PREFIX)?.strip_suffix(COMPILE)?.to_owned());
-    let mut names: Vec<String> =
-        entries.flatten().filter_map(|entry| name_of(entry.file_name().to_str()?)).filter(|n| !n.is_empty()).collect();
+    let plugins = entries.flatten().filter_map(|entry| {
+        let path = entry.path();
+        Plugin::of_file(&path).filter(|plugin| plugin.compile_half() == path)
+    });
+    let mut names: Vec<String> = plugins.map(|plugin| plugin.name).collect();
     names.sort();
     names
 }

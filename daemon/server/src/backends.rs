@@ -1,7 +1,8 @@
-//! Plug-ins as the server sees them: one code generator per list of directories, and a fingerprint for cache keys.
+//! Plug-ins as the server sees them: one code generator per folder, and a fingerprint of each build for cache keys.
 
 use crate::hub::lock;
 use flambeau_codegen::{Codegen, CodegenOptions};
+use flambeau_wire::registry::{self, Chosen, Origin, Places, Plugin};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,74 +14,105 @@ const FINGERPRINT_AGE: Duration = Duration::from_secs(1);
 
 /// All code generators in use.
 pub struct Backends {
-    common: Vec<PathBuf>,
+    /// Where plug-ins lie beside this executable.
+    shipped: Vec<PathBuf>,
     /// Longest time one kernel may take.
     timeout: Duration,
-    sets: Mutex<BTreeMap<Vec<PathBuf>, Arc<BackendSet>>>,
+    folders: Mutex<BTreeMap<PathBuf, Arc<Folder>>>,
 }
 
-/// The plug-ins found in one list of directories.
-pub struct BackendSet {
+/// The plug-ins of one folder.
+pub struct Folder {
+    path: PathBuf,
     /// Compiles with them.
     pub codegen: Codegen,
-    fingerprint: Mutex<Option<(Instant, [u8; 32])>>,
+    /// Of each build, by name.
+    fingerprints: Mutex<BTreeMap<String, (Instant, [u8; 32])>>,
 }
 
 impl Backends {
-    /// `plugin_path` first, then where plug-ins lie beside this executable.
-    pub fn new(plugin_path: &[PathBuf], timeout: Duration) -> Backends {
-        let mut common = plugin_path.to_vec();
-        if let Some(folder) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
-            common.push(folder.join("../_plugins"));
-            common.push(folder.to_path_buf());
-        }
-        Backends { common, timeout, sets: Mutex::default() }
+    /// Opens nothing yet.
+    pub fn new(timeout: Duration) -> Backends {
+        let program = std::env::current_exe().ok();
+        let beside = program.as_deref().and_then(Path::parent);
+        let shipped = beside.map_or_else(Vec::new, |folder| vec![folder.join("../_plugins"), folder.to_path_buf()]);
+        let shipped = shipped.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+        Backends { shipped, timeout, folders: Mutex::default() }
     }
 
-    /// The plug-ins for a client that looks in `extra` first.
-    pub fn set(&self, extra: &[PathBuf]) -> Arc<BackendSet> {
-        let mut dirs = extra.to_vec();
-        dirs.extend(self.common.iter().cloned());
-        let mut seen = Vec::new();
-        dirs.retain(|d| {
-            !seen.contains(d) && {
-                seen.push(d.clone());
-                true
+    /// Where back ends are looked for, for a user with this choice.
+    pub fn places<'a>(&'a self, plugin_path: &'a [PathBuf], data_dir: &'a Path, chosen: &'a Chosen) -> Places<'a> {
+        Places { plugin_path, data_dir, chosen, shipped: &self.shipped }
+    }
+
+    /// The build of a back end that these settings find. Without one, a folder that lacks it, so that who uses it is told.
+    pub fn find(&self, name: &str, plugin_path: &[PathBuf], data_dir: &Path) -> (Plugin, Origin) {
+        let chosen = registry::read(data_dir).unwrap_or_default();
+        let lacking = || Plugin { name: name.to_owned(), folder: self.shipped.first().cloned().unwrap_or_default() };
+        self.places(plugin_path, data_dir, &chosen).find(name).unwrap_or_else(|| (lacking(), Origin::Shipped))
+    }
+
+    /// How long a plug-in may take to answer.
+    pub fn patience(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The code generators of a plug-in's folder.
+    pub fn of(&self, plugin: &Plugin) -> Arc<Folder> {
+        let fresh = || Arc::new(Folder::new(plugin.folder.clone(), self.timeout));
+        lock(&self.folders).entry(plugin.folder.clone()).or_insert_with(fresh).clone()
+    }
+
+    /// Lets go of builds that a user does not use any more: their workers end once they have done what they are at.
+    pub fn retire(&self, data_dir: &Path, chosen: &Chosen) {
+        let home = registry::folder(data_dir);
+        let used: Vec<PathBuf> =
+            chosen.added.iter().map(|(name, build)| registry::build_folder(data_dir, name, build)).collect();
+        let kept = |folder: &PathBuf| !folder.starts_with(&home) || used.contains(folder);
+        let mut retired = Vec::new();
+        lock(&self.folders).retain(|path, folder| {
+            let keep = kept(path);
+            if !keep {
+                retired.push(folder.clone());
             }
+            keep
         });
-        lock(&self.sets).entry(dirs.clone()).or_insert_with(|| Arc::new(BackendSet::new(dirs, self.timeout))).clone()
+        // Ends idle workers and waits for them, so not under the lock.
+        for folder in retired {
+            tracing::info!(folder = %folder.path.display(), "a build is not used any more");
+        }
     }
 }
 
-impl BackendSet {
-    fn new(plugin_dirs: Vec<PathBuf>, timeout: Duration) -> BackendSet {
+impl Folder {
+    fn new(path: PathBuf, timeout: Duration) -> Folder {
         let program = std::env::current_exe().unwrap_or_else(|_| "flambeaud".into());
-        let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let options = CodegenOptions { command: vec![program.into(), "worker".into()], plugin_dirs, workers, timeout };
-        BackendSet { codegen: Codegen::new(options), fingerprint: Mutex::default() }
+        let options = CodegenOptions {
+            command: vec![program.into(), "worker".into()],
+            plugin_dirs: vec![path.clone()],
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            timeout,
+        };
+        Folder { path, codegen: Codegen::new(options), fingerprints: Mutex::default() }
     }
 
-    /// Changes when a plug-in is added, removed or replaced. From names, sizes and times of the files: reading a code
-    /// generator's 50 MB would cost more than a warm start may.
-    pub fn fingerprint(&self) -> [u8; 32] {
-        let mut known = lock(&self.fingerprint);
-        match *known {
-            Some((at, fingerprint)) if at.elapsed() < FINGERPRINT_AGE => fingerprint,
+    /// Differs between builds of a plug-in. From names, sizes and times of its files: reading a code generator's 50 MB would
+    /// cost more than a warm start may. The folder of a build that was added is named by its hash.
+    pub fn fingerprint(&self, plugin: &Plugin) -> [u8; 32] {
+        let mut known = lock(&self.fingerprints);
+        match known.get(&plugin.name) {
+            Some((at, fingerprint)) if at.elapsed() < FINGERPRINT_AGE => *fingerprint,
             _ => {
                 let mut hasher = blake3::Hasher::new();
-                for backend in self.codegen.backends() {
-                    hasher.update(backend.name.as_bytes());
-                    for file in [Some(&backend.compile), backend.launch.as_ref()].into_iter().flatten() {
-                        let meta = std::fs::metadata(file).map(|m| (m.len(), m.mtime(), m.mtime_nsec()));
-                        let (length, seconds, nanos) = meta.unwrap_or_default();
-                        hasher
-                            .update(&length.to_le_bytes())
-                            .update(&seconds.to_le_bytes())
-                            .update(&nanos.to_le_bytes());
-                    }
+                hasher.update(plugin.name.as_bytes());
+                hasher.update(self.path.file_name().unwrap_or_default().as_encoded_bytes());
+                for file in [plugin.compile_half(), plugin.launch_half()] {
+                    let meta = std::fs::metadata(file).map(|m| (m.len(), m.mtime(), m.mtime_nsec()));
+                    let (length, seconds, nanos) = meta.unwrap_or_default();
+                    hasher.update(&length.to_le_bytes()).update(&seconds.to_le_bytes()).update(&nanos.to_le_bytes());
                 }
                 let fingerprint = *hasher.finalize().as_bytes();
-                *known = Some((Instant::now(), fingerprint));
+                known.insert(plugin.name.clone(), (Instant::now(), fingerprint));
                 fingerprint
             }
         }

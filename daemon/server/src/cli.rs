@@ -1,11 +1,12 @@
 //! The command line of `flambeaud`. Every report is text for people, or JSON with `--json`.
 
+use crate::backends::Backends;
 use crate::control::{self, Control};
 use crate::hub::Config;
 use crate::life::{self, Mode};
-use crate::record;
 use crate::settings::Settings;
 use crate::stages;
+use crate::{backend_cli, inspect, record};
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use flambeau_ir::frame::BackendKind;
@@ -77,8 +78,13 @@ enum Command {
         #[command(flatten)]
         report: Report,
     },
-    /// List plug-ins and whether they work here
-    Backends(Report),
+    /// Say what a plug-in's launch half is, as JSON, in a process that it may end
+    #[command(hide = true)]
+    Inspect {
+        /// The launch half
+        plugin: PathBuf,
+    },
+    Backend(backend_cli::Backend),
     /// End plug-ins' files in a seal, by which damage is found before they are loaded
     Seal {
         /// The files
@@ -99,12 +105,12 @@ enum CacheCommand {
 
 /// Which daemon, and in which form.
 #[derive(Args, Clone, Debug)]
-struct Report {
+pub struct Report {
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 }
 
 /// Runs the command.
@@ -155,10 +161,8 @@ pub fn run() -> anyhow::Result<ExitCode> {
         Command::Cache { command } => cache(command)?,
         Command::Logs { report, lines } => logs(&report, lines)?,
         Command::Replay { files, show, report } => return replay(&files, show, &report),
-        Command::Backends(report) => {
-            let backends = report.settings.backends()?;
-            report.print(&crate::report::backends(&backends.set(&[]).codegen));
-        }
+        Command::Inspect { plugin } => inspect::main(&plugin)?,
+        Command::Backend(command) => backend_cli::run(command)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -214,7 +218,7 @@ fn replay(files: &[PathBuf], show: bool, report: &Report) -> anyhow::Result<Exit
     let mut same = true;
     let mut reports = Vec::new();
     for file in files {
-        let value = replay_one(file, &backends).with_context(|| format!("replaying {}", file.display()))?;
+        let value = replay_one(file, &backends, report).with_context(|| format!("replaying {}", file.display()))?;
         same &= value["same"] == json!(true);
         if !report.json {
             let verdict = if value["same"] == json!(true) { "same graph and guards" } else { "DIFFERS" };
@@ -237,7 +241,7 @@ fn replay(files: &[PathBuf], show: bool, report: &Report) -> anyhow::Result<Exit
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn replay_one(file: &Path, backends: &crate::backends::Backends) -> anyhow::Result<Value> {
+fn replay_one(file: &Path, backends: &Backends, report: &Report) -> anyhow::Result<Value> {
     let recording = record::load(file)?;
     let replay = record::replay(&recording)?;
     let difference = match (recording.result.difference(&replay.result), replay.unasked) {
@@ -249,8 +253,13 @@ fn replay_one(file: &Path, backends: &crate::backends::Backends) -> anyhow::Resu
         None => "refused as recorded".to_owned(),
         Some(traced) => {
             let native = matches!(traced.options.backend, BackendKind::Native(_));
-            let set = backends.set(&[]);
-            match stages::body(traced, &set.codegen) {
+            let (plugin_path, data_dir) = (report.settings.plugin_path(), report.settings.data_dir()?);
+            let folder = match &traced.options.backend {
+                BackendKind::Native(name) => Some(backends.of(&backends.find(name, &plugin_path, &data_dir).0)),
+                BackendKind::Eager | BackendKind::Fx => None,
+            };
+            let codegen = folder.as_deref().map(|folder| &folder.codegen);
+            match stages::body(traced, codegen) {
                 stages::Bodied::Done(frame) => match frame.fallback {
                     Some(reason) => format!("runs op by op: {}", reason.detail),
                     None if native => "runs op by op, for autograd".to_owned(),
@@ -258,9 +267,10 @@ fn replay_one(file: &Path, backends: &crate::backends::Backends) -> anyhow::Resu
                 },
                 stages::Bodied::Kernels(pending) => {
                     let target = &recording.key.target;
-                    match set.codegen.compile(&pending.backend, &pending.kernels, target) {
-                        Ok(artifacts) => format!("{} kernels compiled", artifacts.len()),
-                        Err(error) => format!("{} kernels; code generation: {error}", pending.kernels.len()),
+                    match codegen.map(|codegen| codegen.compile(&pending.backend, &pending.kernels, target)) {
+                        Some(Ok(artifacts)) => format!("{} kernels compiled", artifacts.len()),
+                        Some(Err(error)) => format!("{} kernels; code generation: {error}", pending.kernels.len()),
+                        None => format!("{} kernels", pending.kernels.len()),
                     }
                 }
             }

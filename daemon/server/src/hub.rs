@@ -6,6 +6,7 @@ use crate::actors::{
 };
 use crate::backends::Backends;
 use crate::oracle::Questions;
+use crate::swap::Watched;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Message};
 use serde::Serialize;
@@ -58,8 +59,10 @@ pub struct Hub {
     pub sessions: Mutex<BTreeMap<ClientId, Addr<Session>>>,
     /// Questions that wait for an answer.
     pub questions: Questions,
-    /// Plug-ins, by the directories they are looked for in.
+    /// Plug-ins, by their folders.
     pub backends: Backends,
+    /// Records of users' back ends.
+    pub watched: Watched,
     /// The open cache; used by the Cache actor's thread only. It outlives the actor.
     pub store: Arc<Mutex<Option<flambeau_storage::Cache>>>,
     /// The latest look-ups that found nothing: frame, reason.
@@ -80,7 +83,8 @@ impl Hub {
     /// A hub whose actors are still to be started.
     pub fn new(config: Config) -> Arc<Hub> {
         Arc::new(Hub {
-            backends: Backends::new(&config.plugin_path, config.kernel_timeout),
+            backends: Backends::new(config.kernel_timeout),
+            watched: Watched::default(),
             config,
             started: Instant::now(),
             capture: Slot::default(),
@@ -142,6 +146,8 @@ pub struct Counters {
     pub panics: AtomicU64,
     /// Actors recreated by the watchdog.
     pub revived: AtomicU64,
+    /// Changes of users' back ends that clients were told of.
+    pub swaps: AtomicU64,
 }
 
 /// Adds one.

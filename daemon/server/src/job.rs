@@ -1,5 +1,6 @@
 //! One compile in flight: what every stage is told about it, and the runner all stages go through.
 
+use crate::actors::guard::Request;
 use crate::hub::{Hub, fence, lock};
 use crate::oracle::Asker;
 use crate::record::Exchange;
@@ -7,6 +8,7 @@ use flambeau_ir::plan::CompiledFrame;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_wire::from_client::{FrameKey, Settings, Snapshot};
 use flambeau_wire::from_daemon::Artifact;
+use flambeau_wire::registry::Plugin;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -46,6 +48,8 @@ pub struct Job {
     pub id: JobId,
     /// What it is stored under.
     pub key: FrameKey,
+    /// What compiles its kernels.
+    pub plugin: Option<Plugin>,
     /// Settings of the client that started it.
     pub settings: Arc<Settings>,
     /// The client that answers questions now.
@@ -80,18 +84,14 @@ pub enum Outcome {
 
 impl Job {
     /// A compile about to start.
-    pub fn new(
-        id: JobId,
-        key: FrameKey,
-        settings: Arc<Settings>,
-        asker: Option<Asker>,
-        recording: Option<Snapshot>,
-    ) -> Arc<Job> {
+    pub fn new(id: JobId, request: Request, recording: Option<Snapshot>) -> Arc<Job> {
+        let Request { asker, settings, key, plugin } = request;
         Arc::new(Job {
             id,
             key,
+            plugin,
             settings,
-            asker: Mutex::new(asker),
+            asker: Mutex::new(Some(asker)),
             waiters: AtomicU32::new(1),
             recording: recording.map(|snapshot| RecordingParts { snapshot, exchanges: Mutex::default() }),
             stage: AtomicU8::new(0),

@@ -6,7 +6,7 @@ use crate::actors::guard::GuardMessage;
 use crate::actors::session::{self, SessionMessage};
 use crate::actors::{Station, start};
 use crate::hub::{Config, Hub, Slot, count, lock};
-use crate::{log, report};
+use crate::{log, report, swap};
 use anyhow::Context;
 use flambeau_wire::endpoint::{self, BUSY, ERROR, READY};
 use rustix::fs::{FlockOperation, flock};
@@ -196,6 +196,7 @@ fn tick(hub: &Arc<Hub>, ticks: u64, own: Option<(u64, u64)>) -> Option<&'static 
         }
     }
     hub.guard.tell(GuardMessage::Tick);
+    swap::look(hub);
     if ticks == TIDY_FIRST || ticks.is_multiple_of(TIDY_EVERY) {
         hub.cache.tell(CacheMessage::Tidy);
     }

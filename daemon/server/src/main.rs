@@ -2,20 +2,24 @@
 //! connect them, sessions with clients, and the daemon's life as a process.
 
 mod actors;
+mod backend_cli;
 mod backends;
 mod cli;
 mod control;
 mod encoded;
 mod hub;
+mod inspect;
 mod job;
 mod life;
 mod log;
 mod oracle;
 mod pool;
 mod record;
+mod registry;
 mod report;
 mod settings;
 mod stages;
+mod swap;
 mod wire_out;
 
 use std::process::ExitCode;

@@ -3,8 +3,9 @@
 use crate::actors::cache::CacheMessage;
 use crate::hub::{Hub, lock};
 use crate::wire_out::Outbox;
+use crate::{backend_cli, swap};
 use flambeau_wire::endpoint::BUILD;
-use flambeau_wire::from_client::{Admin, RequestId};
+use flambeau_wire::from_client::{Admin, RequestId, Settings};
 use flambeau_wire::from_daemon::FromDaemon;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Answers a command on a thread of its own: some wait for the cache.
-pub fn answer(hub: Arc<Hub>, request: RequestId, command: Admin, outbox: Outbox) {
+pub fn answer(hub: Arc<Hub>, settings: Arc<Settings>, request: RequestId, command: Admin, outbox: Outbox) {
     let work = move || {
         let report = match command {
             Admin::Status => status(&hub),
@@ -27,7 +28,12 @@ pub fn answer(hub: Arc<Hub>, request: RequestId, command: Admin, outbox: Outbox)
             Admin::CacheStats => ask(&hub, CacheMessage::Stats),
             Admin::CacheClear => ask(&hub, CacheMessage::Clear),
             Admin::CacheWhy => why(&hub),
-            Admin::Backends => backends(&hub.backends.set(&hub.config.plugin_path).codegen),
+            Admin::Backends => backend_cli::known(&hub.backends, &hub.config.plugin_path, &settings.data_dir),
+            Admin::Swap => {
+                swap::look(&hub);
+                let sessions = lock(&hub.sessions).len().saturating_sub(1);
+                json!({ "pid": std::process::id(), "clients": sessions })
+            }
         };
         outbox.send(&FromDaemon::Report { request, json: report.to_string() });
     };
@@ -70,19 +76,4 @@ fn why(hub: &Hub) -> Value {
     let misses = lock(&hub.misses);
     let notes = misses.iter().rev().map(|(frame, reason)| json!({ "frame": frame, "reason": reason }));
     json!({ "misses": notes.collect::<Vec<_>>() })
-}
-
-/// Every plug-in found, and what it says of itself.
-pub fn backends(codegen: &flambeau_codegen::Codegen) -> Value {
-    let describe = |files: flambeau_codegen::BackendFiles| match codegen.describe(&files.name) {
-        Ok(described) => json!({
-            "name": files.name, "available": files.launch.is_some(), "version": described.version,
-            "targets": described.targets, "compile": files.compile, "launch": files.launch,
-            "why": if files.launch.is_some() { "" } else { "its launch half is missing" },
-        }),
-        Err(error) => {
-            json!({ "name": files.name, "available": false, "compile": files.compile, "why": error.to_string() })
-        }
-    };
-    json!({ "backends": codegen.backends().into_iter().map(describe).collect::<Vec<_>>() })
 }

@@ -27,6 +27,9 @@ pub struct Settings {
     /// Look for plug-ins here first; may be repeated
     #[arg(long, value_name = "DIR")]
     pub plugin_path: Vec<PathBuf>,
+    /// Where your back ends are [default: $FLAMBEAU_DATA_DIR, else flambeau in $XDG_DATA_HOME or ~/.local/share]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
     /// Longest time that a plug-in may take for one kernel [default: half of $FLAMBEAU_TIMEOUT, else 30 s]
     #[arg(long, value_name = "SECONDS")]
     pub kernel_timeout: Option<f64>,
@@ -55,22 +58,34 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|v| !v.is_empty())
 }
 
+/// The flag's folder, else that of `FLAMBEAU_{kind}_DIR`, else `flambeau` in that of `XDG_{kind}_HOME` or in `base` of the
+/// user's home.
+fn folder(flag: Option<&PathBuf>, kind: &str, base: &str) -> anyhow::Result<PathBuf> {
+    let home = || variable("HOME").map(PathBuf::from);
+    let home = || home().with_context(|| format!("HOME is not set; set FLAMBEAU_{kind}_DIR"));
+    let dir = match (flag, variable(&format!("FLAMBEAU_{kind}_DIR"))) {
+        (Some(dir), _) => dir.clone(),
+        (None, Some(text)) => match text.strip_prefix("~/") {
+            Some(rest) => home()?.join(rest),
+            None => text.into(),
+        },
+        (None, None) => match variable(&format!("XDG_{kind}_HOME")) {
+            Some(parent) => PathBuf::from(parent).join("flambeau"),
+            None => home()?.join(base).join("flambeau"),
+        },
+    };
+    Ok(std::path::absolute(dir)?)
+}
+
 impl Settings {
     /// The cache directory, absolute.
     pub fn cache_dir(&self) -> anyhow::Result<PathBuf> {
-        let home = || variable("HOME").map(PathBuf::from).context("HOME is not set; give --cache-dir");
-        let dir = match (&self.cache_dir, variable("FLAMBEAU_CACHE_DIR")) {
-            (Some(dir), _) => dir.clone(),
-            (None, Some(text)) => match text.strip_prefix("~/") {
-                Some(rest) => home()?.join(rest),
-                None => text.into(),
-            },
-            (None, None) => match variable("XDG_CACHE_HOME") {
-                Some(base) => PathBuf::from(base).join("flambeau"),
-                None => home()?.join(".cache/flambeau"),
-            },
-        };
-        Ok(std::path::absolute(dir)?)
+        folder(self.cache_dir.as_ref(), "CACHE", ".cache")
+    }
+
+    /// The folder of the user's back ends, absolute.
+    pub fn data_dir(&self) -> anyhow::Result<PathBuf> {
+        folder(self.data_dir.as_ref(), "DATA", ".local/share")
     }
 
     /// The size limit of the cache, in bytes.
@@ -114,7 +129,7 @@ impl Settings {
 
     /// The plug-ins for commands that run in this process.
     pub fn backends(&self) -> anyhow::Result<Backends> {
-        Ok(Backends::new(&self.plugin_path(), self.kernel_timeout()?))
+        Ok(Backends::new(self.kernel_timeout()?))
     }
 
     /// How a daemon of these settings is started.
@@ -135,6 +150,7 @@ impl Settings {
             cache_dir: self.cache_dir().unwrap_or_default(),
             cache_size: self.cache_size(),
             plugin_path: self.plugin_path(),
+            data_dir: self.data_dir().unwrap_or_default(),
             record_dir: None,
         }
     }

@@ -96,7 +96,7 @@ pub fn trace_of_graph(graph: Graph) -> Trace {
 }
 
 /// Chooses what runs. A graph that autograd must see runs op by op; so does one that lowering refuses, with the reason.
-pub fn body(traced: Traced, codegen: &Codegen) -> Bodied {
+pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
     let Traced { frame, options, trace, program } = traced;
     let Trace { graph, symbols, exit, needs_autograd, overlap, .. } = trace;
     let graph_text = graph.to_string();
@@ -126,7 +126,7 @@ pub fn body(traced: Traced, codegen: &Codegen) -> Bodied {
         }
     };
     // Without an answer everything is lowered to kernels, and code generation says what is wrong with the back end.
-    let capabilities = codegen.describe(&backend).ok().map(|d| d.capabilities);
+    let capabilities = codegen.and_then(|codegen| codegen.describe(&backend).ok()).map(|d| d.capabilities);
     let lowering = LowerOptions { backend: backend.clone(), threads: threads(), capabilities };
     match flambeau_lower::lower(&graph, &symbols, &lowering) {
         Err(reason) => Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason)))),

@@ -97,6 +97,7 @@ fn a_killed_daemon_loses_nothing_that_was_flushed_and_leaves_a_usable_place() {
     client.send(&FromClient::Lower {
         request,
         key: key(99),
+        plugin: None,
         graph: Box::new(support::graph()),
         options: flambeau_ir::frame::TraceOptions::default(),
     });

@@ -47,7 +47,7 @@ fn snapshot(hash: u8) -> Snapshot {
 
 fn compile(client: &mut Client, hash: u8) -> RequestId {
     let request = client.request();
-    client.send(&FromClient::Compile { request, key: key(hash), snapshot: Box::new(snapshot(hash)) });
+    client.send(&FromClient::Compile { request, key: key(hash), plugin: None, snapshot: Box::new(snapshot(hash)) });
     request
 }
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ FORWARDED = {
     "status": "what the daemon does: process, memory, clients, counters",
     "start": "start the daemon now (the first compiled call does it too)",
     "stop": "let the daemon finish its work and exit",
+    "backend": "list | use | add | upgrade | remove: what compiles your programs, now and while they run",
     "cache": "stats | clear | why: sizes and hit rates, drop everything, reasons of misses",
     "logs": "print the daemon's log",
     "replay": "re-run a recorded compile offline and compare graph and guards",
@@ -69,11 +71,8 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", dest="json_after", help="print the report as JSON")
     seal = actions.add_parser("seal", help="end files in a seal, by which damage is found before they are loaded")
     seal.add_argument("files", nargs="+", help="halves of plug-ins, stripped and patched as they will be installed")
-    for name, text in (
-        ("backends", "back ends and whether they work here"),
-        ("doctor", "what is missing, and how to get it"),
-    ):
-        commands.add_parser(name, help=text).add_argument("--json", action="store_true", dest="json_after")
+    doctor = commands.add_parser("doctor", help="what is missing, and how to get it")
+    doctor.add_argument("--json", action="store_true", dest="json_after")
     return top
 
 
@@ -88,9 +87,6 @@ def main(argv: list[str] | None = None) -> None:
     as_json = options.json or getattr(options, "json_after", False)
     if options.command == "doctor":
         raise SystemExit(doctor(as_json))
-    if options.command == "backends":
-        print_report({"backends": backends()}, as_json)
-        return
     if options.command == "plugin" and options.action == "seal":
         forward("seal", options.files, as_json=False)
     if options.command == "plugin":
@@ -176,13 +172,12 @@ def print_explanation(made: list[Any], as_json: bool, html: str | None) -> None:
         print_report(counts, as_json)
 
 
-def backends() -> list[dict[str, Any]]:
-    """Each back end and whether it works here."""
-    found = [{"name": "eager", "available": True, "why": "runs the captured graph op by op"}]
-    for half in sorted((PACKAGE / "_plugins").glob("libflambeau_*_compile.so")):
-        name = half.name.removeprefix("libflambeau_").removesuffix("_compile.so")
-        launch = half.with_name(f"libflambeau_{name}_launch.so").exists()
-        found.append({"name": name, "available": launch, "why": "" if launch else "its launch half is missing"})
+def backends() -> dict[str, Any]:
+    """What `flambeau backend list --json` prints."""
+    done = subprocess.run([DAEMON, "backend", "list", "--json"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"backends": [], "problem": done.stderr.strip() or "flambeaud failed"}
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -199,8 +194,16 @@ def doctor(as_json: bool) -> int:
     check(f"mode {mode} on Python {version}", full, f"all runs as plain Python: {why}")
     if full:
         check("daemon binary", DAEMON.exists(), "install the package again: its wheel holds flambeaud")
-        cpu = any(b["name"] == "cpu" and b["available"] for b in backends())
-        check("CPU back end", cpu, "install the package again")
+        found = backends() if DAEMON.exists() else {"backends": []}
+        rows: dict[str, dict[str, Any]] = {b["name"]: b for b in found["backends"]}
+        cpu = rows.get("cpu", {"available": False, "why": "install the package again"})
+        check("CPU back end", cpu["available"], cpu["why"])
+        name = os.environ.get("FLAMBEAU_BACKEND") or found.get("default", "cpu")
+        used = rows.get(name, {"available": False, "why": "`flambeau backend list` says which there are"})
+        what = " ".join(["back end in use:", name, *(used[key] for key in ("version", "from") if key in used)])
+        check(what, used["available"], f"{used['why']}; `flambeau backend use cpu` goes back")
+        if found.get("problem"):
+            check("your choice of back ends", False, found["problem"])
     try:
         import torch
 

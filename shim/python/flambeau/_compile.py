@@ -8,7 +8,6 @@ import types
 import weakref
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flambeau import _native
@@ -34,16 +33,12 @@ class Options:
 
     def start(self, fn: Callable[..., Any]) -> _native.Compiled:
         """The native callable for the Python function `fn`, with its name, documentation and signature."""
-        name, fx = resolve(config.backend if self.backend is None else self.backend)
+        backend = config.backend if self.backend is None else self.backend
+        # Without a name it is the user's default of each call's moment.
+        name, fx = (None, None) if backend is None else resolve(backend)
         compiled = _native.Compiled(fn, name, fx, self.fullgraph, self.dynamic)
         functools.update_wrapper(compiled, fn)
         return compiled
-
-
-def has_plugin(name: str) -> bool:
-    """Whether there is a plug-in of this name; whether it works is found out when it is used."""
-    folders = [*map(Path, config.plugin_path), Path(__file__).parent / "_plugins"]
-    return name.isidentifier() and any((f / f"libflambeau_{name}_compile.so").is_file() for f in folders)
 
 
 def resolve(backend: str | Callable[..., Any]) -> tuple[str, Callable[..., Any] | None]:
@@ -52,7 +47,8 @@ def resolve(backend: str | Callable[..., Any]) -> tuple[str, Callable[..., Any] 
         return f"fx:{getattr(backend, '__module__', '')}.{getattr(backend, '__qualname__', repr(backend))}", backend
     if backend == "eager" or backend in NATIVE:
         return backend, None
-    if has_plugin(backend):
+    if backend in _native.plugins():
+        # Whether it works is found out when it is used.
         return backend, None
     if backend in PLANNED:
         raise NotImplementedError(f"the back end {backend!r} is not available yet; use backend='cpu'")
@@ -100,8 +96,9 @@ def compile(
     """A compiled version of a function or module, as `torch.compile`; also a decorator, with or without arguments.
 
     `fullgraph`: raise where the call cannot be one graph. `dynamic`: make sizes symbolic (True), or fixed (False),
-    or as `mark_dynamic` says (None). `backend`: "cpu", "eager", the name of a torch back end, or a callable that takes
-    `(gm: torch.fx.GraphModule, example_inputs)`. `disable`: give `model` back as it is.
+    or as `mark_dynamic` says (None). `backend`: the name of a plug-in ("cpu", ...), "eager", the name of a torch back
+    end, or a callable that takes `(gm: torch.fx.GraphModule, example_inputs)`; without one `config.backend`, else the
+    user's default, which calls follow when it changes. `disable`: give `model` back as it is.
 
     The argument itself is never altered. A module's compiled view shares its attributes, parameters and hooks.
     """

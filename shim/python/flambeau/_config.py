@@ -21,9 +21,13 @@ def parse_size(text: str) -> int:
     return int(number) * _UNITS[unit]
 
 
-def _cache_home() -> str:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+def _home(variable: str, folder: str) -> str:
+    base = os.environ.get(variable) or os.path.expanduser(f"~/{folder}")
     return str(Path(base) / "flambeau")
+
+
+def _folder(text: str) -> str:
+    return str(Path(text).expanduser().absolute())
 
 
 def _positive(value: Any) -> bool:
@@ -36,9 +40,15 @@ def _text(value: Any) -> bool:
 
 #: name: (default, check, what it must be, parser of the variable FLAMBEAU_NAME)
 _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callable[[str], Any]]] = {
-    "backend": (lambda: "cpu", _text, "the name of a back end", str),
-    "cache_dir": (_cache_home, _text, "a folder", lambda t: str(Path(t).expanduser().absolute())),
+    "backend": (
+        lambda: None,
+        lambda v: v is None or _text(v),
+        "the name of a back end, or None for the user's default (`flambeau backend use`)",
+        str,
+    ),
+    "cache_dir": (lambda: _home("XDG_CACHE_HOME", ".cache"), _text, "a folder", _folder),
     "cache_size": (lambda: 4 << 30, _positive, "a number of bytes", parse_size),
+    "data_dir": (lambda: _home("XDG_DATA_HOME", ".local/share"), _text, "a folder", _folder),
     "idle_timeout": (lambda: 3 * 3600.0, _positive, "a number of seconds", float),
     "logs": (lambda: "", _text, "topics separated by commas", str),
     "nested_graph_breaks": (
@@ -61,6 +71,7 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callab
 _NATIVE = (
     "cache_dir",
     "cache_size",
+    "data_dir",
     "idle_timeout",
     "logs",
     "nested_graph_breaks",

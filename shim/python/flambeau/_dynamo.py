@@ -19,4 +19,4 @@ def backend(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     # Dynamo's modules generate their `forward` at the first call.
     getattr(gm, "real_recompile", lambda: None)()
     forward = type(gm).forward
-    return MethodType(Options(fullgraph=False, dynamic=None, backend="cpu").start(forward), gm)
+    return MethodType(Options(fullgraph=False, dynamic=None, backend=None).start(forward), gm)

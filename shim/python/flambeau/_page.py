@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flambeau._report import compile_seconds, frames_of, place, stages, title, tree
+from flambeau._report import backend_title, compile_seconds, frames_of, place, stages, title, tree
 
 if TYPE_CHECKING:
     from flambeau._report import Explanation
@@ -55,6 +55,7 @@ def page(explanations: Sequence[Explanation], counts: dict[str, Any]) -> str:
     for explanation in explanations:
         if len(explanations) > 1:
             parts.append(f"<h2>{escape(explanation.name)}</h2>")
+        parts.append(f'<p class="backend">{escape(backend_title(explanation.data))}</p>')
         parts += _breaks(explanation.data["breaks"])
         parts += _timeline(explanation.data)
         parts += _codes(explanation.data)

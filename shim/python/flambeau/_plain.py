@@ -76,6 +76,11 @@ def mark_dynamic(_tensor: Any, _dim: int, _minimum: int | None, _maximum: int | 
     """Nothing is compiled for a size."""
 
 
+def plugins() -> dict[str, str]:
+    """There are none."""
+    return {}
+
+
 def reset() -> None:
     """Only the calls are counted."""
     global _calls

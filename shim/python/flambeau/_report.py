@@ -12,7 +12,8 @@ from flambeau import _native
 
 def counters() -> dict[str, Any]:
     """Counts of this process since start or `reset`: `graphs`, `ops`, `graph_breaks` (reason: count), `frames_traced`,
-    `recompiles`, `cache` (`hits` and `misses` by tier), `eager_fallbacks` (reason: count), `eager_graph`."""
+    `recompiles`, `cache` (`hits` and `misses` by tier), `eager_fallbacks` (reason: count), `eager_graph`,
+    `backend_moves` (functions that went on with another back end or build)."""
     return _native.counters()
 
 
@@ -29,22 +30,23 @@ def status() -> dict[str, Any]:
 
 
 def list_backends() -> list[str]:
-    """Names that `backend=` takes: flambeau's own, then torch's where `torch._dynamo` is imported already."""
+    """Names that `backend=` takes: flambeau's own, those of plug-ins, and torch's where `torch._dynamo` is imported."""
     import sys
 
     from flambeau._compile import NATIVE
 
     dynamo = sys.modules.get("torch._dynamo")
-    return [*NATIVE, "eager", *(dynamo.list_backends() if dynamo else [])]
+    return [*dict.fromkeys([*NATIVE, *_native.plugins()]), "eager", *(dynamo.list_backends() if dynamo else [])]
 
 
 @dataclass(frozen=True)
 class Explanation:
     """What was compiled for one callable. `str()` and `html()` are for people, `json()` for programs.
 
-    `data` has `codes` (the function, resume functions, functions found below; `parent` is the code whose break it takes
-    up), `frames` (graph as text and `python`, guards, seconds per stage, `recompiled`: guards that failed before;
-    `code` and `break` are indices) and `breaks` (reason, the line `at` of the user, `stack`, `kind`, `count`).
+    `data` has `backend` (what compiles calls now; `plugin` is the folder of its files), `codes` (the function,
+    resume functions, functions found below; `parent` is the code whose break it takes up), `frames` (graph as text
+    and `python`, guards, seconds per stage, `recompiled`: guards that failed before; `code` and `break` are
+    indices) and `breaks` (reason, the line `at` of the user, `stack`, `kind`, `count`).
     """
 
     data: dict[str, Any]
@@ -70,7 +72,7 @@ class Explanation:
         return sum(frame["calls"] > 0 for frame in self.data["frames"])
 
     def __str__(self) -> str:
-        lines = []
+        lines = [backend_title(self.data)]
         for code, depth in tree(self.data["codes"]):
             indent = "  " * depth
             lines.append(indent + title(code))
@@ -78,7 +80,7 @@ class Explanation:
                 lines += [f"{indent}  {line}" for line in _frame_lines(frame, self.data["breaks"])]
         for found in self.data["breaks"]:
             lines.append(f"{break_title(found)}: {found['text']}")
-        return "\n".join(lines) or "nothing was compiled"
+        return "\n".join(lines if len(lines) > 1 else ["nothing was compiled"])
 
 
 def tree(codes: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:
@@ -111,6 +113,12 @@ def title(code: dict[str, Any], where: str | None = None) -> str:
 def place(at: dict[str, Any]) -> str:
     """`file:line`."""
     return f"{at['file']}:{at['line']}"
+
+
+def backend_title(data: dict[str, Any]) -> str:
+    """What compiles calls now, and where it is."""
+    where = f" ({data['plugin']})" if data.get("plugin") else ""
+    return f"back end: {data.get('backend', 'none')}{where}"
 
 
 def break_title(found: dict[str, Any]) -> str:

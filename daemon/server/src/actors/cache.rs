@@ -27,16 +27,16 @@ pub struct Cache {
 /// A frame's place in storage.
 #[derive(Clone)]
 pub struct Place {
-    /// blake3 of the key and of the plug-ins' fingerprint.
+    /// blake3 of the key and of the plug-in's fingerprint.
     pub key: [u8; 32],
     /// The key's readable parts.
     pub parts: Arc<KeyParts>,
 }
 
 impl Place {
-    /// The place of `key` where the plug-ins have this fingerprint.
-    pub fn new(key: &FrameKey, plugins: [u8; 32]) -> Place {
-        let bytes = postcard::to_stdvec(&(key, plugins)).unwrap_or_default();
+    /// The place of `key` where the plug-in has this fingerprint; zero without one.
+    pub fn new(key: &FrameKey, plugin: [u8; 32]) -> Place {
+        let bytes = postcard::to_stdvec(&(key, plugin)).unwrap_or_default();
         let short = |bytes: &[u8; 32]| blake3::Hash::from(*bytes).to_hex()[..8].to_owned();
         let part = |name: &str, value: String| (name.to_owned(), value);
         let parts = vec![
@@ -44,7 +44,7 @@ impl Place {
             part("python", key.python.clone()),
             part("torch", key.torch.clone()),
             part("target", key.target.clone()),
-            part("plug-ins", short(&plugins)),
+            part("plug-in", short(&plugin)),
             part("resume point", format!("{:?}", key.frame.path)),
         ];
         let family = key.frame.code.0;

@@ -10,8 +10,9 @@ use crate::stages::{self, Pending};
 use flambeau_codegen::kernel_hash;
 use flambeau_ir::kernel::Kernel;
 use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_wire::from_client::Settings;
 use flambeau_wire::from_daemon::Artifact;
-use std::path::PathBuf;
+use flambeau_wire::registry;
 use std::sync::Arc;
 
 /// Runs code generation.
@@ -24,8 +25,8 @@ pub struct Codegen {
 pub enum CodegenMessage {
     /// Compile the kernels of this plan.
     Compile(Arc<Job>, Box<Pending>),
-    /// A client with these plug-in directories connected: have the default back end's workers ready.
-    Prewarm(Vec<PathBuf>),
+    /// A client with these settings connected: have its default back end's workers ready.
+    Prewarm(Arc<Settings>),
 }
 
 station!(Codegen, CodegenMessage);
@@ -41,11 +42,12 @@ impl Codegen {
     fn on(&mut self, message: CodegenMessage) {
         let hub = self.hub.clone();
         match message {
-            CodegenMessage::Prewarm(path) => {
+            CodegenMessage::Prewarm(settings) => {
                 let _ = self.pool.offer(move || {
-                    let set = hub.backends.set(&path);
-                    let found = set.codegen.backends();
-                    if let Some(Err(error)) = found.first().map(|b| set.codegen.prewarm(&b.name)) {
+                    let chosen = registry::read(&settings.data_dir).unwrap_or_default();
+                    let (plugin, _) =
+                        hub.backends.find(chosen.default_name(), &settings.plugin_path, &settings.data_dir);
+                    if let Err(error) = hub.backends.of(&plugin).codegen.prewarm(&plugin.name) {
                         tracing::info!(%error, "no code generator yet");
                     }
                 });
@@ -67,18 +69,19 @@ impl Codegen {
 
 /// One artifact per kernel, in order. Only kernels that the cache lacks are compiled.
 fn artifacts(hub: &Hub, job: &Job, pending: &Pending) -> Result<Vec<Artifact>, Reason> {
-    let set = hub.backends.set(&job.settings.plugin_path);
-    let build = set.fingerprint();
+    let unavailable = |why: String| Reason::new(ReasonCode::BackendUnavailable, why);
+    let plugin =
+        job.plugin.as_ref().ok_or_else(|| unavailable(format!("no build of {} was named", pending.backend)))?;
+    let folder = hub.backends.of(plugin);
+    let build = folder.fingerprint(plugin);
     let target = &job.key.target;
     let hashes: Vec<[u8; 32]> = pending.kernels.iter().map(|k| kernel_hash(build, target, k)).collect();
     let mut known = cached(hub, &hashes);
     let missing: Vec<usize> = (0..hashes.len()).filter(|i| known[*i].is_none()).collect();
     if !missing.is_empty() {
         let kernels: Vec<Kernel> = missing.iter().map(|i| pending.kernels[*i].clone()).collect();
-        let fresh = set
-            .codegen
-            .compile(&pending.backend, &kernels, target)
-            .map_err(|e| Reason::new(ReasonCode::BackendUnavailable, e.to_string()))?;
+        let fresh = folder.codegen.compile(&pending.backend, &kernels, target);
+        let fresh = fresh.map_err(|e| unavailable(e.to_string()))?;
         for (at, artifact) in missing.iter().zip(&fresh) {
             count(&hub.counters.kernels);
             hub.cache.tell(CacheMessage::StoreKernel(hashes[*at], artifact.clone()));

@@ -19,6 +19,7 @@ use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_wire::frame::encode;
 use flambeau_wire::from_client::{FrameKey, RequestId, Settings, Snapshot};
 use flambeau_wire::from_daemon::FromDaemon;
+use flambeau_wire::registry::Plugin;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,6 +38,8 @@ pub struct Request {
     pub settings: Arc<Settings>,
     /// Of what.
     pub key: FrameKey,
+    /// What compiles it.
+    pub plugin: Option<Plugin>,
 }
 
 /// The front desk.
@@ -150,7 +153,8 @@ impl Guard {
     }
 
     fn place(&self, request: &Request) -> Place {
-        Place::new(&request.key, self.hub.backends.set(&request.settings.plugin_path).fingerprint())
+        let build = request.plugin.as_ref().map(|plugin| self.hub.backends.of(plugin).fingerprint(plugin));
+        Place::new(&request.key, build.unwrap_or_default())
     }
 
     fn reply(&self, asker: &Asker, bytes: Vec<u8>) {
@@ -241,7 +245,7 @@ impl Guard {
         self.next_job += 1;
         let place = self.place(&request);
         let asker = request.asker.clone();
-        let job = Job::new(id, request.key, request.settings, Some(request.asker), recorded);
+        let job = Job::new(id, request, recorded);
         self.joins.insert(join, id);
         self.flights.insert(id, Flight { job: job.clone(), place, join, waiters: vec![asker] });
         job

@@ -36,8 +36,9 @@ impl Lower {
         let LowerMessage::Lower(job, traced) = message;
         let (hub, work) = (self.hub.clone(), job.clone());
         let accepted = self.pool.offer(move || {
-            let set = hub.backends.set(&work.settings.plugin_path);
-            let result = work.run(&hub, Stage::Lower, || Ok(stages::body(*traced, &set.codegen)));
+            let folder = work.plugin.as_ref().map(|plugin| hub.backends.of(plugin));
+            let codegen = folder.as_deref().map(|folder| &folder.codegen);
+            let result = work.run(&hub, Stage::Lower, || Ok(stages::body(*traced, codegen)));
             match result {
                 Ok(Bodied::Kernels(pending)) => hub.codegen.tell(CodegenMessage::Compile(work, pending)),
                 Ok(Bodied::Done(frame)) => {

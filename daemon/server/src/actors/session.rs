@@ -5,8 +5,8 @@ use super::codegen::CodegenMessage;
 use super::guard::{GuardMessage, Request};
 use crate::hub::{ClientId, Hub, count, fence, lock};
 use crate::oracle::Asker;
-use crate::report;
 use crate::wire_out::{Outbox, outbox};
+use crate::{report, swap};
 use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_wire::PROTOCOL;
@@ -14,8 +14,10 @@ use flambeau_wire::endpoint::BUILD;
 use flambeau_wire::frame::{body_length, decode};
 use flambeau_wire::from_client::{FrameKey, FromClient, Hello, RequestId, Settings};
 use flambeau_wire::from_daemon::FromDaemon;
+use flambeau_wire::registry::Plugin;
 use std::collections::HashSet;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -56,6 +58,8 @@ pub enum SessionMessage {
     Reply(RequestId, Vec<u8>),
     /// The daemon lost its memory of what is in flight.
     FailAll,
+    /// The back ends of users of this folder changed.
+    Swapped(PathBuf),
     /// The daemon is going away.
     Goodbye,
 }
@@ -195,6 +199,10 @@ impl Session {
                 let known = self.compiles.remove(&request) | self.others.remove(&request);
                 !known || self.outbox.send_bytes(bytes)
             }
+            SessionMessage::Swapped(data_dir) => {
+                let concerned = self.settings.as_ref().is_some_and(|settings| settings.data_dir == data_dir);
+                !concerned || self.outbox.send(&FromDaemon::Swapped)
+            }
             SessionMessage::Goodbye => self.outbox.send(&FromDaemon::Goodbye),
             SessionMessage::FailAll => {
                 let reason = Box::new(Reason::new(ReasonCode::Internal, "an actor of the daemon was restarted"));
@@ -231,14 +239,16 @@ impl Session {
             return self.refuse("going away");
         }
         tracing::info!(client = self.id, pid = hello.pid, "connected");
-        self.hub.codegen.tell(CodegenMessage::Prewarm(hello.settings.plugin_path.clone()));
-        self.settings = Some(Arc::new(hello.settings));
+        let settings = Arc::new(hello.settings);
+        swap::watch(&self.hub, &settings.data_dir);
+        self.hub.codegen.tell(CodegenMessage::Prewarm(settings.clone()));
+        self.settings = Some(settings);
         self.outbox.send(&FromDaemon::Welcome { pid: std::process::id(), credits: CREDITS })
     }
 
-    fn request(&self, request: RequestId, key: FrameKey, settings: &Arc<Settings>) -> Request {
+    fn request(&self, request: RequestId, key: FrameKey, plugin: Option<Plugin>, settings: &Arc<Settings>) -> Request {
         let asker = Asker { client: self.id, request, outbox: self.outbox.clone() };
-        Request { asker, settings: settings.clone(), key }
+        Request { asker, settings: settings.clone(), key, plugin }
     }
 
     /// Admits a compile if the client has credits and the front desk takes it; else "later".
@@ -255,9 +265,9 @@ impl Session {
     fn received(&mut self, message: FromClient, hash: [u8; 32], settings: &Arc<Settings>) {
         match message {
             FromClient::Hello(_) => {}
-            FromClient::Lookup { request, key } => {
+            FromClient::Lookup { request, key, plugin } => {
                 count(&self.hub.counters.lookups);
-                let asked = self.request(request, key, settings);
+                let asked = self.request(request, key, plugin, settings);
                 if self.others.len() < LOOKUPS && self.hub.guard.offer(GuardMessage::Lookup(asked)) {
                     self.others.insert(request);
                 } else {
@@ -265,12 +275,12 @@ impl Session {
                     self.outbox.send(&FromDaemon::Candidates { request, frames: vec![], miss });
                 }
             }
-            FromClient::Compile { request, key, snapshot } => {
-                let asked = self.request(request, key, settings);
+            FromClient::Compile { request, key, plugin, snapshot } => {
+                let asked = self.request(request, key, plugin, settings);
                 self.admit(request, GuardMessage::Compile(asked, snapshot, hash));
             }
-            FromClient::Lower { request, key, graph, options } => {
-                let asked = self.request(request, key, settings);
+            FromClient::Lower { request, key, plugin, graph, options } => {
+                let asked = self.request(request, key, plugin, settings);
                 self.admit(request, GuardMessage::LowerGraph(asked, graph, options, hash));
             }
             FromClient::Answers { request, answers } => self.hub.questions.answer(self.id, request, answers),
@@ -280,12 +290,12 @@ impl Session {
                 self.hub.questions.abandon(self.id, request);
                 self.hub.guard.tell(GuardMessage::Cancel(self.id, request));
             }
-            FromClient::GuardFailures { key, failures } => {
-                let asked = self.request(RequestId(0), key, settings);
+            FromClient::GuardFailures { key, plugin, failures } => {
+                let asked = self.request(RequestId(0), key, plugin, settings);
                 let _ = self.hub.guard.offer(GuardMessage::Failures(asked, failures));
             }
             FromClient::Admin { request, command } => {
-                report::answer(self.hub.clone(), request, command, self.outbox.clone());
+                report::answer(self.hub.clone(), settings.clone(), request, command, self.outbox.clone());
             }
         }
     }

@@ -157,7 +157,7 @@ impl Client {
     /// Number of stored frames, and why there are none.
     pub fn look_up(&mut self, key: &FrameKey) -> (usize, Option<String>) {
         let request = self.request();
-        self.send(&FromClient::Lookup { request, key: key.clone() });
+        self.send(&FromClient::Lookup { request, key: key.clone(), plugin: None });
         match self.receive().unwrap() {
             FromDaemon::Candidates { request: of, frames, miss } if of == request => (frames.len(), miss),
             other => panic!("{other:?}"),
@@ -168,7 +168,7 @@ impl Client {
     pub fn lower(&mut self, key: &FrameKey) -> FromDaemon {
         let request = self.request();
         let options = TraceOptions { backend: BackendKind::Eager, ..TraceOptions::default() };
-        self.send(&FromClient::Lower { request, key: key.clone(), graph: Box::new(graph()), options });
+        self.send(&FromClient::Lower { request, key: key.clone(), plugin: None, graph: Box::new(graph()), options });
         self.receive().unwrap()
     }
 }
