@@ -5,7 +5,7 @@ Each client compiles a net with the user's default and a function with `backend=
 eager results. After each command the script waits until every client has moved; `--rush` does not wait. It fails if a
 call failed, ran eagerly or gave another result, if going back compiled anything, or if memory grew.
 
-Usage: swap.py [--clients 4] [--swaps 50] [--upgrades 10] [--second template] [--files FOLDER] [--rush] [--json]
+Usage: swap.py [--clients 4] [--swaps 50] [--upgrades 10] [--second opencl] [--files FOLDER] [--rush] [--json]
 """
 
 import argparse
@@ -20,8 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "shim/python/flambeau"
+PACKAGE = Path(__file__).parents[2] / "shim/python/flambeau"
 DAEMON = PACKAGE / "_bin/flambeaud"
 FIRST = "cpu"
 WARM_SWAPS = 4
@@ -120,7 +119,8 @@ class Bench:
         self.moves: list[float] = []
         self.known: set[tuple[str, str]] = set()
         self.again = 0
-        self.default, self.folders = FIRST, {FIRST: str(PACKAGE / "_plugins")}
+        self.default = FIRST
+        self.folders = dict.fromkeys([FIRST, options.second], str(PACKAGE / "_plugins"))
 
     def backend(self, *args: object) -> dict:
         """What `flambeau backend ARGS` did."""
@@ -187,7 +187,8 @@ class Bench:
     def run(self) -> dict:
         """Everything; gives the figures."""
         options = self.options
-        self.command("add", options.files)
+        if options.files:
+            self.command("add", options.files / f"libflambeau_{options.second}_compile.so")
         builds = [
             build_of(PACKAGE / "_plugins", FIRST, f"{i // 10}.2.{i % 10}", self.folder / f"builds/{i}")
             for i in range(options.upgrades)
@@ -294,12 +295,11 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--swaps", type=int, default=50)
     parser.add_argument("--upgrades", type=int, default=10)
-    parser.add_argument("--second", default="template", help="the back end beside cpu")
-    parser.add_argument("--files", default=str(ROOT / "target/release"), help="the folder of its two files")
+    parser.add_argument("--second", default="opencl", help="the back end beside cpu")
+    parser.add_argument("--files", type=Path, help="the folder of its two files, if it does not come with flambeau")
     parser.add_argument("--rush", action="store_true", help="do not wait for the clients between commands")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    options.files = Path(options.files) / f"libflambeau_{options.second}_compile.so"
     bench = Bench(options)
     try:
         found = bench.run()

@@ -408,7 +408,6 @@ def test_commands_at_once_take_turns(template, tmp_path):
 
 def test_swaps_under_load():
     """A slice of `tests/bench/swap.py`."""
-    plugins.built("template")
     script = plugins.ROOT / "tests/bench/swap.py"
     command = [sys.executable, str(script), "--clients", "2", "--swaps", "8", "--upgrades", "2", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
