@@ -220,7 +220,7 @@ fn the_command_line_starts_looks_and_stops() {
     assert_eq!(run(&["cache", "clear"])["frames"], 1);
     assert_eq!(Client::connect(dir.path()).look_up(&key(1)).0, 0);
     assert!(run(&["logs"])["lines"].as_array().unwrap().len() > 2);
-    assert!(run(&["backends"])["backends"].is_array());
+    assert!(run(&["backend", "list"])["backends"].is_array());
     assert_eq!(run(&["stop"])["stopped"], true);
     assert_eq!(run(&["stop"])["stopped"], false);
     assert_eq!(run(&["cache", "stats"])["frames"], 0);
