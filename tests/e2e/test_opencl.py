@@ -197,7 +197,7 @@ def test_a_machine_without_a_driver(run, place):
     refused(told, "is not available: there is no OpenCL driver; install one that runs on the CPU, like")
     # The daemon was started where there is none, and its workers find none either.
     (again,) = run("tell()")
-    assert again["pid"] == told["pid"]
+    assert again["pid"] == told["pid"], again
     refused(again, "is not available: there is no OpenCL driver; install one")
 
 
@@ -210,10 +210,10 @@ def test_a_machine_without_opencl(run, place):
 def test_a_driver_that_another_takes_the_place_of(run, place):
     """A target that the daemon's workers do not have, as after an upgrade of the driver."""
     (told,) = run("tell()")
-    assert not told["fell"]
+    assert not told["fell"], told
     # PoCL's device under another name is another device.
     (again,) = run("tell()", number=2, POCL_DEVICES="basic")
-    assert again["pid"] == told["pid"]
+    assert again["pid"] == told["pid"], again
     refused(again, "`flambeau stop` has it looked for again")
 
 

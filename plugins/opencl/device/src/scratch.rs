@@ -2,10 +2,13 @@
 //! keep them below the user's home for good. No OpenCL here.
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
+use std::ffi::{CStr, CString, OsStr, c_char};
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::{env, io, process};
 
 const PREFIX: &str = "flambeau-opencl-";
@@ -22,23 +25,49 @@ static OURS: OnceLock<(PathBuf, File, u32)> = OnceLock::new();
 /// Gives the driver a folder of this process's own, unless the user chose one. Called once, before the first OpenCL function.
 /// Where there is no room for one, the driver goes its own way.
 pub fn prepare() {
-    if env::var_os(POCL_FOLDER).is_some() {
+    // A process that started this one may have left its own folder here, which goes with it.
+    let is_ours = |folder: &Path| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+    if env::var_os(POCL_FOLDER).is_some_and(|folder| !is_ours(Path::new(&folder))) {
         return;
     }
     let places = [Some(env::temp_dir()), env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)];
     let Some(place) = places.into_iter().flatten().find(|place| runs_code(place)) else { return };
     sweep(&place);
     let Ok((folder, lock)) = make(&place) else { return };
-    // SAFETY: the driver, and so whoever reads these two names, is loaded after this. A thread that reads another variable
-    // meanwhile finds it as before, as `setenv` leaves the strings alone.
-    unsafe {
-        env::set_var(POCL_FOLDER, &folder);
-        // Files of a program go when the program is released.
-        env::set_var("POCL_KERNEL_CACHE", "0");
-    }
+    // Files of a program go when the program is released.
+    set_variables(&[(POCL_FOLDER, folder.as_os_str()), ("POCL_KERNEL_CACHE", OsStr::new("0"))]);
     if OURS.set((folder, lock, process::id())).is_ok() {
         // SAFETY: the handler only removes files, and this library is never unloaded.
         unsafe { libc::atexit(remove_ours) };
+    }
+}
+
+unsafe extern "C" {
+    static mut environ: *mut *mut c_char;
+}
+
+/// Sets variables of the environment in a copy of it. `setenv` moves what threads may be reading that know nothing of its lock:
+/// one that starts a process, for example.
+fn set_variables(variables: &[(&str, &OsStr)]) {
+    let lines = variables.iter().map(|(name, value)| [OsStr::new(name), OsStr::new("="), value].map(OsStr::as_bytes));
+    let mut all: Vec<*mut c_char> =
+        lines.filter_map(|line| CString::new(line.concat()).ok()).map(CString::into_raw).collect();
+    // SAFETY: the variables of a process are a list of strings that ends in null. The copy is never freed.
+    unsafe {
+        let current = AtomicPtr::from_ptr(&raw mut environ);
+        let mut at = current.load(Ordering::Acquire);
+        while !at.is_null() && !(*at).is_null() {
+            let line = CStr::from_ptr(*at).to_bytes();
+            if !variables
+                .iter()
+                .any(|(name, _)| line.strip_prefix(name.as_bytes()).is_some_and(|r| r.starts_with(b"=")))
+            {
+                all.push(*at);
+            }
+            at = at.add(1);
+        }
+        all.push(std::ptr::null_mut());
+        current.store(Box::leak(all.into_boxed_slice()).as_mut_ptr(), Ordering::Release);
     }
 }
 
@@ -82,6 +111,16 @@ extern "C" fn remove_ours() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_are_set_and_replaced_and_others_stay() {
+        let before = env::vars_os().count();
+        for value in ["one", "two"] {
+            set_variables(&[("FLAMBEAU_SCRATCH_TEST", OsStr::new(value))]);
+            assert_eq!(env::var("FLAMBEAU_SCRATCH_TEST").unwrap(), value);
+            assert_eq!(env::vars_os().count(), before + 1);
+        }
+    }
 
     #[test]
     fn folders_of_the_dead_are_swept_and_others_kept() {
