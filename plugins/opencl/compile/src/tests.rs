@@ -93,12 +93,16 @@ fn artifacts_of_another_device_and_damaged_ones_are_refused() {
     assert_eq!(Loaded::load(device(), &damaged).err().unwrap(), "the artifact's binary is damaged");
 }
 
+/// The source of a kernel without what stands before every kernel.
+fn function(kernel: &Kernel) -> String {
+    let text = source::program(&simplified(kernel).unwrap(), 1, true);
+    text.split_once("__kernel ").unwrap().1.to_owned()
+}
+
 /// What a person reads in `POCL_CACHE_DIR`, or in a driver's log.
 #[test]
 fn source_of_a_row_kernel() {
-    let kernel = simplified(&doubled(3, 4, true)).unwrap();
-    let text = source::program(&kernel, 1, true);
-    let (_, function) = text.split_once("__kernel ").unwrap();
+    let function = function(&doubled(3, 4, true));
     let expected = "\
 void run(__global const float *restrict p0, __global float *restrict p1, const long units, const long chunk) {
     long at = get_global_id(0) * chunk;
@@ -122,9 +126,7 @@ void run(__global const float *restrict p0, __global float *restrict p1, const l
 
 #[test]
 fn source_of_a_kernel_whose_points_are_alike() {
-    let kernel = simplified(&doubled(3, 4, false)).unwrap();
-    let text = source::program(&kernel, 1, true);
-    let (_, function) = text.split_once("__kernel ").unwrap();
+    let function = function(&doubled(3, 4, false));
     let expected = "\
 void run(__global const float *restrict p0, __global float *restrict p1, const long units, const long chunk) {
     long at = get_global_id(0) * chunk;

@@ -26,8 +26,7 @@ static OURS: OnceLock<(PathBuf, File, u32)> = OnceLock::new();
 /// Where there is no room for one, the driver goes its own way.
 pub fn prepare() {
     // A process that started this one may have left its own folder here, which goes with it.
-    let is_ours = |folder: &Path| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
-    if env::var_os(POCL_FOLDER).is_some_and(|folder| !is_ours(Path::new(&folder))) {
+    if env::var_os(POCL_FOLDER).is_some_and(|folder| !is_scratch(Path::new(&folder))) {
         return;
     }
     let places = [Some(env::temp_dir()), env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)];
@@ -42,6 +41,11 @@ pub fn prepare() {
     }
 }
 
+/// Whether a folder was made here, by its name.
+fn is_scratch(folder: &Path) -> bool {
+    folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX))
+}
+
 unsafe extern "C" {
     static mut environ: *mut *mut c_char;
 }
@@ -49,6 +53,10 @@ unsafe extern "C" {
 /// Sets variables of the environment in a copy of it. `setenv` moves what threads may be reading that know nothing of its lock:
 /// one that starts a process, for example.
 fn set_variables(variables: &[(&str, &OsStr)]) {
+    let is_set_here = |line: &[u8]| {
+        let name = line.split(|byte| *byte == b'=').next().unwrap_or_default();
+        variables.iter().any(|(known, _)| known.as_bytes() == name)
+    };
     let lines = variables.iter().map(|(name, value)| [OsStr::new(name), OsStr::new("="), value].map(OsStr::as_bytes));
     let mut all: Vec<*mut c_char> =
         lines.filter_map(|line| CString::new(line.concat()).ok()).map(CString::into_raw).collect();
@@ -57,11 +65,7 @@ fn set_variables(variables: &[(&str, &OsStr)]) {
         let current = AtomicPtr::from_ptr(&raw mut environ);
         let mut at = current.load(Ordering::Acquire);
         while !at.is_null() && !(*at).is_null() {
-            let line = CStr::from_ptr(*at).to_bytes();
-            if !variables
-                .iter()
-                .any(|(name, _)| line.strip_prefix(name.as_bytes()).is_some_and(|r| r.starts_with(b"=")))
-            {
+            if !is_set_here(CStr::from_ptr(*at).to_bytes()) {
                 all.push(*at);
             }
             at = at.add(1);
@@ -90,8 +94,7 @@ fn make(place: &Path) -> io::Result<(PathBuf, File)> {
 fn sweep(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     let ours = |entry: &fs::DirEntry| {
-        entry.file_name().to_string_lossy().starts_with(PREFIX)
-            && entry.metadata().is_ok_and(|of| of.uid() == rustix::process::geteuid().as_raw())
+        is_scratch(&entry.path()) && entry.metadata().is_ok_and(|of| of.uid() == rustix::process::geteuid().as_raw())
     };
     for entry in entries.flatten().filter(ours) {
         if File::open(entry.path().join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok()) {
