@@ -1,6 +1,7 @@
 //! Launch halves of plug-ins, opened once a process, and the kernels loaded through them.
 
-use flambeau_plugin::abi::MEMORY_HOST;
+use flambeau_ir::tensor::Device;
+use flambeau_plugin::abi::{MEMORY_HOST, MEMORY_TORCH};
 use flambeau_plugin::load::{Executable, LaunchLibrary};
 use flambeau_wire::from_daemon::Artifact;
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ pub struct LoadedKernel {
 }
 
 impl LoadedKernel {
-    /// Runs it on `threads` threads at most.
+    /// Runs it on `threads` threads at most, or puts it into torch's current stream of its device.
     ///
     /// # Safety
     /// As [`Executable::launch`].
@@ -23,10 +24,11 @@ impl LoadedKernel {
         &self,
         buffers: &[*mut std::ffi::c_void],
         scalars: &[i64],
+        stream: *mut std::ffi::c_void,
         threads: u32,
     ) -> Result<(), String> {
         // SAFETY: the caller's promise.
-        let status = unsafe { self.status(buffers.as_ptr(), scalars.as_ptr(), threads) };
+        let status = unsafe { self.status(buffers.as_ptr(), scalars.as_ptr(), stream, threads) };
         if status == 0 { Ok(()) } else { Err(self.explain(status)) }
     }
 
@@ -35,9 +37,15 @@ impl LoadedKernel {
     /// # Safety
     /// As [`Executable::launch`].
     #[inline]
-    pub unsafe fn status(&self, buffers: *const *mut std::ffi::c_void, scalars: *const i64, threads: u32) -> i32 {
+    pub unsafe fn status(
+        &self,
+        buffers: *const *mut std::ffi::c_void,
+        scalars: *const i64,
+        stream: *mut std::ffi::c_void,
+        threads: u32,
+    ) -> i32 {
         // SAFETY: the caller's promise.
-        unsafe { self.executable.launch(buffers, scalars, std::ptr::null_mut(), threads) }
+        unsafe { self.executable.launch(buffers, scalars, stream, threads) }
     }
 
     /// A sentence for a status other than zero.
@@ -50,24 +58,22 @@ impl LoadedKernel {
 struct Loaded {
     /// Or why one cannot be used; it is not tried again.
     libraries: HashMap<PathBuf, Result<Arc<LaunchLibrary>, String>>,
-    kernels: HashMap<(PathBuf, [u8; 32]), Weak<Executable>>,
+    /// By library, device and hash of the artifact.
+    kernels: HashMap<(PathBuf, u32, [u8; 32]), Weak<Executable>>,
 }
 
 impl Loaded {
     fn library(&mut self, path: &Path) -> Result<Arc<LaunchLibrary>, String> {
         let open = || {
             let library = LaunchLibrary::open(path).map_err(|e| e.to_string())?;
-            if library.description().memory == MEMORY_HOST {
+            if matches!(library.description().memory, MEMORY_HOST | MEMORY_TORCH) {
                 return Ok(Arc::new(library));
             }
-            Err(format!("plug-in {} wants its buffers elsewhere than in the host's memory", path.display()))
+            Err(format!("plug-in {} wants its buffers in memory of its own", path.display()))
         };
         self.libraries.entry(path.to_owned()).or_insert_with(open).clone()
     }
 }
-
-/// The device of back ends that compute in the host's memory.
-const DEVICE: u32 = 0;
 
 fn loaded() -> &'static Mutex<Loaded> {
     static LOADED: OnceLock<Mutex<Loaded>> = OnceLock::new();
@@ -83,17 +89,30 @@ pub fn target(dirs: &[PathBuf], backend: &str) -> Result<String, String> {
     first.ok_or_else(|| format!("plug-in {} names no device with a target", path.display()))
 }
 
-/// Loads the kernel whose artifact has this hash. Its bytes are checked against the hash before they are mapped.
+/// Which of a back end's devices computes on tensors of a device of torch's; those in the host's memory have one.
+fn device_number(library: &LaunchLibrary, device: Device) -> Result<u32, String> {
+    let said = library.description();
+    match (said.memory, device.kind) {
+        (MEMORY_HOST, 0) => Ok(0),
+        (MEMORY_TORCH, Device::CUDA_KIND) if device.index >= 0 => Ok(device.index as u32),
+        _ => Err(format!("back end {} does not compute on {device}", said.name)),
+    }
+}
+
+/// Loads the kernel whose artifact has this hash, for tensors of a device. Its bytes are checked against the hash before they
+/// are mapped.
 pub fn kernel(
     dirs: &[PathBuf],
     backend: &str,
+    device: Device,
     hash: &[u8; 32],
     artifacts: &[Artifact],
 ) -> Result<LoadedKernel, String> {
     let path = find(dirs, backend)?;
     let mut loaded = loaded().lock().unwrap_or_else(PoisonError::into_inner);
     let library = loaded.library(&path)?;
-    let key = (path, *hash);
+    let number = device_number(&library, device)?;
+    let key = (path, number, *hash);
     if let Some(executable) = loaded.kernels.get(&key).and_then(Weak::upgrade) {
         return Ok(LoadedKernel { executable, library });
     }
@@ -101,7 +120,7 @@ pub fn kernel(
     if blake3::hash(&artifact.bytes).as_bytes() != hash {
         return Err("an artifact of the plan is damaged".into());
     }
-    let executable = Arc::new(library.load(&artifact.bytes, DEVICE)?);
+    let executable = Arc::new(library.load(&artifact.bytes, number)?);
     loaded.kernels.retain(|_, kept| kept.strong_count() > 0);
     loaded.kernels.insert(key, Arc::downgrade(&executable));
     Ok(LoadedKernel { executable, library })

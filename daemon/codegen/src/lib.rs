@@ -110,6 +110,8 @@ pub struct Described {
     pub name: String,
     /// Its version.
     pub version: String,
+    /// Where its kernels find their buffers: `MEMORY_HOST`, ... of the ABI.
+    pub memory: u32,
     /// Targets it compiles for.
     pub targets: Vec<String>,
     /// What it can compile.

@@ -31,6 +31,7 @@ fn answer(library: Result<&CompileLibrary, &String>, request: Request) -> Reply 
             Reply::Described(Described {
                 name: said.name.to_string(),
                 version: said.version.to_string(),
+                memory: said.memory,
                 targets: said.targets.iter().map(ToString::to_string).collect(),
                 capabilities: library.capabilities().clone(),
             })

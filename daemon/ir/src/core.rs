@@ -4,7 +4,7 @@
 use crate::code::Const;
 use crate::dim::Dim;
 use crate::kernel::{Binary, DType, ReduceOp, Unary};
-use crate::tensor::contiguous_strides;
+use crate::tensor::{Device, contiguous_strides};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -184,6 +184,8 @@ pub enum OutputBase {
 /// A functional graph, nodes in topological order, no two equal.
 #[derive(Clone, Debug, Default)]
 pub struct Core {
+    /// Where all of its tensors are.
+    pub device: Device,
     nodes: Vec<CoreNode>,
     index: HashMap<CoreNode, CoreId>,
     /// Nodes whose strides torch fixed.

@@ -88,6 +88,8 @@ pub struct Plan {
     pub outputs: Vec<Reg>,
     /// Back end that launches the kernels.
     pub backend: String,
+    /// Where all tensors are.
+    pub device: Device,
     /// Compiled kernels.
     pub kernels: Vec<PlanKernel>,
     /// Input registers whose memory kernels write: their version counters count one change each.

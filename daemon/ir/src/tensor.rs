@@ -3,6 +3,7 @@
 use crate::dim::Dim;
 use crate::kernel::DType;
 use serde::{Deserialize, Serialize};
+use std::fmt::{self, Display, Formatter};
 
 /// A torch device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -16,6 +17,32 @@ pub struct Device {
 impl Device {
     /// The CPU.
     pub const CPU: Device = Device { kind: 0, index: -1 };
+    /// [`Device::kind`] of CUDA.
+    pub const CUDA_KIND: u8 = 1;
+
+    /// Whether it is the CPU.
+    pub fn is_cpu(self) -> bool {
+        self.kind == Device::CPU.kind
+    }
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        Device::CPU
+    }
+}
+
+/// Torch's own form, e.g. `cuda:0`.
+impl Display for Device {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            0 => f.write_str("cpu")?,
+            Device::CUDA_KIND => f.write_str("cuda")?,
+            14 => f.write_str("meta")?,
+            other => write!(f, "device type {other}")?,
+        }
+        if self.index < 0 { Ok(()) } else { write!(f, ":{}", self.index) }
+    }
 }
 
 /// Metadata of a strided tensor. Sizes, strides and offset are in elements.

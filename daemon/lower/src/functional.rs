@@ -4,7 +4,7 @@
 use crate::affine::{reshaped_strides, same_layout, strides_through_view};
 use crate::group::memory_view;
 use crate::opaque::{Call, missing};
-use flambeau_ir::Capabilities;
+use crate::pipeline::LowerOptions;
 use flambeau_ir::code::Const;
 use flambeau_ir::core::{Core, CoreId, CoreNode, CoreOp, CoreOutput, OutputBase};
 use flambeau_ir::dim::Dim;
@@ -12,7 +12,7 @@ use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::SourceId;
-use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
+use flambeau_ir::tensor::{Device, TensorMeta, contiguous_strides};
 use flambeau_ops::decompose::{Decompose, Outcome, View, apply, decomposition, refuse};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,15 +56,17 @@ struct Lowering<'a> {
     values: Vec<Value>,
     inputs: Vec<SourceId>,
     draws: u32,
-    table: Option<&'a Capabilities>,
+    /// Of the tensors so far.
+    device: Option<Device>,
+    options: &'a LowerOptions,
     /// Items of tuples that are arguments of the call, not new tensors.
     same: BTreeSet<(NodeId, i64)>,
     /// Bases with a `data` tensor, writes to which count as no change of the base.
     uncounted: BTreeSet<usize>,
 }
 
-/// Makes the core graph. What the back end cannot compute by its table stays torch's.
-pub fn functionalise(graph: &Graph, table: Option<&Capabilities>) -> Result<Functional, Reason> {
+/// Makes the core graph. What the back end cannot compute by its capabilities stays torch's.
+pub fn functionalise(graph: &Graph, options: &LowerOptions) -> Result<Functional, Reason> {
     let mut lowering = Lowering {
         graph,
         core: Core::default(),
@@ -72,7 +74,8 @@ pub fn functionalise(graph: &Graph, table: Option<&Capabilities>) -> Result<Func
         values: vec![],
         inputs: vec![],
         draws: 0,
-        table,
+        device: None,
+        options,
         same: BTreeSet::new(),
         uncounted: BTreeSet::new(),
     };
@@ -80,6 +83,7 @@ pub fn functionalise(graph: &Graph, table: Option<&Capabilities>) -> Result<Func
         let value = lowering.node(node).map_err(|reason| located(graph, node, reason))?;
         lowering.values.push(value);
     }
+    lowering.core.device = lowering.device.unwrap_or_default();
     lowering.finish()?;
     Ok(Functional { core: lowering.core, inputs: lowering.inputs })
 }
@@ -89,10 +93,6 @@ fn located(graph: &Graph, node: &Node, mut reason: Reason) -> Reason {
         reason.stack.extend(node.location.and_then(|l| graph.locations.get(l as usize)).cloned());
     }
     reason
-}
-
-fn plain(dtype: DType) -> bool {
-    !dtype.is_complex()
 }
 
 /// The tensor that a call writes its result to.
@@ -118,15 +118,28 @@ fn written(
 
 impl Lowering<'_> {
     fn node(&mut self, node: &Node) -> Result<Value, Reason> {
-        if let Some(meta) = node.meta.as_tensor()
-            && (meta.device.kind != 0 || !plain(meta.dtype))
-        {
-            return refuse(format!("{} on device kind {}", meta.dtype.torch_name(), meta.device.kind));
+        if let Some(meta) = node.meta.as_tensor() {
+            self.supported(meta)?;
         }
         match &node.op {
             NodeOp::Placeholder(source) => Ok(self.placeholder(*source, &node.meta)),
             NodeOp::Call { target, args, kwargs } => self.call(node, target, args, kwargs),
         }
+    }
+
+    /// All tensors are where the back end's kernels take them from, and real.
+    fn supported(&mut self, meta: &TensorMeta) -> Result<(), Reason> {
+        let device = *self.device.get_or_insert(meta.device);
+        if meta.device.kind != self.options.device_kind {
+            return refuse(format!("a tensor on {}: back end {} takes none", meta.device, self.options.backend));
+        }
+        if meta.device != device {
+            return refuse(format!("tensors on {device} and on {}", meta.device));
+        }
+        if meta.dtype.is_complex() {
+            return refuse(format!("a tensor of {}", meta.dtype.torch_name()));
+        }
+        Ok(())
     }
 
     fn placeholder(&mut self, source: SourceId, meta: &ValueMeta) -> Value {
@@ -220,7 +233,7 @@ impl Lowering<'_> {
             default_dtype: DType::F32,
         };
         let outcome = rule(&mut cx)?;
-        if let Some(what) = self.table.and_then(|table| missing(&self.core, start, table)) {
+        if let Some(what) = self.options.capabilities.as_ref().and_then(|table| missing(&self.core, start, table)) {
             return refuse(format!("{name}: the back end has no {what}"));
         }
         match (written, outcome) {

@@ -21,12 +21,19 @@ pub struct LaidOut {
     pub once: BTreeSet<CoreId>,
 }
 
+impl LaidOut {
+    /// With the layouts that it has.
+    pub fn as_it_is(core: Core) -> LaidOut {
+        LaidOut { core, once: BTreeSet::new() }
+    }
+}
+
 /// Gives convolutions and what follows them channels-last layouts where that pays.
 pub fn choose_layouts(core: Core, symbols: &[Symbol]) -> LaidOut {
     let gains = core.ids().filter(|id| convolution(&core, *id).is_some_and(|conv| conv.gains(symbols)));
     let chosen: BTreeSet<CoreId> = gains.collect();
     let changed = if chosen.is_empty() { None } else { Rebuild::run(&core, &chosen) };
-    changed.unwrap_or(LaidOut { core, once: BTreeSet::new() })
+    changed.unwrap_or(LaidOut::as_it_is(core))
 }
 
 /// A two-dimensional convolution in torch's default layout.

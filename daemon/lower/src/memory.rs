@@ -8,7 +8,7 @@ use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{DType, Kernel};
 use flambeau_ir::plan::{Plan, PlanArg, PlanKernel, PlanStep, Reg};
 use flambeau_ir::source::SourceId;
-use flambeau_ir::tensor::{Device, contiguous_strides};
+use flambeau_ir::tensor::contiguous_strides;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A buffer is kept for a later one of the same size for at most this many tasks.
@@ -95,6 +95,7 @@ pub fn plan(core: &Core, schedule: &Schedule, inputs: Vec<SourceId>, backend: &s
         steps,
         outputs,
         backend: backend.into(),
+        device: core.device,
         kernels: names,
         written: builder.written.iter().map(|i| Reg(*i)).collect(),
         commit: commit as u32,
@@ -165,6 +166,11 @@ impl Builder<'_> {
         self.last_use = last;
     }
 
+    fn expect(&self, reg: Reg, shape: Shape) -> PlanStep {
+        let Shape { dtype, sizes, strides } = shape;
+        PlanStep::Expect { reg, dtype, device: self.core.device, sizes, strides }
+    }
+
     fn fresh(&mut self) -> Reg {
         self.regs += 1;
         Reg(self.regs - 1)
@@ -183,7 +189,7 @@ impl Builder<'_> {
             self.steps.push(PlanStep::Alloc {
                 reg,
                 dtype: shape.dtype,
-                device: Device::CPU,
+                device: self.core.device,
                 sizes: shape.sizes.clone(),
                 strides: shape.strides.clone(),
             });
@@ -304,7 +310,7 @@ impl Builder<'_> {
                 let shape = self.shape(*result);
                 let reg = self.register(storage, &shape, &Dim::Const(0));
                 args.push(PlanArg::Reg(reg));
-                expected.push(expect(reg, shape));
+                expected.push(self.expect(reg, shape));
             }
             self.steps.push(PlanStep::Call { op: call.op.clone(), overload: out.clone(), args, results: vec![] });
             self.steps.extend(expected);
@@ -316,7 +322,7 @@ impl Builder<'_> {
             results.push(reg);
             if let Some(result) = nodes.get(&i) {
                 let shape = self.shape(*result);
-                expected.push(expect(reg, shape.clone()));
+                expected.push(self.expect(reg, shape.clone()));
                 self.home.insert(Buffer::Value(*result), self.storages.len());
                 self.storages.push(Storage { reg, room: room(&shape), shape, ours: true });
             }
@@ -387,11 +393,6 @@ impl Builder<'_> {
         }
         regs
     }
-}
-
-fn expect(reg: Reg, shape: Shape) -> PlanStep {
-    let Shape { dtype, sizes, strides } = shape;
-    PlanStep::Expect { reg, dtype, device: Device::CPU, sizes, strides }
 }
 
 /// Elements from the first to the last: more than there are where the strides leave gaps.

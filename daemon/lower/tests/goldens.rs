@@ -8,7 +8,14 @@ use std::path::PathBuf;
 fn lowered(text: &str) -> String {
     let graph = parse_graph(text).expect("the golden's graph parses");
     assert_eq!(parse_graph(&graph.to_string()).as_ref(), Ok(&graph), "text form round-trips");
-    let options = LowerOptions { capabilities: Some(flambeau_cpu_artifact::capabilities()), ..Default::default() };
+    // For the kind of device that the first tensor is on.
+    let first = graph.nodes.iter().find_map(|node| node.meta.as_tensor());
+    let (backend, device_kind) = match first.map_or(0, |meta| meta.device.kind) {
+        0 => ("cpu", 0),
+        other => ("cuda", other),
+    };
+    let capabilities = Some(flambeau_cpu_artifact::capabilities());
+    let options = LowerOptions { backend: backend.into(), device_kind, capabilities, ..Default::default() };
     match lower(&graph, &[], &options) {
         Ok(lowered) => {
             let mut out = String::new();

@@ -44,7 +44,7 @@ pub(crate) fn run(
     let bound = canon.bind(args, kwargs)?;
     let mut devices = Devices::default();
     args.iter().chain(kwargs.iter().map(|(_, a)| a)).for_each(|a| devices.add(a));
-    if devices.foreign && !canon.op.any_device || devices.mixed {
+    if devices.foreign && canon.op.cpu_only || devices.mixed {
         return Err(InferError::NoRule);
     }
     let autocast = ambient.autocast_cpu.0 || ambient.autocast_cuda.0;
@@ -54,7 +54,11 @@ pub(crate) fn run(
     // `x += y` writes only into a tensor; a number on the left makes a new tensor.
     let inplace = canon.inplace && matches!(args.first(), Some(OpArg::Tensor(_)));
     let mut call = Call { canon, bound, ambient, env: Sizes(env), inplace };
-    (canon.op.rule)(&mut call)
+    match (canon.op.rule)(&mut call) {
+        // What torch refuses differs from device to device.
+        Err(InferError::Invalid(_)) if devices.foreign => Err(InferError::NoRule),
+        answer => answer,
+    }
 }
 
 #[derive(Default)]
@@ -454,7 +458,11 @@ pub(crate) fn differentiable(dtype: DType) -> bool {
 }
 
 fn plain_device(device: Device) -> Result<Option<Device>, InferError> {
-    if device.kind == 0 { Ok(Some(Device::CPU)) } else { Err(InferError::NoRule) }
+    match device.kind {
+        0 => Ok(Some(Device::CPU)),
+        Device::CUDA_KIND if device.index >= 0 => Ok(Some(device)),
+        _ => Err(InferError::NoRule),
+    }
 }
 
 fn value_requires_grad(value: Value<OpArg>) -> bool {

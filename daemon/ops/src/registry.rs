@@ -39,8 +39,8 @@ pub struct OpDef {
     places: u16,
     aliases: &'static [&'static str],
     operator: Option<Operator>,
-    /// The rule holds on every device, not only on the CPU.
-    pub(crate) any_device: bool,
+    /// The rule holds on the CPU only: elsewhere torch lays the result out otherwise.
+    pub(crate) cpu_only: bool,
     /// What autocast does to it.
     pub(crate) autocast: Autocast,
 }
@@ -89,7 +89,7 @@ impl OpDef {
             places,
             aliases: &[],
             operator: None,
-            any_device: false,
+            cpu_only: false,
             autocast: Autocast::Untouched,
         }
     }
@@ -124,9 +124,9 @@ impl OpDef {
         self
     }
 
-    /// Marks a rule that holds on every device.
-    pub(crate) const fn any_device(mut self) -> OpDef {
-        self.any_device = true;
+    /// Marks a rule that holds on the CPU only.
+    pub(crate) const fn cpu_only(mut self) -> OpDef {
+        self.cpu_only = true;
         self
     }
 

@@ -135,21 +135,66 @@ fn concrete(meta: ValueMeta) -> ValueMeta {
     }
 }
 
-fn replay(case: &Value, tally: &mut Tally, symbols: bool) {
+/// What sizes and devices a case is replayed with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum With {
+    /// As recorded.
+    Constants,
+    /// Every size a symbol.
+    Symbols,
+    /// Every tensor, and every device that is named, on a CUDA device.
+    Cuda,
+}
+
+const CUDA: Device = Device { kind: Device::CUDA_KIND, index: 0 };
+
+/// With all tensors and devices on another device.
+fn on_device(arg: OpArg, device: Device) -> OpArg {
+    let all = |items: Vec<OpArg>| items.into_iter().map(|item| on_device(item, device)).collect();
+    match arg {
+        OpArg::Tensor(t) => OpArg::Tensor(TensorMeta { device, ..t }),
+        OpArg::Const(Const::Device(_)) => OpArg::Const(Const::Device(device)),
+        OpArg::List(items) => OpArg::List(all(items)),
+        OpArg::Tuple(items) => OpArg::Tuple(all(items)),
+        other => other,
+    }
+}
+
+/// With all tensors on another device; `None` where one is not on `from`.
+fn moved(meta: ValueMeta, from: Device, to: Device) -> Option<ValueMeta> {
+    Some(match meta {
+        ValueMeta::Tensor(t) if t.device == from => ValueMeta::Tensor(TensorMeta { device: to, ..t }),
+        ValueMeta::Tensor(_) => return None,
+        ValueMeta::Tuple(parts) => {
+            ValueMeta::Tuple(parts.into_iter().map(|part| moved(part, from, to)).collect::<Option<_>>()?)
+        }
+        other => other,
+    })
+}
+
+fn replay(case: &Value, tally: &mut Tally, with: With) {
     let name = case[0].as_str().unwrap();
     let target = match name.strip_prefix('.') {
         Some(method) => Target::Method(method.into()),
         None => Target::Function(name.into()),
     };
-    let arg = |value: &Value| if symbols { symbolic(parse(value)) } else { parse(value) };
+    let arg = |value: &Value| match with {
+        With::Constants => parse(value),
+        With::Symbols => symbolic(parse(value)),
+        With::Cuda => on_device(parse(value), CUDA),
+    };
     let args: Vec<OpArg> = case[1].as_array().unwrap().iter().map(arg).collect();
     let kwargs: Vec<(Arc<str>, OpArg)> =
         case[2].as_object().unwrap().iter().map(|(k, v)| (k.as_str().into(), arg(v))).collect();
     let grad_enabled = case[3].get("no_grad").is_none();
     let ambient = Ambient { grad_enabled, ..ambient() };
-    let env: &mut dyn ShapeEnv = if symbols { &mut Hints } else { &mut Fixed };
+    let env: &mut dyn ShapeEnv = if with == With::Symbols { &mut Hints } else { &mut Fixed };
     let got = infer(&target, &args, &kwargs, &ambient, env).map(|i| Inferred { meta: concrete(i.meta), ..i });
-    let want = expected(&case[3]);
+    let mut want = expected(&case[3]);
+    let takes_tensors = args.iter().chain(kwargs.iter().map(|(_, arg)| arg)).any(is_placed);
+    if with == With::Cuda && takes_tensors {
+        want = want.and_then(|want| Some(Inferred { meta: moved(want.meta, Device::CPU, CUDA)?, ..want }));
+    }
     match (&got, &want) {
         (Ok(got), Some(want)) if got == want => tally.right += 1,
         (Err(InferError::Invalid(_)), None) => tally.right += 1,
@@ -164,11 +209,19 @@ fn cases() -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-fn replay_all(symbols: bool) {
+fn is_placed(arg: &OpArg) -> bool {
+    match arg {
+        OpArg::Tensor(_) | OpArg::Const(Const::Device(_)) => true,
+        OpArg::List(items) | OpArg::Tuple(items) => items.iter().any(is_placed),
+        _ => false,
+    }
+}
+
+fn replay_all(with: With) {
     let cases = cases();
     let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
     for case in cases.as_array().unwrap() {
-        replay(case, tallies.entry(case[0].as_str().unwrap()).or_default(), symbols);
+        replay(case, tallies.entry(case[0].as_str().unwrap()).or_default(), with);
     }
     let mut wrong = 0;
     for (name, tally) in &tallies {
@@ -187,13 +240,19 @@ fn replay_all(symbols: bool) {
 
 #[test]
 fn rules_agree_with_torch() {
-    replay_all(false);
+    replay_all(With::Constants);
 }
 
 /// The same answers with every size a symbol.
 #[test]
 fn rules_agree_on_symbolic_sizes() {
-    replay_all(true);
+    replay_all(With::Symbols);
+}
+
+/// The same answers on CUDA, but for the device. That torch gives the same there is for `tests/e2e/test_devices.py` to show.
+#[test]
+fn rules_are_the_same_on_cuda() {
+    replay_all(With::Cuda);
 }
 
 /// A trace infers hundreds of calls: a rule takes microseconds (loosely, for busy machines and unoptimised builds).
@@ -203,7 +262,7 @@ fn rules_are_fast() {
     let cases = cases.as_array().unwrap();
     let mut tally = Tally::default();
     let start = std::time::Instant::now();
-    cases.iter().for_each(|case| replay(case, &mut tally, false));
+    cases.iter().for_each(|case| replay(case, &mut tally, With::Constants));
     let each = start.elapsed() / cases.len() as u32;
     println!("{each:?} per call, parsing included");
     assert!(each.as_micros() < 500);

@@ -10,8 +10,10 @@ use flambeau_ir::oracle::{Oracle, Prefetched};
 use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::Step;
+use flambeau_ir::tensor::Device;
 use flambeau_ir::trace::Trace;
 use flambeau_lower::{LowerOptions, Lowered};
+use flambeau_plugin::abi::MEMORY_TORCH;
 use flambeau_wire::from_daemon::Artifact;
 
 /// A traced frame with its guards in order.
@@ -126,8 +128,15 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
         }
     };
     // Without an answer everything is lowered to kernels, and code generation says what is wrong with the back end.
-    let capabilities = codegen.and_then(|codegen| codegen.describe(&backend).ok()).map(|d| d.capabilities);
-    let lowering = LowerOptions { backend: backend.clone(), threads: threads(), capabilities };
+    let described = codegen.and_then(|codegen| codegen.describe(&backend).ok());
+    // What computes on torch's own device is CUDA so far.
+    let on_torch_device = described.as_ref().is_some_and(|d| d.memory == MEMORY_TORCH);
+    let lowering = LowerOptions {
+        backend: backend.clone(),
+        device_kind: if on_torch_device { Device::CUDA_KIND } else { Device::CPU.kind },
+        threads: threads(),
+        capabilities: described.map(|d| d.capabilities),
+    };
     match flambeau_lower::lower(&graph, &symbols, &lowering) {
         Err(reason) => Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason)))),
         Ok(Lowered { plan, kernels }) if kernels.is_empty() => {

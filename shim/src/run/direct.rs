@@ -8,6 +8,8 @@ use crate::torch_abi::{Handle, Owned, Status, Torch};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::plan::{PlanArg, PlanStep};
+use flambeau_ir::tensor::Device;
+use std::ffi::CStr;
 use std::ptr::{from_ref, null, null_mut};
 
 type Product = unsafe extern "C" fn(Handle, Handle, Handle) -> Status;
@@ -96,12 +98,17 @@ pub enum Direct {
 }
 
 impl Direct {
-    /// From a call step on tensors of the CPU, if it has a function here, torch exports it, and its arguments are plain.
-    pub fn new(torch: &Torch, step: &PlanStep) -> Option<Direct> {
+    /// From a call step on tensors of a device, if it has a function here, torch exports it, and its arguments are plain.
+    pub fn new(torch: &Torch, device: Device, step: &PlanStep) -> Option<Direct> {
         let PlanStep::Call { op, overload, args, results } = step else { return None };
         macro_rules! function {
-            ($symbol:literal: $signature:ty) => {{
-                let address = torch.symbol($symbol);
+            ($name:literal: $signature:ty) => {{
+                let symbol = match device.kind {
+                    0 => concat!("aoti_torch_cpu_", $name, "\0"),
+                    Device::CUDA_KIND => concat!("aoti_torch_cuda_", $name, "\0"),
+                    _ => return None,
+                };
+                let address = torch.symbol(CStr::from_bytes_with_nul(symbol.as_bytes()).ok()?);
                 if address.is_null() {
                     return None;
                 }
@@ -118,12 +125,12 @@ impl Direct {
         };
         let result = |i: usize| results.get(i).map(|reg| reg.0 as usize);
         match (&**op, &**overload, args.len(), results.len()) {
-            ("aten::mm", "out", 3, 0) => product(function!(c"aoti_torch_cpu_mm_out": Product)),
-            ("aten::bmm", "out", 3, 0) => product(function!(c"aoti_torch_cpu_bmm_out": Product)),
-            ("aten::addmm", "out", 6, 0) => scaled(function!(c"aoti_torch_cpu_addmm_out": ScaledProduct)),
-            ("aten::baddbmm", "out", 6, 0) => scaled(function!(c"aoti_torch_cpu_baddbmm_out": ScaledProduct)),
+            ("aten::mm", "out", 3, 0) => product(function!("mm_out": Product)),
+            ("aten::bmm", "out", 3, 0) => product(function!("bmm_out": Product)),
+            ("aten::addmm", "out", 6, 0) => scaled(function!("addmm_out": ScaledProduct)),
+            ("aten::baddbmm", "out", 6, 0) => scaled(function!("baddbmm_out": ScaledProduct)),
             ("aten::convolution", "default", 9, 1) => Some(Direct::Convolution {
-                function: function!(c"aoti_torch_cpu_convolution": Convolution),
+                function: function!("convolution": Convolution),
                 input: reg(args, 0)?,
                 weight: reg(args, 1)?,
                 bias: if is_none(args, 2) { None } else { Some(reg(args, 2)?) },
@@ -134,7 +141,7 @@ impl Direct {
                 result: result(0)?,
             }),
             ("aten::_scaled_dot_product_flash_attention_for_cpu", "default", 7, 2) => Some(Direct::Attention {
-                function: function!(c"aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu": Attention),
+                function: function!("_scaled_dot_product_flash_attention_for_cpu": Attention),
                 inputs: [reg(args, 0)?, reg(args, 1)?, reg(args, 2)?],
                 dropout: float(args, 3)?,
                 causal: boolean(args, 4)?,
@@ -143,7 +150,7 @@ impl Direct {
                 results: [result(0)?, result(1)?],
             }),
             ("aten::max_pool2d_with_indices", "default", 6, 2) => Some(Direct::MaxPool {
-                function: function!(c"aoti_torch_cpu_max_pool2d_with_indices": MaxPool),
+                function: function!("max_pool2d_with_indices": MaxPool),
                 input: reg(args, 0)?,
                 windows: [ints(args, 1)?, ints(args, 2)?, ints(args, 3)?, ints(args, 4)?],
                 ceil: boolean(args, 5)?,

@@ -37,7 +37,7 @@ impl Launch {
             pointer.write(data);
         }
         // SAFETY: as in `run`; the kernel's pointers are those that were written.
-        Some(outside(|| unsafe { kernel.status(pointers.as_ptr().cast(), [].as_ptr(), regs.threads) }))
+        Some(outside(|| unsafe { kernel.status(pointers.as_ptr().cast(), [].as_ptr(), regs.stream, regs.threads) }))
     }
 
     /// Makes it, whatever it takes.
@@ -56,6 +56,6 @@ impl Launch {
         };
         // SAFETY: the plan was lowered with this kernel for tensors of these sizes and strides, which the guards checked;
         // the registers keep the memory alive.
-        outside(|| unsafe { kernel.launch(&pointers, scalars, regs.threads) })
+        outside(|| unsafe { kernel.launch(&pointers, scalars, regs.stream, regs.threads) })
     }
 }

@@ -13,6 +13,7 @@ pub mod ops;
 pub mod outside;
 mod prepare;
 pub mod regs;
+mod stream;
 mod view;
 
 use pyo3::prelude::*;

@@ -8,6 +8,7 @@ use super::ops::{Op, OpError};
 use super::outside::ticks;
 use super::prepare;
 use super::regs::Regs;
+use super::stream::Stream;
 use super::view::View;
 use super::{Failure, Outputs, failure, injected_failure};
 use crate::fork;
@@ -34,6 +35,7 @@ const SIGNAL_TICKS: u64 = 1 << 26;
 /// A plan ready to run.
 pub struct NativeBody {
     torch: &'static Torch,
+    stream: Stream,
     /// The first registers.
     inputs: usize,
     steps: Vec<Step>,
@@ -119,10 +121,12 @@ impl NativeBody {
         if !plan.inputs.iter().map(|source| slot(*source)).eq(0..plan.inputs.len()) {
             return Err("the inputs of the plan are not its first values".into());
         }
-        let kernels = plan.kernels.iter().map(|k| launch::kernel(plugin_dirs, &plan.backend, &k.artifact, artifacts));
+        let load = |artifact| launch::kernel(plugin_dirs, &plan.backend, plan.device, artifact, artifacts);
+        let kernels = plan.kernels.iter().map(|kernel| load(&kernel.artifact));
         let (steps, parts) = prepare::steps(py, torch, plan, guard)?;
         Ok(NativeBody {
             torch,
+            stream: Stream::of(torch, plan.device)?,
             inputs: plan.inputs.len(),
             steps,
             parts,
@@ -154,6 +158,7 @@ impl NativeBody {
         }
         let threads = if fork::is_child() { 1 } else { self.torch.threads() };
         let mut regs = Regs::new(self.torch, threads, &values[..self.inputs], self.regs);
+        regs.stream = self.stream.current(self.torch).map_err(Failure::Before)?;
         let mut begun = 0;
         for part in &self.parts {
             if begun == self.commit && !self.written.is_empty() {

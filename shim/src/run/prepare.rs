@@ -26,10 +26,10 @@ pub fn steps(
     plan: &Plan,
     guard: &dyn Fn(SourceId) -> Option<TensorGuard>,
 ) -> Result<(Vec<Step>, Vec<Part>), String> {
-    let on_cpu = plan.backend == "cpu";
     let mut maker = Maker {
         py,
         plan,
+        asynchronous: !plan.device.is_cpu(),
         visible: view::visible(plan),
         objects: HashSet::new(),
         elements: HashMap::new(),
@@ -42,8 +42,7 @@ pub fn steps(
     }
     let (mut steps, mut works) = (Vec::with_capacity(plan.steps.len()), Vec::with_capacity(plan.steps.len()));
     for (at, step) in plan.steps.iter().enumerate() {
-        let direct = if on_cpu { Direct::new(torch, step) } else { None };
-        let (step, work) = maker.step(at, direct)?;
+        let (step, work) = maker.step(at, Direct::new(torch, plan.device, step))?;
         steps.push(step);
         works.push(work);
     }
@@ -75,6 +74,8 @@ fn add_registers(arg: &PlanArg, found: &mut HashSet<u32>) {
 struct Maker<'a, 'py> {
     py: Python<'py>,
     plan: &'a Plan,
+    /// Kernels and calls are only put into a stream.
+    asynchronous: bool,
     visible: Vec<u32>,
     /// Registers that Python objects were made of or for so far: to empty them needs the GIL.
     objects: HashSet<u32>,
@@ -146,7 +147,12 @@ impl Maker<'_, '_> {
                     buffers: buffers.iter().map(|r| r.0).collect(),
                     scalars: (!scalars.is_empty()).then(|| Box::new(Extents::new(scalars))),
                 };
-                (Step::Launch(launch), counts.map_or(Work::Unknown, |counts| of_elements(&counts)))
+                let work = if self.asynchronous {
+                    Work::Brief
+                } else {
+                    counts.map_or(Work::Unknown, |counts| of_elements(&counts))
+                };
+                (Step::Launch(launch), work)
             }
             PlanStep::Call { args, results, .. } => {
                 let work = direct.as_ref().map_or(Work::Python, |direct| self.direct(direct));
@@ -182,6 +188,9 @@ impl Maker<'_, '_> {
     }
 
     fn direct(&self, op: &Direct) -> Work {
+        if self.asynchronous {
+            return Work::Brief;
+        }
         let Some(regs) = op.product() else { return Work::Long };
         let counts: Option<Vec<i64>> = regs.iter().map(|reg| self.elements.get(&(*reg as u32)).copied()).collect();
         match counts {

@@ -28,6 +28,8 @@ pub struct Regs<'a> {
     pub torch: &'static Torch,
     /// Threads that kernels may use.
     pub threads: u32,
+    /// Stream of the device that kernels are put into; null where they run at once.
+    pub stream: *mut c_void,
     inputs: &'a [Input],
     /// Whether the run has references to its inputs.
     held: bool,
@@ -39,7 +41,7 @@ impl<'a> Regs<'a> {
     /// The inputs are tensors that live until Python runs or the GIL is released; `count` registers in all.
     pub fn new(torch: &'static Torch, threads: u32, inputs: &'a [Input], count: usize) -> Regs<'a> {
         let slots = SmallVec::from_elem(EMPTY, count.saturating_sub(inputs.len()));
-        Regs { torch, threads, inputs, held: false, slots }
+        Regs { torch, threads, stream: null_mut(), inputs, held: false, slots }
     }
 
     /// Keeps the inputs alive from now on: to be called before Python may run or the GIL is released.

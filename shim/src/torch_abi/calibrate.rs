@@ -4,7 +4,7 @@ use super::layout::{Layout, Memory, PlainAutograd};
 use super::{Functions, Handle, TENSOR_OFFSET, Torch, What, Wrap, find};
 use flambeau_ir::kernel::DType;
 use pyo3::prelude::*;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 
 /// Words of a `TensorImpl` that are searched for the dispatch key set.
 pub(super) const IMPL_WORDS: usize = 24;
@@ -35,18 +35,18 @@ pub(super) fn load(py: Python<'_>) -> Result<Torch, String> {
 }
 
 fn libraries() -> Result<Vec<usize>, String> {
-    [c"libtorch_cpu.so", c"libc10.so", c"libtorch_python.so"]
-        .into_iter()
-        .map(|name| {
-            // SAFETY: with RTLD_NOLOAD nothing is loaded or initialised.
-            let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
-            if library.is_null() {
-                Err(format!("{} is not loaded", name.to_string_lossy()))
-            } else {
-                Ok(library as usize)
-            }
-        })
-        .collect()
+    // SAFETY: with RTLD_NOLOAD nothing is loaded or initialised.
+    let loaded = |name: &CStr| unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) } as usize;
+    let mut libraries = Vec::new();
+    for name in [c"libtorch_cpu.so", c"libc10.so", c"libtorch_python.so"] {
+        match loaded(name) {
+            0 => return Err(format!("{} is not loaded", name.to_string_lossy())),
+            library => libraries.push(library),
+        }
+    }
+    // Builds of torch without CUDA have none.
+    libraries.extend(Some(loaded(c"libtorch_cuda.so")).filter(|library| *library != 0));
+    Ok(libraries)
 }
 
 /// The probe that requires a gradient.

@@ -95,7 +95,11 @@ fn extern_arg(f: &mut Formatter<'_>, arg: &ExternArg) -> fmt::Result {
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "plan for {} {{", self.backend)?;
+        write!(f, "plan for {}", self.backend)?;
+        if !self.device.is_cpu() {
+            write!(f, " on {}", self.device)?;
+        }
+        f.write_str(" {\n")?;
         for (at, step) in self.steps.iter().enumerate() {
             if at == self.commit as usize {
                 f.write_str("  commit\n")?;

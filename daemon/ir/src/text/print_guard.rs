@@ -1,6 +1,6 @@
 //! Guards in words, as reports and logs show them.
 
-use super::python::{constant, device_name};
+use super::python::constant;
 use crate::dim::Dim;
 use crate::guard::{Ambient, Guard, GuardKind, GuardProgram, Relation, TensorGuard};
 use crate::plan::{Symbol, SymbolOf};
@@ -65,7 +65,7 @@ fn of_tensor(tensor: &TensorGuard) -> String {
         class.module,
         class.qualname,
         dtype.torch_name(),
-        device_name(*device),
+        device,
         dims(sizes),
         dims(strides)
     );

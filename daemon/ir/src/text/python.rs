@@ -9,7 +9,6 @@
 
 use crate::code::Const;
 use crate::graph::{Arg, Graph, Location, Node, NodeOp, Target};
-use crate::tensor::Device;
 use std::fmt::Write;
 
 /// The graph as a function definition. `line` gives the text of a line of the user's program, if there is any.
@@ -139,7 +138,7 @@ pub fn constant(c: &Const) -> String {
         Const::Slice(parts) => format!("slice({})", list(&parts[..])),
         Const::Code(code) => format!("<code {}>", code.qualname),
         Const::Dtype(dtype) => format!("torch.{}", dtype.torch_name()),
-        Const::Device(device) => format!("torch.device(\"{}\")", device_name(*device)),
+        Const::Device(device) => format!("torch.device(\"{device}\")"),
         Const::Layout(name) | Const::MemoryFormat(name) => format!("torch.{name}"),
     }
 }
@@ -161,17 +160,6 @@ fn quoted(text: &str) -> String {
         }
     }
     quoted + "\""
-}
-
-/// As `torch` names it.
-pub fn device_name(device: Device) -> String {
-    let kind = match device.kind {
-        0 => "cpu".into(),
-        1 => "cuda".into(),
-        14 => "meta".into(),
-        other => format!("device type {other}"),
-    };
-    if device.index < 0 { kind } else { format!("{kind}:{}", device.index) }
 }
 
 #[cfg(test)]

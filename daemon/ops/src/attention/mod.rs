@@ -19,7 +19,8 @@ pub(crate) static OPS: &[OpDef] = &[
         attention,
         NN,
     )
-    .autocast(),
+    .autocast()
+    .cpu_only(),
     OpDef::new(
         "_transformer_encoder_layer_fwd",
         "src:T, embed_dim:I, num_heads:I, qkv_weight:T, qkv_bias:T, proj_weight:T, proj_bias:T, use_gelu:B, norm_first:B, \
@@ -28,7 +29,8 @@ pub(crate) static OPS: &[OpDef] = &[
         encoder_layer,
         FN,
     )
-    .autocast(),
+    .autocast()
+    .cpu_only(),
     OpDef::new(
         "_native_multi_head_attention",
         "query:T, key:T, value:T, embed_dim:I, num_head:I, qkv_weight:T, qkv_bias:T, proj_weight:T, proj_bias:T, \
@@ -36,7 +38,8 @@ pub(crate) static OPS: &[OpDef] = &[
         multi_head,
         FN,
     )
-    .autocast(),
+    .autocast()
+    .cpu_only(),
 ];
 
 /// A whole encoder layer: contiguous, shaped as its input.

@@ -13,8 +13,8 @@ use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("getitem", "input, index", getitem::getitem, 0).operator("getitem").any_device(),
-    OpDef::new("setitem", "input, index, value", getitem::setitem, 0).operator("setitem").any_device(),
+    OpDef::new("getitem", "input, index", getitem::getitem, 0).operator("getitem"),
+    OpDef::new("setitem", "input, index, value", getitem::setitem, 0).operator("setitem"),
     OpDef::new(
         "embedding",
         "weight:T, indices:T, padding_idx:I=-1, scale_grad_by_freq:B=False, sparse:B=False",

@@ -1,4 +1,4 @@
-//! Matrix products. All results are contiguous on the CPU.
+//! Matrix products. All results are contiguous.
 
 pub(crate) mod decompose;
 

@@ -8,15 +8,15 @@ use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
 
 const fn activation(name: &'static str, text: &'static str, places: u16) -> OpDef {
-    OpDef::new(name, text, float_only, places).any_device()
+    OpDef::new(name, text, float_only, places)
 }
 
 const NN_ALL: u16 = NN | INPLACE;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("relu", "input:T", same_type, ALL).any_device(),
-    OpDef::new("relu6", "input:T", like, NN_ALL).any_device(),
-    OpDef::new("hardtanh", "input:T, min_val:N=-1.0, max_val:N=1.0, *, out:T=None", like, NN_ALL).any_device(),
+    OpDef::new("relu", "input:T", same_type, ALL),
+    OpDef::new("relu6", "input:T", like, NN_ALL),
+    OpDef::new("hardtanh", "input:T, min_val:N=-1.0, max_val:N=1.0, *, out:T=None", like, NN_ALL),
     activation("gelu", "input:T, *, approximate:S=none, out:T=None", NN_ALL),
     activation("silu", "input:T, *, out:T=None", NN_ALL),
     activation("mish", "input:T, *, out:T=None", NN_ALL),
@@ -31,8 +31,7 @@ pub(crate) static OPS: &[OpDef] = &[
     activation("softshrink", "input:T, lambd:N=0.5, *, out:T=None", NN),
     activation("hardshrink", "input:T, lambd:N=0.5, *, out:T=None", BOTH),
     OpDef::new("threshold", "input:T, threshold:N, value:N, *, out:T=None", same_type, FN | INPLACE)
-        .also(&["torch._C._nn.threshold"])
-        .any_device(),
+        .also(&["torch._C._nn.threshold"]),
     OpDef::new("prelu", "input:T, weight:T", prelu, BOTH).autocast(),
     OpDef::new("glu", "input:T, dim:I=-1, *, out:T=None", glu, NN),
 ];

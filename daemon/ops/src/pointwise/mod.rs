@@ -24,106 +24,98 @@ const SCALED: &str = "input:TN, other:TN, *, alpha:N=1, out:T=None";
 
 /// One operand, computed in a float type: ints and bools become the default dtype.
 const fn float(name: &'static str) -> OpDef {
-    OpDef::new(name, UNARY, float_unary, ALL).any_device()
+    OpDef::new(name, UNARY, float_unary, ALL)
 }
 
 /// One operand, its own type.
 const fn unary(name: &'static str) -> OpDef {
-    OpDef::new(name, UNARY, same_type, ALL).any_device()
+    OpDef::new(name, UNARY, same_type, ALL)
 }
 
 /// Two operands, their promoted type.
 const fn binary(name: &'static str) -> OpDef {
-    OpDef::new(name, BINARY, arithmetic, ALL).any_device()
+    OpDef::new(name, BINARY, arithmetic, ALL)
 }
 
 /// Two operands, a truth value.
 const fn compare(name: &'static str) -> OpDef {
-    OpDef::new(name, TENSOR_FIRST, comparison, ALL).any_device()
+    OpDef::new(name, TENSOR_FIRST, comparison, ALL)
 }
 
 /// Two integers or bools.
 const fn bits(name: &'static str) -> OpDef {
-    OpDef::new(name, BINARY, bitwise, ALL).any_device()
+    OpDef::new(name, BINARY, bitwise, ALL)
 }
 
 /// One operand, a truth value.
 const fn test(name: &'static str) -> OpDef {
-    OpDef::new(name, UNARY, predicate, BOTH).any_device()
+    OpDef::new(name, UNARY, predicate, BOTH)
 }
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("add", SCALED, arithmetic, ALL).binary("add").any_device(),
-    OpDef::new("sub", SCALED, subtraction, ALL)
-        .also(&["torch.subtract", ".subtract", ".subtract_"])
-        .binary("sub")
-        .any_device(),
-    OpDef::new("rsub", "input:T, other:TN, *, alpha:N=1", subtraction, FN).any_device(),
+    OpDef::new("add", SCALED, arithmetic, ALL).binary("add"),
+    OpDef::new("sub", SCALED, subtraction, ALL).also(&["torch.subtract", ".subtract", ".subtract_"]).binary("sub"),
+    OpDef::new("rsub", "input:T, other:TN, *, alpha:N=1", subtraction, FN),
     binary("mul").also(&["torch.multiply", ".multiply", ".multiply_"]).binary("mul"),
     OpDef::new("div", "input:TN, other:TN, *, rounding_mode:S=None, out:T=None", division, ALL)
         .also(&["torch.divide", ".divide", ".divide_", "torch.true_divide", ".true_divide", ".true_divide_"])
-        .binary("truediv")
-        .any_device(),
-    OpDef::new("floor_divide", BINARY, arithmetic, ALL).binary("floordiv").any_device(),
+        .binary("truediv"),
+    OpDef::new("floor_divide", BINARY, arithmetic, ALL).binary("floordiv"),
     binary("remainder").binary("mod"),
-    OpDef::new("fmod", TENSOR_FIRST, arithmetic, ALL).any_device(),
+    OpDef::new("fmod", TENSOR_FIRST, arithmetic, ALL),
     OpDef::new(
         "pow",
         "input:T, exponent:T, *, out:T=None | input:T, exponent:N, *, out:T=None | input:N, exponent:T, *, out:T=None",
         power,
         ALL,
     )
-    .binary("pow")
-    .any_device(),
-    OpDef::new("maximum", TENSORS, arithmetic, BOTH).any_device(),
-    OpDef::new("minimum", TENSORS, arithmetic, BOTH).any_device(),
-    OpDef::new("fmax", TENSORS, arithmetic, BOTH).any_device(),
-    OpDef::new("fmin", TENSORS, arithmetic, BOTH).any_device(),
-    OpDef::new("atan2", TENSORS, float_arithmetic, ALL).also(&["torch.arctan2", ".arctan2", ".arctan2_"]).any_device(),
-    OpDef::new("copysign", TENSOR_FIRST, float_arithmetic, ALL).any_device(),
-    OpDef::new("xlogy", BINARY, float_arithmetic, ALL).also(&["torch._C._special.special_xlogy"]).any_device(),
-    OpDef::new("hypot", TENSORS, floats_only, ALL).any_device(),
-    OpDef::new("logaddexp", TENSORS, floats_only, BOTH).any_device(),
-    OpDef::new("logaddexp2", TENSORS, floats_only, BOTH).any_device(),
-    OpDef::new("nextafter", TENSORS, floats_only, ALL).any_device(),
-    OpDef::new("gcd", TENSORS, bitwise, ALL).any_device(),
-    OpDef::new("lcm", TENSORS, bitwise, ALL).any_device(),
+    .binary("pow"),
+    OpDef::new("maximum", TENSORS, arithmetic, BOTH),
+    OpDef::new("minimum", TENSORS, arithmetic, BOTH),
+    OpDef::new("fmax", TENSORS, arithmetic, BOTH),
+    OpDef::new("fmin", TENSORS, arithmetic, BOTH),
+    OpDef::new("atan2", TENSORS, float_arithmetic, ALL).also(&["torch.arctan2", ".arctan2", ".arctan2_"]),
+    OpDef::new("copysign", TENSOR_FIRST, float_arithmetic, ALL),
+    OpDef::new("xlogy", BINARY, float_arithmetic, ALL).also(&["torch._C._special.special_xlogy"]),
+    OpDef::new("hypot", TENSORS, floats_only, ALL),
+    OpDef::new("logaddexp", TENSORS, floats_only, BOTH),
+    OpDef::new("logaddexp2", TENSORS, floats_only, BOTH),
+    OpDef::new("nextafter", TENSORS, floats_only, ALL),
+    OpDef::new("gcd", TENSORS, bitwise, ALL),
+    OpDef::new("lcm", TENSORS, bitwise, ALL),
     bits("bitwise_and").binary("and_"),
     bits("bitwise_or").binary("or_"),
     bits("bitwise_xor").binary("xor"),
     bits("bitwise_left_shift").binary("lshift"),
     bits("bitwise_right_shift").binary("rshift"),
-    OpDef::new("bitwise_not", UNARY, bitwise_not, ALL).operator("invert").any_device(),
+    OpDef::new("bitwise_not", UNARY, bitwise_not, ALL).operator("invert"),
     compare("eq").comparison("eq"),
     compare("ne").also(&["torch.not_equal", ".not_equal", ".not_equal_"]).comparison("ne"),
     compare("lt").also(&["torch.less", ".less", ".less_"]).comparison("lt"),
     compare("le").also(&["torch.less_equal", ".less_equal", ".less_equal_"]).comparison("le"),
     compare("gt").also(&["torch.greater", ".greater", ".greater_"]).comparison("gt"),
     compare("ge").also(&["torch.greater_equal", ".greater_equal", ".greater_equal_"]).comparison("ge"),
-    OpDef::new("logical_and", TENSORS, logical, ALL).any_device(),
-    OpDef::new("logical_or", TENSORS, logical, ALL).any_device(),
-    OpDef::new("logical_xor", TENSORS, logical, ALL).any_device(),
-    OpDef::new("logical_not", UNARY, logical, ALL).any_device(),
+    OpDef::new("logical_and", TENSORS, logical, ALL),
+    OpDef::new("logical_or", TENSORS, logical, ALL),
+    OpDef::new("logical_xor", TENSORS, logical, ALL),
+    OpDef::new("logical_not", UNARY, logical, ALL),
     test("isnan"),
-    OpDef::new("isinf", "input:T", infinite, BOTH).any_device(),
-    OpDef::new("isfinite", "input:T", infinite, BOTH).any_device(),
+    OpDef::new("isinf", "input:T", infinite, BOTH),
+    OpDef::new("isfinite", "input:T", infinite, BOTH),
     test("isposinf"),
     test("isneginf"),
     test("signbit"),
     unary("neg").also(&["torch.negative", ".negative", ".negative_"]).operator("neg"),
-    OpDef::new("positive", "input:T", itself, BOTH).operator("pos").any_device(),
-    OpDef::new("abs", UNARY, absolute, ALL)
-        .also(&["torch.absolute", ".absolute", ".absolute_"])
-        .operator("abs")
-        .any_device(),
+    OpDef::new("positive", "input:T", itself, BOTH).operator("pos"),
+    OpDef::new("abs", UNARY, absolute, ALL).also(&["torch.absolute", ".absolute", ".absolute_"]).operator("abs"),
     unary("sign"),
     unary("sgn"),
     unary("floor"),
     unary("ceil"),
     unary("trunc").also(&["torch.fix", ".fix", ".fix_"]),
     unary("frac"),
-    OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", same_type, ALL).any_device(),
-    OpDef::new("square", UNARY, square, ALL).any_device(),
+    OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", same_type, ALL),
+    OpDef::new("square", UNARY, square, ALL),
     float("exp"),
     float("exp2").also(&["torch._C._special.special_exp2"]),
     float("expm1").also(&["torch._C._special.special_expm1"]),
@@ -153,11 +145,10 @@ pub(crate) static OPS: &[OpDef] = &[
     float("lgamma").also(&["torch._C._special.special_gammaln"]),
     float("digamma").also(&["torch._C._special.special_digamma"]),
     float("sinc").also(&["torch._C._special.special_sinc"]),
-    OpDef::new("deg2rad", UNARY, float_like, ALL).any_device(),
-    OpDef::new("rad2deg", UNARY, float_like, ALL).any_device(),
-    OpDef::new("logit", "input:T, eps:N=None, *, out:T=None", float_unary, ALL).any_device(),
-    OpDef::new("nan_to_num", "input:T, nan:N=None, posinf:N=None, neginf:N=None, *, out:T=None", same_type_like, ALL)
-        .any_device(),
+    OpDef::new("deg2rad", UNARY, float_like, ALL),
+    OpDef::new("rad2deg", UNARY, float_like, ALL),
+    OpDef::new("logit", "input:T, eps:N=None, *, out:T=None", float_unary, ALL),
+    OpDef::new("nan_to_num", "input:T, nan:N=None, posinf:N=None, neginf:N=None, *, out:T=None", same_type_like, ALL),
 ];
 
 /// The promoted type of both operands.

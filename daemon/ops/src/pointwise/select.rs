@@ -10,22 +10,20 @@ use flambeau_ir::kernel::DType;
 
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("where", "condition:T, input:TN, other:TN, *, out:T=None", choose, BOTH)
-        .method("input:TN, condition:T, other:TN")
-        .any_device(),
+        .method("input:TN, condition:T, other:TN"),
     OpDef::new(
         "clamp",
         "input:T, min:N=None, max:N=None, *, out:T=None | input:T, min:T=None, max:T=None, *, out:T=None",
         clamp,
         ALL,
     )
-    .also(&["torch.clip", ".clip", ".clip_"])
-    .any_device(),
-    OpDef::new("clamp_min", "input:T, min:TN, *, out:T=None", clamp_one, ALL).any_device(),
-    OpDef::new("clamp_max", "input:T, max:TN, *, out:T=None", clamp_one, ALL).any_device(),
-    OpDef::new("lerp", "input:T, end:T, weight:TN, *, out:T=None", lerp, ALL).any_device(),
-    OpDef::new("addcmul", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", fused, ALL).any_device(),
-    OpDef::new("addcdiv", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", fused, ALL).any_device(),
-    OpDef::new("masked_fill", "input:T, mask:T, value:TN", masked_fill, ALL).any_device(),
+    .also(&["torch.clip", ".clip", ".clip_"]),
+    OpDef::new("clamp_min", "input:T, min:TN, *, out:T=None", clamp_one, ALL),
+    OpDef::new("clamp_max", "input:T, max:TN, *, out:T=None", clamp_one, ALL),
+    OpDef::new("lerp", "input:T, end:T, weight:TN, *, out:T=None", lerp, ALL),
+    OpDef::new("addcmul", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", fused, ALL),
+    OpDef::new("addcdiv", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", fused, ALL),
+    OpDef::new("masked_fill", "input:T, mask:T, value:TN", masked_fill, ALL),
 ];
 
 fn choose(call: &mut Call) -> Answer {

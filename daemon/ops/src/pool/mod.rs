@@ -28,7 +28,8 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("upsample_bilinear2d", UPSAMPLE, upsample, NN),
     OpDef::new("upsample_bicubic2d", UPSAMPLE, upsample, NN),
     OpDef::new("pixel_shuffle", "input:T, upscale_factor:I", pixel_shuffle, FN)
-        .also(&["torch.nn.functional.pixel_shuffle"]),
+        .also(&["torch.nn.functional.pixel_shuffle"])
+        .cpu_only(),
 ];
 
 const UPSAMPLE: &str = "input:T, output_size:L?, align_corners:B, scale_factors:A? | \

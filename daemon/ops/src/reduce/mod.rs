@@ -21,8 +21,7 @@ pub(crate) static OPS: &[OpDef] = &[
         "input:T, *, dtype:D=None | input:T, dim:L?, keepdim:B=False, *, dtype:D=None, out:T=None",
         summed,
         BOTH,
-    )
-    .any_device(),
+    ),
     OpDef::new("nansum", "input:T, dim:L=None, keepdim:B=False, *, dtype:D=None", summed, BOTH),
     OpDef::new("prod", "input:T, *, dtype:D=None | input:T, dim:I, keepdim:B=False, *, dtype:D=None", summed, BOTH)
         .autocast(),
@@ -31,8 +30,7 @@ pub(crate) static OPS: &[OpDef] = &[
         "input:T, *, dtype:D=None | input:T, dim:L?, keepdim:B=False, *, dtype:D=None, out:T=None",
         mean,
         BOTH,
-    )
-    .any_device(),
+    ),
     OpDef::new("nanmean", "input:T, dim:L=None, keepdim:B=False, *, dtype:D=None", mean, BOTH),
     OpDef::new("std", VARIANCE, variance, BOTH),
     OpDef::new("var", VARIANCE, variance, BOTH),

@@ -33,8 +33,8 @@ casts! {
 }
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("clone", "input:T, *, memory_format=None", clone, BOTH).any_device(),
-    OpDef::new("contiguous", "input:T, memory_format=None", contiguous, METHOD).any_device(),
+    OpDef::new("clone", "input:T, *, memory_format=None", clone, BOTH),
+    OpDef::new("contiguous", "input:T, memory_format=None", contiguous, METHOD),
     OpDef::new(
         "to",
         "input:T, dtype:D, non_blocking:B=False, copy:B=False, *, memory_format=None | \
@@ -88,7 +88,10 @@ fn to(call: &mut Call) -> Answer {
         Some(other) => Some(other.dtype),
         None => call.dtype("dtype")?,
     };
-    call.device()?;
+    let moved = call.device()?.is_some_and(|device| device != input.device);
+    if moved {
+        return Err(InferError::NoRule);
+    }
     converted_to(call, dtype.unwrap_or(input.dtype), call.bound.bool("copy")?)
 }
 
@@ -96,7 +99,7 @@ fn to_type(call: &mut Call, dtype: DType) -> Answer {
     converted_to(call, dtype, false)
 }
 
-/// On the CPU, where all the tensors of these rules live, only the type and format can change.
+/// On the same device.
 fn converted_to(call: &mut Call, dtype: DType, copy: bool) -> Answer {
     let input = call.tensor("input")?;
     let format = call.format()?.unwrap_or(Format::Preserve);
@@ -116,8 +119,11 @@ fn converted_to(call: &mut Call, dtype: DType, copy: bool) -> Answer {
 }
 
 fn cpu(call: &mut Call) -> Answer {
-    let dtype = call.tensor("input")?.dtype;
-    to_type(call, dtype)
+    let input = call.tensor("input")?;
+    if !input.device.is_cpu() {
+        return Err(InferError::NoRule);
+    }
+    to_type(call, input.dtype)
 }
 
 fn type_(call: &mut Call) -> Answer {

@@ -18,30 +18,31 @@ pub(crate) use convert::OPS as CONVERT;
 pub(crate) use parts::{OPS as PARTS, check_index};
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("view", "input:T, size:L* | input:T, dtype:D", view, METHOD).any_device(),
-    OpDef::new("view_as", "input:T, other:T", view_as, METHOD).any_device(),
-    OpDef::new("reshape", "input:T, shape:L*", reshape, BOTH).any_device(),
-    OpDef::new("reshape_as", "input:T, other:T", reshape_as, METHOD).any_device(),
-    OpDef::new("flatten", "input:T, start_dim:I=0, end_dim:I=-1", flatten, BOTH).any_device(),
-    OpDef::new("ravel", "input:T", ravel, BOTH).any_device(),
-    OpDef::new("unflatten", "input:T, dim:I, sizes:L", unflatten, BOTH).any_device(),
-    OpDef::new("permute", "input:T, dims:L*", permute, BOTH).any_device(),
-    OpDef::new("transpose", "input:T, dim0:I, dim1:I", transpose, BOTH)
-        .also(&["torch.swapaxes", ".swapaxes", "torch.swapdims", ".swapdims"])
-        .any_device(),
-    OpDef::new("t", "input:T", t, BOTH).any_device(),
-    OpDef::new("adjoint", "input:T", matrix_transpose, BOTH).any_device(),
-    OpDef::new("movedim", "input:T, source:L, destination:L", movedim, BOTH)
-        .also(&["torch.moveaxis", ".moveaxis"])
-        .any_device(),
-    OpDef::new("expand", "input:T, size:L*, *, implicit:B=False", expand, METHOD).any_device(),
-    OpDef::new("broadcast_to", "input:T, size:L", expand, BOTH).any_device(),
-    OpDef::new("expand_as", "input:T, other:T", expand_as, METHOD).any_device(),
-    OpDef::new("broadcast_tensors", "tensors:TL*", broadcast_tensors, FN).any_device(),
-    OpDef::new("squeeze", "input:T | input:T, dim:L", squeeze, BOTH).any_device(),
-    OpDef::new("unsqueeze", "input:T, dim:I", unsqueeze, BOTH).any_device(),
-    OpDef::new("detach", "input:T", detach, BOTH).any_device(),
-    OpDef::new("alias", "input:T", alias, 0).any_device(),
+    OpDef::new("view", "input:T, size:L* | input:T, dtype:D", view, METHOD),
+    OpDef::new("view_as", "input:T, other:T", view_as, METHOD),
+    OpDef::new("reshape", "input:T, shape:L*", reshape, BOTH),
+    OpDef::new("reshape_as", "input:T, other:T", reshape_as, METHOD),
+    OpDef::new("flatten", "input:T, start_dim:I=0, end_dim:I=-1", flatten, BOTH),
+    OpDef::new("ravel", "input:T", ravel, BOTH),
+    OpDef::new("unflatten", "input:T, dim:I, sizes:L", unflatten, BOTH),
+    OpDef::new("permute", "input:T, dims:L*", permute, BOTH),
+    OpDef::new("transpose", "input:T, dim0:I, dim1:I", transpose, BOTH).also(&[
+        "torch.swapaxes",
+        ".swapaxes",
+        "torch.swapdims",
+        ".swapdims",
+    ]),
+    OpDef::new("t", "input:T", t, BOTH),
+    OpDef::new("adjoint", "input:T", matrix_transpose, BOTH),
+    OpDef::new("movedim", "input:T, source:L, destination:L", movedim, BOTH).also(&["torch.moveaxis", ".moveaxis"]),
+    OpDef::new("expand", "input:T, size:L*, *, implicit:B=False", expand, METHOD),
+    OpDef::new("broadcast_to", "input:T, size:L", expand, BOTH),
+    OpDef::new("expand_as", "input:T, other:T", expand_as, METHOD),
+    OpDef::new("broadcast_tensors", "tensors:TL*", broadcast_tensors, FN),
+    OpDef::new("squeeze", "input:T | input:T, dim:L", squeeze, BOTH),
+    OpDef::new("unsqueeze", "input:T, dim:I", unsqueeze, BOTH),
+    OpDef::new("detach", "input:T", detach, BOTH),
+    OpDef::new("alias", "input:T", alias, 0),
 ];
 
 fn view(call: &mut Call) -> Answer {

@@ -9,6 +9,7 @@ use crate::tracer::Tracer;
 use crate::value::Value;
 use flambeau_ir::code::Const;
 use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::tensor::Device;
 
 pub const TABLE: Table = &[
     ("builtins.str", str_),
@@ -218,13 +219,10 @@ pub fn display(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
 
 fn device(value: &Value) -> Flow<String> {
     let Value::Const(Const::Device(device)) = value else { return unsupported("str") };
-    let kind = match device.kind {
-        0 => "cpu",
-        1 => "cuda",
-        14 => "meta",
-        _ => return unsupported("str of a device"),
-    };
-    Ok(if device.index < 0 { kind.into() } else { format!("{kind}:{}", device.index) })
+    if matches!(device.kind, 0 | Device::CUDA_KIND | 14) {
+        return Ok(device.to_string());
+    }
+    unsupported("str of a device")
 }
 
 /// `repr(value)`

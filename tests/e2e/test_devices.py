@@ -1,0 +1,92 @@
+"""Torch's metadata functions say of CUDA what they say of the CPU: why the rules of `daemon/ops` hold there."""
+
+import contextlib
+import importlib
+import json
+from pathlib import Path
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+CASES = Path(__file__).parents[2] / "daemon" / "ops" / "tests" / "cases.json"
+LAID_OUT_OTHERWISE = {"torch.pixel_shuffle", "torch._C._nn.scaled_dot_product_attention"}
+"""What has rules for the CPU only (`OpDef::cpu_only`)."""
+SHORT = {
+    "u8": torch.uint8, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
+    "f16": torch.float16, "f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16,
+    "c32": torch.complex32, "c64": torch.complex64, "c128": torch.complex128, "b8": torch.bool,
+}  # fmt: skip
+
+
+def argument(value, device: str):
+    """An argument in the form of `tests/ops/gen_rules.py`, with tensors and devices on a device."""
+    if isinstance(value, list):
+        parts = [argument(part, device) for part in value[1:]]
+        return parts if value[0] == "L" else slice(*parts) if value[0] == "X" else tuple(parts)
+    if not isinstance(value, str):
+        return value
+    kind, _, rest = value.partition(" ")
+    match kind:
+        case "T":
+            dtype, sizes, strides, *grad = rest.split(" ")
+            sizes, strides = ([int(n) for n in text.split(",") if n] for text in (sizes, strides))
+            requires_grad = grad == ["g"]
+            return torch.empty_strided(sizes, strides, dtype=SHORT[dtype], device=device, requires_grad=requires_grad)
+        case "F":
+            return float(rest)
+        case "D":
+            return SHORT[rest]
+        case "M":
+            return getattr(torch, rest.rpartition(".")[2])
+        case "C":
+            return torch.device(device)
+        case "E":
+            return ...
+    return rest
+
+
+def function(name: str):
+    """By its full import path."""
+    module, _, attribute = name.rpartition(".")
+    with contextlib.suppress(ImportError):
+        return getattr(importlib.import_module(module), attribute)
+    found = torch
+    for part in name.split(".")[1:]:
+        found = getattr(found, part)
+    return found
+
+
+def said(value):
+    """What is compared: no device."""
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype), tuple(value.shape), value.stride(), value.requires_grad
+    if isinstance(value, tuple | list):
+        return [said(part) for part in value]
+    return value
+
+
+def outcome(case, device: str):
+    """Metadata of a call's result on a device, or what it raised."""
+    name, args, kwargs, recorded = case
+    grads = not recorded.get("no_grad", False)
+    try:
+        with torch.set_grad_enabled(grads), FakeTensorMode(allow_non_fake_inputs=True):
+            args = [argument(arg, device) for arg in args]
+            kwargs = {key: argument(arg, device) for key, arg in kwargs.items()}
+            if name.startswith("."):
+                return said(getattr(args[0], name[1:])(*args[1:], **kwargs))
+            return said(function(name)(*args, **kwargs))
+    except Exception as error:
+        return type(error).__name__
+
+
+def test_cuda_gives_the_metadata_of_the_cpu():
+    cases = [case for case in json.loads(CASES.read_text()) if "meta" in case[3]]
+    differing, raised = set(), 0
+    for case in cases:
+        on_cpu, on_cuda = outcome(case, "cpu"), outcome(case, "cuda:0")
+        raised += isinstance(on_cpu, str)
+        if on_cpu != on_cuda:
+            differing.add(case[0])
+    assert differing == LAID_OUT_OTHERWISE
+    assert raised < len(cases) / 100, f"{raised} of {len(cases)} calls were not made"
