@@ -172,6 +172,7 @@ class Frame:
                 "steps": self.steps,
                 "outputs": self.plan_outputs,
                 "backend": "cpu",
+                "device": CPU,
                 "kernels": self.kernels,
                 "written": [],
                 "commit": self.commit,
