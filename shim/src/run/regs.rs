@@ -55,7 +55,10 @@ impl<'a> Regs<'a> {
 
     /// Fills a register with a tensor of the plan's own.
     pub fn own(&mut self, reg: usize, tensor: Owned) {
-        self.put(reg, Slot { handle: tensor.into_handle(), ..EMPTY });
+        let handle = tensor.into_handle();
+        // SAFETY: a live handle of a strided tensor.
+        let data = unsafe { self.torch.quick_data(handle) };
+        self.put(reg, Slot { handle, data, object: false });
     }
 
     /// Fills a register with a tensor that is a Python object.

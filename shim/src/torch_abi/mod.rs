@@ -315,18 +315,26 @@ impl Torch {
         Device { kind: kind as u8, index: index as i8 }
     }
 
+    /// Address of the first element, where torch need not be asked for it; else null.
+    ///
+    /// # Safety
+    /// As [`Torch::sizes`].
+    #[inline]
+    pub unsafe fn quick_data(&self, handle: Handle) -> *mut c_void {
+        // SAFETY: as `keys`.
+        let known = self.layout.as_ref().and_then(|layout| unsafe { layout.data(*handle.cast()) });
+        known.unwrap_or(std::ptr::null_mut())
+    }
+
     /// Address of the first element.
     ///
     /// # Safety
     /// As [`Torch::sizes`].
     pub unsafe fn data(&self, handle: Handle) -> *mut c_void {
-        let mut data = std::ptr::null_mut();
-        // SAFETY: as `keys`.
-        unsafe {
-            if let Some(data) = self.layout.and_then(|layout| layout.data(*handle.cast())) {
-                return data;
-            }
-            (self.c.data)(handle, &raw mut data);
+        // SAFETY (both): as `keys`.
+        let mut data = unsafe { self.quick_data(handle) };
+        if data.is_null() {
+            unsafe { (self.c.data)(handle, &raw mut data) };
         }
         data
     }
