@@ -1,7 +1,7 @@
 //! Launch halves of plug-ins, opened once a process, and the kernels loaded through them.
 
 use flambeau_ir::tensor::Device;
-use flambeau_plugin::abi::{MEMORY_HOST, MEMORY_TORCH};
+use flambeau_plugin::abi::{MEMORY_HOST, MEMORY_OWN, MEMORY_TORCH, MemoryTable};
 use flambeau_plugin::load::{Executable, LaunchLibrary};
 use flambeau_wire::from_daemon::Artifact;
 use std::collections::HashMap;
@@ -54,6 +54,33 @@ impl LoadedKernel {
     }
 }
 
+/// The memory of a back end that has its own.
+#[derive(Clone)]
+pub struct OwnMemory {
+    library: Arc<LaunchLibrary>,
+    table: &'static MemoryTable,
+}
+
+impl OwnMemory {
+    /// Its functions.
+    pub fn table(&self) -> &'static MemoryTable {
+        self.table
+    }
+
+    /// Which of the back end's devices it belongs to.
+    pub fn device(&self) -> u32 {
+        HOST_DEVICE
+    }
+
+    /// Turns a status into a sentence.
+    pub fn check(&self, status: i32) -> Result<(), String> {
+        if status == 0 {
+            return Ok(());
+        }
+        Err(format!("back end {}: {}", self.library.description().name, self.library.explain(status)))
+    }
+}
+
 #[derive(Default)]
 struct Loaded {
     /// Or why one cannot be used; it is not tried again.
@@ -64,13 +91,7 @@ struct Loaded {
 
 impl Loaded {
     fn library(&mut self, path: &Path) -> Result<Arc<LaunchLibrary>, String> {
-        let open = || {
-            let library = LaunchLibrary::open(path).map_err(|e| e.to_string())?;
-            if matches!(library.description().memory, MEMORY_HOST | MEMORY_TORCH) {
-                return Ok(Arc::new(library));
-            }
-            Err(format!("plug-in {} wants its buffers in memory of its own", path.display()))
-        };
+        let open = || LaunchLibrary::open(path).map(Arc::new).map_err(|e| e.to_string());
         self.libraries.entry(path.to_owned()).or_insert_with(open).clone()
     }
 }
@@ -89,14 +110,25 @@ pub fn target(dirs: &[PathBuf], backend: &str) -> Result<String, String> {
     first.ok_or_else(|| format!("plug-in {} names no device with a target", path.display()))
 }
 
-/// Which of a back end's devices computes on tensors of a device of torch's; those in the host's memory have one.
+/// The device of back ends that compute on tensors in the host's memory, or on copies of them: their best.
+const HOST_DEVICE: u32 = 0;
+
+/// Which of a back end's devices computes on tensors of a device of torch's.
 fn device_number(library: &LaunchLibrary, device: Device) -> Result<u32, String> {
     let said = library.description();
     match (said.memory, device.kind) {
-        (MEMORY_HOST, 0) => Ok(0),
+        (MEMORY_HOST | MEMORY_OWN, 0) => Ok(HOST_DEVICE),
         (MEMORY_TORCH, Device::CUDA_KIND) if device.index >= 0 => Ok(device.index as u32),
         _ => Err(format!("back end {} does not compute on {device}", said.name)),
     }
+}
+
+/// The memory of a back end, if it has its own.
+pub fn own_memory(dirs: &[PathBuf], backend: &str) -> Result<Option<OwnMemory>, String> {
+    let path = find(dirs, backend)?;
+    let library = loaded().lock().unwrap_or_else(PoisonError::into_inner).library(&path)?;
+    let own = library.memory().filter(|_| library.description().memory == MEMORY_OWN);
+    Ok(own.map(|table| OwnMemory { table, library }))
 }
 
 /// Loads the kernel whose artifact has this hash, for tensors of a device. Its bytes are checked against the hash before they

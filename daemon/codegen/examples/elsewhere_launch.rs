@@ -15,6 +15,10 @@ struct Elsewhere;
 
 /// No memory of this device.
 const STATUS_DEVICE: i32 = 1;
+/// No room.
+const STATUS_FULL: i32 = 2;
+/// Most bytes of one allocation.
+const ROOM: u64 = 1 << 26;
 
 fn template() -> Result<LaunchLibrary, String> {
     LaunchLibrary::open(&own_file::path().with_file_name("libflambeau_template_launch.so")).map_err(|e| e.to_string())
@@ -61,6 +65,7 @@ impl LaunchBackend for Elsewhere {
     fn explain(status: i32) -> String {
         match status {
             STATUS_DEVICE => "there is one device only".to_owned(),
+            STATUS_FULL => "the device's memory is full".to_owned(),
             other => format!("there is no status {other}"),
         }
     }
@@ -74,6 +79,9 @@ impl OwnMemory for Elsewhere {
     fn allocate(device: u32, bytes: u64) -> Result<*mut c_void, i32> {
         if device != 0 {
             return Err(STATUS_DEVICE);
+        }
+        if bytes > ROOM {
+            return Err(STATUS_FULL);
         }
         Ok(Box::into_raw(Box::new(vec![0_u8; bytes as usize])).cast())
     }

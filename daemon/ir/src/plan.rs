@@ -174,6 +174,15 @@ pub enum PlanStep {
     },
     /// Drops a register's tensor.
     Free(Reg),
+    /// Brings a tensor to the memory of a back end that has its own. Kernels take it and its views from there until
+    /// [`PlanStep::Release`].
+    Import(Reg),
+    /// As [`PlanStep::Import`], but nothing was written to the tensor yet.
+    Reserve(Reg),
+    /// Brings it back, once the launches so far are done.
+    Export(Reg),
+    /// Gives that memory back.
+    Release(Reg),
 }
 
 /// An argument of a torch op.

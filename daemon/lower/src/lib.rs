@@ -14,6 +14,7 @@ mod layout;
 mod memory;
 mod opaque;
 mod pipeline;
+mod transfers;
 
 pub use memory::Lowered;
 pub use pipeline::{LowerOptions, lower};

@@ -458,7 +458,13 @@ pub fn registers(step: &PlanStep, visit: &mut impl FnMut(Reg)) {
         }
     }
     match step {
-        PlanStep::Alloc { reg, .. } | PlanStep::Expect { reg, .. } | PlanStep::Free(reg) => visit(*reg),
+        PlanStep::Alloc { reg, .. }
+        | PlanStep::Expect { reg, .. }
+        | PlanStep::Free(reg)
+        | PlanStep::Import(reg)
+        | PlanStep::Reserve(reg)
+        | PlanStep::Export(reg)
+        | PlanStep::Release(reg) => visit(*reg),
         PlanStep::View { reg, base, .. } => {
             visit(*reg);
             visit(*base);

@@ -7,6 +7,7 @@ use crate::group::schedule;
 use crate::halves::halve_convolutions;
 use crate::layout::{LaidOut, choose_layouts};
 use crate::memory::{self, Lowered};
+use crate::transfers;
 use flambeau_ir::Capabilities;
 use flambeau_ir::graph::Graph;
 use flambeau_ir::plan::Symbol;
@@ -20,6 +21,8 @@ pub struct LowerOptions {
     pub backend: String,
     /// Kind of the device that its kernels take tensors of: torch's `c10::DeviceType` number.
     pub device_kind: u8,
+    /// Whether its kernels take buffers in memory of its own.
+    pub own_memory: bool,
     /// Threads a kernel may use.
     pub threads: u32,
     /// What its kernels may compute; `None`: everything.
@@ -28,7 +31,13 @@ pub struct LowerOptions {
 
 impl Default for LowerOptions {
     fn default() -> Self {
-        LowerOptions { backend: "cpu".into(), device_kind: Device::CPU.kind, threads: 2, capabilities: None }
+        LowerOptions {
+            backend: "cpu".into(),
+            device_kind: Device::CPU.kind,
+            own_memory: false,
+            threads: 2,
+            capabilities: None,
+        }
     }
 }
 
@@ -41,7 +50,11 @@ pub fn lower(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Resul
     };
     let schedule = schedule(&laid_out.core, laid_out.once)?;
     let mut lowered = memory::plan(&laid_out.core, &schedule, functional.inputs, &options.backend);
-    arena::share(&mut lowered.plan);
+    if options.own_memory {
+        transfers::add(&mut lowered.plan, &lowered.kernels);
+    } else {
+        arena::share(&mut lowered.plan);
+    }
     generalise(&mut lowered.plan, &mut lowered.kernels);
     Ok(lowered)
 }

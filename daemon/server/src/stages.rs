@@ -13,7 +13,7 @@ use flambeau_ir::source::Step;
 use flambeau_ir::tensor::Device;
 use flambeau_ir::trace::Trace;
 use flambeau_lower::{LowerOptions, Lowered};
-use flambeau_plugin::abi::MEMORY_TORCH;
+use flambeau_plugin::abi::{MEMORY_HOST, MEMORY_OWN, MEMORY_TORCH};
 use flambeau_wire::from_daemon::Artifact;
 
 /// A traced frame with its guards in order.
@@ -129,11 +129,12 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
     };
     // Without an answer everything is lowered to kernels, and code generation says what is wrong with the back end.
     let described = codegen.and_then(|codegen| codegen.describe(&backend).ok());
-    // What computes on torch's own device is CUDA so far.
-    let on_torch_device = described.as_ref().is_some_and(|d| d.memory == MEMORY_TORCH);
+    let memory = described.as_ref().map_or(MEMORY_HOST, |d| d.memory);
     let lowering = LowerOptions {
         backend: backend.clone(),
-        device_kind: if on_torch_device { Device::CUDA_KIND } else { Device::CPU.kind },
+        // What computes on torch's own device is CUDA so far.
+        device_kind: if memory == MEMORY_TORCH { Device::CUDA_KIND } else { Device::CPU.kind },
+        own_memory: memory == MEMORY_OWN,
         threads: threads(),
         capabilities: described.map(|d| d.capabilities),
     };

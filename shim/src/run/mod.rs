@@ -14,6 +14,7 @@ pub mod outside;
 mod prepare;
 pub mod regs;
 mod stream;
+mod transfer;
 mod view;
 
 use pyo3::prelude::*;

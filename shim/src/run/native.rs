@@ -9,11 +9,12 @@ use super::outside::ticks;
 use super::prepare;
 use super::regs::Regs;
 use super::stream::Stream;
+use super::transfer::{LaunchThere, Places, Transfer};
 use super::view::View;
 use super::{Failure, Outputs, failure, injected_failure};
 use crate::fork;
 use crate::guard::Slot as Input;
-use crate::launch::{self, LoadedKernel};
+use crate::launch::{self, LoadedKernel, OwnMemory};
 use crate::torch_abi::{Owned, Torch};
 use flambeau_ir::guard::TensorGuard;
 use flambeau_ir::kernel::DType;
@@ -36,6 +37,8 @@ const SIGNAL_TICKS: u64 = 1 << 26;
 pub struct NativeBody {
     torch: &'static Torch,
     stream: Stream,
+    /// The memory of a back end that has its own.
+    own_memory: Option<OwnMemory>,
     /// The first registers.
     inputs: usize,
     steps: Vec<Step>,
@@ -61,6 +64,10 @@ pub enum Step {
     PythonView(Box<View>),
     /// A kernel.
     Launch(Launch),
+    /// A kernel on tensors in the back end's own memory.
+    LaunchThere(Box<LaunchThere>),
+    /// A transfer there or back.
+    Transfer(Transfer),
     /// An op of torch's C interface.
     Direct(Box<Direct>),
     /// Any other op.
@@ -123,10 +130,12 @@ impl NativeBody {
         }
         let load = |artifact| launch::kernel(plugin_dirs, &plan.backend, plan.device, artifact, artifacts);
         let kernels = plan.kernels.iter().map(|kernel| load(&kernel.artifact));
+        let own_memory = if plan.kernels.is_empty() { None } else { launch::own_memory(plugin_dirs, &plan.backend)? };
         let (steps, parts) = prepare::steps(py, torch, plan, guard)?;
         Ok(NativeBody {
             torch,
             stream: Stream::of(torch, plan.device)?,
+            own_memory,
             inputs: plan.inputs.len(),
             steps,
             parts,
@@ -159,6 +168,7 @@ impl NativeBody {
         let threads = if fork::is_child() { 1 } else { self.torch.threads() };
         let mut regs = Regs::new(self.torch, threads, &values[..self.inputs], self.regs);
         regs.stream = self.stream.current(self.torch).map_err(Failure::Before)?;
+        regs.places = self.own_memory.clone().map(|own| Box::new(Places::new(own)));
         let mut begun = 0;
         for part in &self.parts {
             if begun == self.commit && !self.written.is_empty() {
@@ -302,6 +312,11 @@ impl NativeBody {
                     None => launch.run(kernel, regs, symbols)?,
                 }
             }
+            Step::LaunchThere(launch) => {
+                let kernel = &self.kernels[launch.launch.kernel as usize];
+                regs.there(|places, regs| places.launch(kernel, regs, launch, symbols))?;
+            }
+            Step::Transfer(transfer) => regs.there(|places, regs| places.transfer(regs, *transfer))?,
             Step::Direct(op) => op.run(regs, symbols)?,
             Step::Expect(expected) => {
                 let handle = regs.handle(expected.reg)?;

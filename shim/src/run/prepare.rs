@@ -6,6 +6,7 @@ use super::extents::Extents;
 use super::kernel::Launch;
 use super::native::{Alloc, DETACH_ELEMENTS, Part, Step, Work};
 use super::ops::Op;
+use super::transfer::{LaunchThere, Transfer};
 use super::view::{self, View};
 use crate::torch_abi::Torch;
 use flambeau_ir::dim::Dim;
@@ -31,6 +32,8 @@ pub fn steps(
         plan,
         asynchronous: !plan.device.is_cpu(),
         visible: view::visible(plan),
+        roots: view::roots(plan),
+        own_memory: plan.steps.iter().any(|step| matches!(step, PlanStep::Import(_) | PlanStep::Reserve(_))),
         objects: HashSet::new(),
         elements: HashMap::new(),
         dtypes: HashMap::new(),
@@ -77,6 +80,10 @@ struct Maker<'a, 'py> {
     /// Kernels and calls are only put into a stream.
     asynchronous: bool,
     visible: Vec<u32>,
+    /// Of views, the registers of the tensors whose memory they are in.
+    roots: HashMap<u32, u32>,
+    /// Kernels run in the back end's own memory.
+    own_memory: bool,
     /// Registers that Python objects were made of or for so far: to empty them needs the GIL.
     objects: HashSet<u32>,
     /// Elements of the tensors in registers so far, where that is the same on every call.
@@ -147,6 +154,11 @@ impl Maker<'_, '_> {
                     buffers: buffers.iter().map(|r| r.0).collect(),
                     scalars: (!scalars.is_empty()).then(|| Box::new(Extents::new(scalars))),
                 };
+                if self.own_memory {
+                    let root = |reg: &u32| *self.roots.get(reg).unwrap_or(reg);
+                    let roots = launch.buffers.iter().map(root).collect();
+                    return Ok((Step::LaunchThere(Box::new(LaunchThere { launch, roots })), Work::Long));
+                }
                 let work = if self.asynchronous {
                     Work::Brief
                 } else {
@@ -184,6 +196,10 @@ impl Maker<'_, '_> {
                 let work = if self.objects.contains(&reg.0) { Work::Python } else { Work::Brief };
                 (Step::Free(self.changed(*reg)?), work)
             }
+            PlanStep::Import(reg) => (Step::Transfer(Transfer::Import(reg.0 as usize)), Work::Long),
+            PlanStep::Reserve(reg) => (Step::Transfer(Transfer::Reserve(reg.0 as usize)), Work::Long),
+            PlanStep::Export(reg) => (Step::Transfer(Transfer::Export(reg.0 as usize)), Work::Long),
+            PlanStep::Release(reg) => (Step::Transfer(Transfer::Release(reg.0 as usize)), Work::Long),
         })
     }
 

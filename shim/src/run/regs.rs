@@ -1,5 +1,6 @@
 //! Registers of a plan: inputs, borrowed from the call; then tensors of torch's C interface and Python tensors of its own.
 
+use super::transfer::Places;
 use crate::guard::Slot as Input;
 use crate::raw::Raw;
 use crate::torch_abi::{Handle, Owned, Torch};
@@ -30,6 +31,8 @@ pub struct Regs<'a> {
     pub threads: u32,
     /// Stream of the device that kernels are put into; null where they run at once.
     pub stream: *mut c_void,
+    /// What is in the memory of a back end that has its own.
+    pub places: Option<Box<Places>>,
     inputs: &'a [Input],
     /// Whether the run has references to its inputs.
     held: bool,
@@ -41,7 +44,7 @@ impl<'a> Regs<'a> {
     /// The inputs are tensors that live until Python runs or the GIL is released; `count` registers in all.
     pub fn new(torch: &'static Torch, threads: u32, inputs: &'a [Input], count: usize) -> Regs<'a> {
         let slots = SmallVec::from_elem(EMPTY, count.saturating_sub(inputs.len()));
-        Regs { torch, threads, stream: null_mut(), inputs, held: false, slots }
+        Regs { torch, threads, stream: null_mut(), places: None, inputs, held: false, slots }
     }
 
     /// Keeps the inputs alive from now on: to be called before Python may run or the GIL is released.
@@ -91,6 +94,14 @@ impl<'a> Regs<'a> {
                 drop(Owned::new(self.torch, slot.handle));
             }
         }
+    }
+
+    /// Does something with the back end's own memory.
+    pub fn there<T>(&mut self, work: impl FnOnce(&mut Places, &mut Self) -> Result<T, String>) -> Result<T, String> {
+        let mut places = self.places.take().ok_or("a plan for a back end with memory of its own")?;
+        let done = work(&mut places, self);
+        self.places = Some(places);
+        done
     }
 
     /// The handle in a register, borrowed until the register changes.
@@ -149,6 +160,8 @@ impl<'a> Regs<'a> {
 
 impl Drop for Regs<'_> {
     fn drop(&mut self) {
+        // Before the tensors that they are places of.
+        self.places = None;
         while let Some(slot) = self.slots.pop() {
             self.give_up(slot);
         }

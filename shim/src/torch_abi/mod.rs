@@ -280,6 +280,20 @@ impl Torch {
         }
     }
 
+    /// Bytes from the first element to the end of the last.
+    ///
+    /// # Safety
+    /// As [`Torch::sizes`]; no stride is negative.
+    pub unsafe fn bytes(&self, handle: Handle) -> u64 {
+        // SAFETY: as `sizes`.
+        let (sizes, strides, dtype) = unsafe { (self.sizes(handle), self.strides(handle), self.dtype(handle)) };
+        if sizes.contains(&0) {
+            return 0;
+        }
+        let last: i64 = sizes.iter().zip(strides).map(|(size, stride)| (size - 1) * stride).sum();
+        (last as u64 + 1) * DType::from_torch(dtype as u8).map_or(1, DType::size) as u64
+    }
+
     /// Torch's `ScalarType` number.
     ///
     /// # Safety

@@ -147,6 +147,10 @@ fn plan_step(f: &mut Formatter<'_>, plan: &Plan, step: &PlanStep) -> fmt::Result
             f.write_str("\n")
         }
         PlanStep::Free(reg) => writeln!(f, "  free {reg}"),
+        PlanStep::Import(reg) => writeln!(f, "  import {reg}"),
+        PlanStep::Reserve(reg) => writeln!(f, "  reserve {reg}"),
+        PlanStep::Export(reg) => writeln!(f, "  export {reg}"),
+        PlanStep::Release(reg) => writeln!(f, "  release {reg}"),
     }
 }
 
