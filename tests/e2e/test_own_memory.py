@@ -4,12 +4,12 @@ import resource
 import warnings
 
 import models
-import plugins
 import pytest
 import torch
 from support import assert_same, check
 
 import flambeau
+import plugins
 
 pytestmark = pytest.mark.plain_only("plug-ins are chosen by folder, whatever the frames are")
 
