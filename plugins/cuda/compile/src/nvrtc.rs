@@ -4,6 +4,7 @@
 
 use libloading::Library;
 use std::env;
+use std::error::Error;
 use std::ffi::{CString, OsStr, c_char, c_int, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -91,7 +92,8 @@ impl Nvrtc {
 
     fn open(file: &Path) -> Result<Nvrtc, String> {
         // SAFETY: what runs when the library is loaded asks nothing of the caller.
-        let library = unsafe { Library::new(file) }.map_err(|error| error.to_string())?;
+        let library = unsafe { Library::new(file) }
+            .map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))?;
         // It is never unloaded.
         let functions = Functions::of(Box::leak(Box::new(library)))?;
         let (mut major, mut minor, mut count) = (0, 0, 0);

@@ -17,6 +17,8 @@ pub fn write(kernel: &Kernel, name: &str, vector: &Vector, text: &mut Text) -> L
     let c = entry.index.ctype();
     let points = product_text(&kernel.dims);
     let first = format!("(({c})blockIdx.x * {THREADS} + ({c})threadIdx.x) * {}", vector.width);
+    // Most threads go through it once.
+    entry.line("#pragma unroll 1");
     entry.open(&format!("for ({c} at = {first}; at < {points}; at += ({c})gridDim.x * {each})"));
     entry.indices("at");
     for stage in &kernel.stages {

@@ -37,9 +37,12 @@ pub fn source(kernel: &Kernel, target: &str) -> Result<Source, String> {
     let name = identifier(&kernel.name);
     let mut text = Text::default();
     text.text.extend([PRELUDE, OPERATIONS, "\n", THREADS]);
-    let plain = launches(&kernel, &name, &Vector::none(&kernel), &mut text);
+    let vector = Vector::of(&kernel);
+    // What is hardly ever launched is short, as it is compiled too.
+    let one = Vector { short: vector.is_some(), ..Vector::none(&kernel) };
+    let plain = launches(&kernel, &name, &one, &mut text);
     let mut scratch = plain.scratch;
-    let fast = Vector::of(&kernel).map(|vector| {
+    let fast = vector.map(|vector| {
         let fast = launches(&kernel, &format!("{name}_by_{}", vector.width), &vector, &mut text);
         // Both count the same extents.
         let more = |scratch: &Count| fast.scratch.as_ref().is_some_and(|other| other.factor > scratch.factor);

@@ -114,6 +114,7 @@ impl<'a> Writer<'a> {
         self.entry.line(&format!("const {c} rows = {};", product_text(&kernel.dims[..kernel.outer])));
         let splits = self.splits;
         let units = format!("(rows + {}) / {rows} * {splits}", rows - 1).replace("(rows + 0) / 1", "rows").replace(" * 1", "");
+        self.entry.line("#pragma unroll 1");
         self.entry.open(&format!("for ({c} unit = blockIdx.x; unit < {units}; unit += ({c})gridDim.x)"));
         let mut group = "unit".to_owned();
         if splits > 1 {
@@ -163,7 +164,7 @@ impl<'a> Writer<'a> {
     }
 
     fn turns(&self) -> Option<i64> {
-        self.schedule.turns(self.length, self.entry.vector.width)
+        self.schedule.turns(self.length, self.entry.vector.width).filter(|_| !self.entry.vector.short)
     }
 
     fn stage(&mut self, at: usize) {

@@ -14,6 +14,8 @@ const MOST: usize = 32;
 pub struct Vector {
     /// How many; 1: one after the other.
     pub width: usize,
+    /// Whether loops stay loops.
+    pub short: bool,
     /// See [`flambeau_cuda_artifact::Fast`].
     pub alignments: Vec<u32>,
     /// See there.
@@ -34,7 +36,7 @@ pub enum Walk {
 impl Vector {
     /// One element after the other, wherever it is.
     pub fn none(kernel: &Kernel) -> Vector {
-        Vector { width: 1, alignments: vec![1; kernel.params.len()], multiples: Vec::new() }
+        Vector { width: 1, short: false, alignments: vec![1; kernel.params.len()], multiples: Vec::new() }
     }
 
     /// The widest that pays.
