@@ -170,6 +170,13 @@ fn rows_of_a_block_are_read_once() {
 }
 
 #[test]
+fn the_longest_rows_that_are_kept_fit_into_registers() {
+    let compiled = compiled(&softmax(Extent::Const(512), Extent::Const(32_768)));
+    assert_eq!(count(compiled.fast()[0], "ld.global"), 8);
+    compiled.assert_in_registers();
+}
+
+#[test]
 fn norms_read_their_input_once() {
     let compiled = compiled(&layer_norm(Extent::Const(8192), 1024));
     let fast = compiled.fast()[0];

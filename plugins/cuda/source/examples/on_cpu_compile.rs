@@ -28,17 +28,20 @@ impl CompileBackend for OnCpu {
     }
 
     fn compile(kernels: &[Kernel], target: &str) -> Result<Vec<Result<Vec<u8>, String>>, String> {
-        Ok(kernels.iter().map(|kernel| compile(kernel, target)).collect())
+        if target != TARGET {
+            return Err(format!("there is no {target}"));
+        }
+        Ok(kernels.iter().map(compile).collect())
     }
 }
 
 flambeau_plugin::export_compile_half!(OnCpu);
 
-fn compile(kernel: &Kernel, target: &str) -> Result<Vec<u8>, String> {
+fn compile(kernel: &Kernel) -> Result<Vec<u8>, String> {
     if kernel.params.len() + kernel.scalars as usize + 1 > MOST_ARGUMENTS {
         return Err(format!("more than {MOST_ARGUMENTS} arguments"));
     }
-    let source = source(kernel, target)?;
+    let source = source(kernel, TARGET)?;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let library = folder.path().join("kernel.so");
     let mut compiler = Command::new("g++");

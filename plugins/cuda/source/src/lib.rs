@@ -17,6 +17,7 @@ use flambeau_c_text::{OPERATIONS, Text, simplified};
 use flambeau_cuda_artifact::{Count, Fast, Header, Launch, capabilities};
 use flambeau_plugin::kernel::Kernel;
 use flambeau_plugin::simplify::is_free;
+use schedule::lie_along_points;
 use vector::Vector;
 
 const PRELUDE: &str = include_str!("prelude.cuh");
@@ -37,7 +38,7 @@ pub fn source(kernel: &Kernel, target: &str) -> Result<Source, String> {
     let name = identifier(&kernel.name);
     let mut text = Text::default();
     text.text.extend([PRELUDE, OPERATIONS, "\n", THREADS]);
-    let vector = Vector::of(&kernel);
+    let vector = Vector::of(&kernel).filter(|_| is_free(&kernel) || !lie_along_points(&kernel));
     // What is hardly ever launched is short, as it is compiled too.
     let one = Vector { short: vector.is_some(), ..Vector::none(&kernel) };
     let plain = launches(&kernel, &name, &one, &mut text);

@@ -19,7 +19,9 @@ impl Index {
     /// The smallest that does.
     pub fn of(kernel: &Kernel) -> Index {
         let fits = |reach: Option<i64>| reach.is_some_and(|reach| reach <= MOST);
-        let small = fits(product(&kernel.dims)) && accesses(kernel).all(|access| fits(reach(access, &kernel.dims)));
+        // Those that are empty divide nothing.
+        let dims: Vec<Extent> = kernel.dims.iter().copied().filter(|size| *size != Extent::Const(0)).collect();
+        let small = fits(product(&dims)) && accesses(kernel).all(|access| fits(reach(access, &kernel.dims)));
         if small { Index::Int } else { Index::Long }
     }
 

@@ -32,11 +32,19 @@ pub fn write(kernel: &Kernel, name: &str, vector: &Vector, text: &mut Text) -> L
         Launch { entry: name, threads: schedule.threads(), blocks: blocks(kernel, &schedule, splits) }
     });
     let launches = launches.collect();
-    let reduces = kernel.stages.iter().map(|stage| stage.reduces.len() as u64).sum::<u64>();
-    let factor = SLOT * u64::from(schedule.splits) * reduces;
+    let factor = SLOT * u64::from(schedule.splits) * reductions(kernel);
     let extents = kernel.dims[..kernel.outer].to_vec();
-    let scratch = (schedule.splits > 1).then_some(Count { factor, extents, divisor: 1 });
+    let scratch = leaves(kernel, &schedule).then_some(Count { factor, extents, divisor: 1 });
     Launches { launches, scratch }
+}
+
+fn reductions(kernel: &Kernel) -> u64 {
+    kernel.stages.iter().map(|stage| stage.reduces.len() as u64).sum()
+}
+
+/// Whether blocks leave what they found for later launches.
+fn leaves(kernel: &Kernel, schedule: &Schedule) -> bool {
+    schedule.splits > 1 && reductions(kernel) > 0
 }
 
 /// The stages of each launch.
@@ -92,7 +100,7 @@ impl<'a> Writer<'a> {
         splits: u32,
         part: Range<usize>,
     ) -> Self {
-        let more: &[&str] = if schedule.splits > 1 { &["char *scratch"] } else { &[] };
+        let more: &[&str] = if leaves(kernel, &schedule) { &["char *scratch"] } else { &[] };
         let entry = Entry::begin(kernel, vector, text, name, schedule.threads(), more);
         let length = product(&kernel.dims[kernel.outer..]);
         let rows = product(&kernel.dims[..kernel.outer]);
@@ -148,7 +156,7 @@ impl<'a> Writer<'a> {
     fn cache(&mut self) {
         let kernel = self.entry.kernel;
         let Some(turns) = self.turns() else { return };
-        let mut room = 2 * 32_i64;
+        let mut room = self.schedule.registers();
         for access in repeated(kernel) {
             let each = kernel.params[access.param as usize].dtype.size().div_ceil(4) as i64;
             let registers = turns * self.entry.vector.width as i64 * each;

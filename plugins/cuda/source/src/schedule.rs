@@ -47,8 +47,7 @@ impl Schedule {
         if kernel.stages.iter().all(|stage| stage.scope == Scope::Outer) {
             return Schedule { along: Along::Points, rows: 128, lanes: 1, splits: 1 };
         }
-        let reduces: usize = kernel.stages.iter().map(|stage| stage.reduces.len()).sum();
-        let mut schedule = if width == 1 && reduces <= MOST_SHARED && lie_along_points(kernel) {
+        let mut schedule = if width == 1 && lie_along_points(kernel) {
             Schedule::along_points(rows, length)
         } else {
             Schedule::along_row(rows, length, width as i64)
@@ -69,6 +68,11 @@ impl Schedule {
         let step = i64::from(self.lanes) * width as i64;
         let turns = div_up(length.filter(|length| *length > 0 && self.splits == 1)?, step);
         (turns * width as i64 <= KEPT).then_some(turns)
+    }
+
+    /// Registers that a thread may keep elements in: half of what it has, and no more than blocks side by side leave.
+    pub fn registers(&self) -> i64 {
+        i64::from(32_768 / self.threads()).min(2 * KEPT)
     }
 
     fn along_points(rows: Option<i64>, length: Option<i64>) -> Schedule {
@@ -117,8 +121,9 @@ fn power(size: i64, most: u32) -> u32 {
 }
 
 /// Whether neighbours in memory belong to different rows.
-fn lie_along_points(kernel: &Kernel) -> bool {
-    let Some(point) = kernel.outer.checked_sub(1) else { return false };
+pub fn lie_along_points(kernel: &Kernel) -> bool {
+    let reduces: usize = kernel.stages.iter().map(|stage| stage.reduces.len()).sum();
+    let Some(point) = kernel.outer.checked_sub(1).filter(|_| reduces <= MOST_SHARED) else { return false };
     let near = |access: &&Access, dim: usize| access.strides[dim] == Extent::Const(1);
     let read = || kernel.stages.iter().filter(|stage| stage.scope == Scope::Row).flat_map(loads);
     let points = read().filter(|access| near(access, point)).count();
@@ -130,6 +135,5 @@ fn lie_along_points(kernel: &Kernel) -> bool {
 fn divides(kernel: &Kernel) -> bool {
     let once = |access: &Access| access.strides[kernel.outer..].iter().all(|stride| *stride == Extent::Const(0));
     let changed = |access: &Access| kernel.params[access.param as usize].role == Role::InOut;
-    kernel.stages.iter().any(|stage| !stage.reduces.is_empty())
-        && !accesses(kernel).any(|access| changed(access) && once(access))
+    !accesses(kernel).any(|access| changed(access) && once(access))
 }
