@@ -12,7 +12,7 @@ HALVES = ("compile", "launch")
 
 @functools.cache
 def built(what):
-    """The folder with both halves of the template back end, or of those for tests: faulty, elsewhere, cuda_source_on_cpu."""
+    """The folder with both halves of the template, or of those for tests: faulty, elsewhere, CUDA on the CPU."""
     if what == "template":
         packages, folder = [f"--package=flambeau-template-{half}" for half in HALVES], "target/release"
     elif what == "cuda_source_on_cpu":

@@ -1,7 +1,7 @@
-"""What the CUDA back end's generated code computes: its text, unchanged, compiled by g++ and run on the processor, grid by grid.
+"""What the CUDA back end's generated code computes: its text, unchanged, compiled by g++ and run on the processor.
 
-The threads of a block take turns, and wait for each other where the text says so. Neither a GPU's functions nor its memory
-are tried by this.
+The threads of a block take turns, and wait for each other where the text says so. Neither a GPU's functions nor its
+memory are tried by this.
 """
 
 import json
@@ -62,8 +62,8 @@ def pointwise(x):
     return (x * 2 + x[:1]).relu() - x[:, :1], x.t().contiguous() * 3, (x > 0) & (x < 1)
 
 
-#: Rows for parts of warps, warps, blocks and several blocks, of lengths that vectors divide and that they do not; columns for
-#: few and for many threads.
+#: Rows for parts of warps, warps, blocks and several blocks, of lengths that vectors divide and that they do not;
+#: columns for few and for many threads.
 SHAPES = {
     softmax: [(5, 3), (7, 768), (600, 640), (3, 5001), (2, 40_000), (1, 300_001), (2, 262_144)],
     norm: [(300, 24), (2, 40_000)],

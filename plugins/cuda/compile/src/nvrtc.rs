@@ -26,16 +26,16 @@ const ADVICE: &str = "it comes with torch for CUDA; without that, `pip install n
 type Handle = *mut c_void;
 
 macro_rules! functions {
-    ($($name:ident($($argument:ident: $type:ty),*);)*) => {
+    ($($(#[$only:meta])? $name:ident($($argument:ident: $type:ty),*);)*) => {
         #[expect(non_snake_case, reason = "NVRTC's names")]
         struct Functions {
-            $($name: unsafe extern "C" fn($($argument: $type),*) -> c_int,)*
+            $($(#[$only])? $name: unsafe extern "C" fn($($argument: $type),*) -> c_int,)*
         }
 
         impl Functions {
             fn of(library: &'static Library) -> Result<Functions, String> {
                 // SAFETY: NVRTC's documentation has the functions' signatures.
-                Ok(Functions { $($name: unsafe {
+                Ok(Functions { $($(#[$only])? $name: unsafe {
                     *library.get(stringify!($name)).map_err(|_| concat!("it has no ", stringify!($name)).to_owned())?
                 },)* })
             }
@@ -54,8 +54,8 @@ functions! {
     nvrtcGetProgramLog(program: Handle, log: *mut c_char);
     nvrtcGetCUBINSize(program: Handle, size: *mut usize);
     nvrtcGetCUBIN(program: Handle, cubin: *mut c_char);
-    nvrtcGetPTXSize(program: Handle, size: *mut usize);
-    nvrtcGetPTX(program: Handle, ptx: *mut c_char);
+    #[cfg(test)] nvrtcGetPTXSize(program: Handle, size: *mut usize);
+    #[cfg(test)] nvrtcGetPTX(program: Handle, ptx: *mut c_char);
     nvrtcDestroyProgram(program: *mut Handle);
 }
 
@@ -99,7 +99,10 @@ impl Nvrtc {
         let (mut major, mut minor, mut count) = (0, 0, 0);
         // SAFETY: all three are written to.
         let statuses = unsafe {
-            [(functions.nvrtcVersion)(&raw mut major, &raw mut minor), (functions.nvrtcGetNumSupportedArchs)(&raw mut count)]
+            [
+                (functions.nvrtcVersion)(&raw mut major, &raw mut minor),
+                (functions.nvrtcGetNumSupportedArchs)(&raw mut count),
+            ]
         };
         statuses.into_iter().try_for_each(checked)?;
         let mut archs = vec![0; count as usize];
@@ -146,9 +149,8 @@ impl Nvrtc {
         let options = options.collect::<Result<Vec<CString>, _>>().map_err(|error| error.to_string())?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: there are as many options, which end in zeros.
-        let status = unsafe {
-            (self.functions.nvrtcCompileProgram)(program.handle, pointers.len() as c_int, pointers.as_ptr())
-        };
+        let status =
+            unsafe { (self.functions.nvrtcCompileProgram)(program.handle, pointers.len() as c_int, pointers.as_ptr()) };
         match checked(status) {
             Ok(()) => Ok(program),
             Err(error) => {

@@ -67,9 +67,10 @@ impl Compiled {
     }
 }
 
-/// Instructions that begin so.
+/// Instructions that begin so, with a predicate or without.
 fn count(ptx: &str, instruction: &str) -> usize {
-    ptx.lines().filter(|line| line.trim_start().trim_start_matches(|c| c == '@' || c == '%').starts_with(instruction)).count()
+    let name = |line: &str| line.split_whitespace().find(|word| !word.starts_with('@')).unwrap_or_default().to_owned();
+    ptx.lines().filter(|line| name(line).starts_with(instruction)).count()
 }
 
 /// Instructions that do arithmetic in f64.
@@ -230,9 +231,8 @@ fn functions_of_f32_are_computed_in_f32() {
     let known = Unary::ALL.into_iter().filter(|op| !matches!(op, Not | Unary::BitNot | Sin | Cos | Tan));
     let mut k = Builder::new("all", consts(&[64]), 0);
     let x = k.param(DType::F32, Role::In);
-    let ops: Vec<(Unary, u32)> = known
-        .map(|op| (op, k.param(if op.is_test() { DType::Bool } else { DType::F32 }, Role::Out)))
-        .collect();
+    let ops: Vec<(Unary, u32)> =
+        known.map(|op| (op, k.param(if op.is_test() { DType::Bool } else { DType::F32 }, Role::Out))).collect();
     k.stage(Scope::Row);
     let v = k.load(x, &[1]);
     for (op, out) in ops {
@@ -271,7 +271,10 @@ fn cubins_are_elf_files_of_their_architecture() {
 #[test]
 fn what_cannot_be_compiled_is_one_sentence() {
     let error = NVRTC.compile("__device__ void f() { g(); }", "sm_90").err().unwrap();
-    assert!(error.contains("does not compile the kernel for sm_90: the program has errors: ") && error.contains("\"g\""), "{error}");
+    assert!(
+        error.contains("does not compile the kernel for sm_90: the program has errors: ") && error.contains("\"g\""),
+        "{error}"
+    );
     let error = NVRTC.compile("", "sm_1").err().unwrap();
     assert!(error.ends_with("it does not know an option: ") || error.contains("invalid value"), "{error}");
     let mut wild = softmax(Extent::Const(4), Extent::Const(4));
@@ -283,7 +286,10 @@ fn what_cannot_be_compiled_is_one_sentence() {
 fn a_machine_without_nvrtc_is_told_what_brings_it() {
     let empty = std::env::temp_dir().join("flambeau-no-nvrtc");
     let Err(error) = Nvrtc::find(empty.as_os_str()) else { return };
-    assert!(error.starts_with("NVRTC, CUDA's run-time compiler, cannot be loaded (libnvrtc.so.13: cannot open"), "{error}");
+    assert!(
+        error.starts_with("NVRTC, CUDA's run-time compiler, cannot be loaded (libnvrtc.so.13: cannot open"),
+        "{error}"
+    );
     assert!(error.ends_with("it comes with torch for CUDA; without that, `pip install nvidia-cuda-nvrtc` brings it"));
 }
 

@@ -45,7 +45,16 @@ fn compile(kernel: &Kernel) -> Result<Vec<u8>, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let library = folder.path().join("kernel.so");
     let mut compiler = Command::new("g++");
-    compiler.args(["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-mf16c", "-ffp-contract=off", "-fno-strict-aliasing"]);
+    compiler.args([
+        "-std=c++17",
+        "-O1",
+        "-w",
+        "-shared",
+        "-fPIC",
+        "-mf16c",
+        "-ffp-contract=off",
+        "-fno-strict-aliasing",
+    ]);
     compiler.args(["-x", "c++", "-", "-o"]).arg(&library).stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut running = compiler.spawn().map_err(|error| format!("g++: {error}"))?;
     let text = format!("{HEADER}\n{}", source.text);

@@ -159,7 +159,8 @@ impl<'a> Entry<'a> {
     pub fn declare_cached(&mut self, turns: i64) {
         for (at, access) in self.cached.clone().iter().enumerate() {
             let c = ctype(self.kernel.params[access.param as usize].dtype);
-            let element = if self.vector.width > 1 { format!("Pack<{}, {c}>", self.vector.width) } else { c.to_owned() };
+            let element =
+                if self.vector.width > 1 { format!("Pack<{}, {c}>", self.vector.width) } else { c.to_owned() };
             self.line(&format!("{element} c{at}[{turns}];"));
         }
     }

@@ -78,3 +78,6 @@ fn identifier(name: &str) -> String {
     let known = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     format!("fused_{}", name.chars().map(known).take(100).collect::<String>())
 }
+
+#[cfg(test)]
+mod tests;

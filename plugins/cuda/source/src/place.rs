@@ -47,9 +47,8 @@ impl Index {
             let more = format!("{name}_rest");
             match self {
                 Index::Int => lines.push(format!("const int {more} = {rest} / {size}, {name} = {rest} % {size};")),
-                Index::Long => lines.push(format!(
-                    "const long {more} = quotient({rest}, {size}), {name} = {rest} - {more} * {size};"
-                )),
+                Index::Long => lines
+                    .push(format!("const long {more} = quotient({rest}, {size}), {name} = {rest} - {more} * {size};")),
             }
             rest = more;
         }

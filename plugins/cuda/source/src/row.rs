@@ -121,7 +121,8 @@ impl<'a> Writer<'a> {
         self.entry.line(&format!("const int own_row = {row}, lane = {lane};"));
         self.entry.line(&format!("const {c} rows = {};", product_text(&kernel.dims[..kernel.outer])));
         let splits = self.splits;
-        let units = format!("(rows + {}) / {rows} * {splits}", rows - 1).replace("(rows + 0) / 1", "rows").replace(" * 1", "");
+        let units =
+            format!("(rows + {}) / {rows} * {splits}", rows - 1).replace("(rows + 0) / 1", "rows").replace(" * 1", "");
         self.entry.line("#pragma unroll 1");
         self.entry.open(&format!("for ({c} unit = blockIdx.x; unit < {units}; unit += ({c})gridDim.x)"));
         let mut group = "unit".to_owned();
@@ -167,7 +168,7 @@ impl<'a> Writer<'a> {
         }
         if !self.entry.cached.is_empty() {
             self.entry.declare_cached(turns);
-            self.elements(|entry, turn| entry.fill(turn));
+            self.elements(Entry::fill);
         }
     }
 
@@ -278,7 +279,8 @@ impl<'a> Writer<'a> {
         self.entry.open("");
         let (begin, mut end) = if self.splits > 1 {
             let (splits, more) = (self.splits, i64::from(self.splits) * width - 1);
-            self.entry.line(&format!("const {c} share = ({length} + {more}) / {} * {width};", i64::from(splits) * width));
+            self.entry
+                .line(&format!("const {c} share = ({length} + {more}) / {} * {width};", i64::from(splits) * width));
             self.entry.line(&format!("const {c} share_end = least((split + 1) * share, {length});"));
             ("split * share + ".to_owned(), "share_end".to_owned())
         } else {
