@@ -12,9 +12,11 @@ HALVES = ("compile", "launch")
 
 @functools.cache
 def built(what):
-    """The folder with both halves of the template back end, or of those for tests: faulty, elsewhere."""
+    """The folder with both halves of the template, or of those for tests: faulty, elsewhere, CUDA on the CPU."""
     if what == "template":
         packages, folder = [f"--package=flambeau-template-{half}" for half in HALVES], "target/release"
+    elif what == "cuda_source_on_cpu":
+        packages, folder = ["--package=flambeau-cuda-source", "--examples"], "target/release/examples"
     else:
         packages, folder = ["--package=flambeau-codegen", "--examples"], "target/release/examples"
     subprocess.run(["cargo", "build", "--release", "--quiet", *packages], cwd=ROOT, check=True, timeout=280)

@@ -136,8 +136,18 @@ fn in_modes(python: Python) -> Result<()> {
 
 /// End-to-end tests that ask little of the version of Python: the command line, back ends, reports, recordings, and large
 /// models.
-const OF_ANY_VERSION: &[&str] =
-    &["breaks_hf", "broken_plugins", "cli", "opencl", "plugin_check", "replay", "report", "swap", "trace_log"];
+const OF_ANY_VERSION: &[&str] = &[
+    "breaks_hf",
+    "broken_plugins",
+    "cli",
+    "cuda_source",
+    "opencl",
+    "plugin_check",
+    "replay",
+    "report",
+    "swap",
+    "trace_log",
+];
 
 /// Assembled code and most end-to-end tests with each other version of Python that the machine has.
 fn in_other_versions() -> Result<()> {

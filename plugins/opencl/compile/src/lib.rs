@@ -1,16 +1,16 @@
-//! OpenCL back end, compile half: kernel IR to OpenCL C (`source`, with `ops` and `prelude.cl`), which the device's driver makes
+//! OpenCL back end, compile half: kernel IR to OpenCL C (`source`, with `prelude.cl`), which the device's driver makes
 //! its own code of. Runs in a worker process.
 
-mod ops;
 mod source;
 #[cfg(test)]
 mod tests;
 
+use flambeau_c_text::simplified;
 use flambeau_opencl_device::artifact::Header;
 use flambeau_opencl_device::{Device, Kernel as Compiled, NAME, capabilities, devices};
 use flambeau_plugin::export::CompileBackend;
 use flambeau_plugin::kernel::Kernel;
-use flambeau_plugin::simplify::{check, is_free, merge_neighbours, merge_stages, remove_unit_dims, sort_by_stride};
+use flambeau_plugin::simplify::is_free;
 use flambeau_plugin::{Description, export_compile_half};
 
 struct OpenCl;
@@ -42,17 +42,4 @@ fn compile(kernel: &Kernel, device: &'static Device) -> Result<Vec<u8>, String> 
     let split = if is_free(&kernel) { kernel.dims.len() } else { kernel.outer };
     let header = Header::new(&device.target, &kernel, split);
     Compiled::compile(device, &source::program(&kernel, split, device.rounds_f32), header)
-}
-
-/// With as few and as long dimensions as there can be.
-fn simplified(kernel: &Kernel) -> Result<Kernel, String> {
-    check(kernel)?;
-    let mut kernel = kernel.clone();
-    remove_unit_dims(&mut kernel);
-    if is_free(&kernel) {
-        merge_stages(&mut kernel);
-    }
-    sort_by_stride(&mut kernel);
-    merge_neighbours(&mut kernel);
-    Ok(kernel)
 }

@@ -1,37 +1,34 @@
 //! A kernel in OpenCL C: a function that does some units of work, which are points of the first dimensions. What operations
-//! become is in [`crate::ops`].
+//! become is in `flambeau_c_text`.
 
-use crate::ops;
+use flambeau_c_text::{Dialect, OPERATIONS, Text, cast, ctype, name, value};
 use flambeau_opencl_device::ENTRY;
-use flambeau_plugin::kernel::{Access, DType, Extent, Inst, Kernel, Op, Role, Scope, Stage, ValueId};
-use flambeau_plugin::reference;
+use flambeau_plugin::kernel::{Access, DType, Extent, Kernel, Role, Scope, Stage, ValueId};
 use flambeau_plugin::simplify::is_free;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 const PRELUDE: &str = include_str!("prelude.cl");
 
 /// The program of a kernel whose units are the points of `dims[..split]`. `rounds_f32`: see `Device::rounds_f32`.
 pub fn program(kernel: &Kernel, split: usize, rounds_f32: bool) -> String {
     let free = is_free(kernel);
-    let mut writer = Writer { kernel, free, types: BTreeMap::new(), text: String::new(), depth: 1 };
+    let mut writer = Writer { kernel, free, types: BTreeMap::new(), text: Text::default() };
     if rounds_f32 {
-        writer.text.push_str("#define ROUNDS_F32\n");
+        writer.line("#define ROUNDS_F32");
     }
-    writer.text.push_str(PRELUDE);
-    let parameters = parameters(kernel);
-    let _ = writeln!(writer.text, "\n__kernel void {ENTRY}({parameters}) {{");
+    writer.text.text.extend([PRELUDE, OPERATIONS, "\n"]);
+    writer.open(&format!("__kernel void {ENTRY}({})", parameters(kernel)));
     writer.line("long at = get_global_id(0) * chunk;");
     writer.line("const long end = min(at + chunk, units);");
     writer.units(split);
-    writer.text.push_str("}\n");
-    writer.text
+    writer.close();
+    writer.text.text
 }
 
 fn parameters(kernel: &Kernel) -> String {
     let buffers = kernel.params.iter().enumerate().map(|(i, param)| {
         let read_only = if param.role == Role::In { "const " } else { "" };
-        format!("__global {read_only}{} *restrict p{i}", ops::ctype(param.dtype))
+        format!("__global {read_only}{} *restrict p{i}", ctype(param.dtype))
     });
     let scalars = (0..kernel.scalars).map(|i| format!("const long s{i}"));
     let shares = ["const long units", "const long chunk"].map(str::to_owned);
@@ -51,23 +48,20 @@ struct Writer<'a> {
     free: bool,
     /// Of the values so far.
     types: BTreeMap<ValueId, DType>,
-    text: String,
-    depth: usize,
+    text: Text,
 }
 
 impl Writer<'_> {
     fn line(&mut self, line: &str) {
-        let _ = writeln!(self.text, "{:1$}{line}", "", self.depth * 4);
+        self.text.line(line);
     }
 
     fn open(&mut self, line: &str) {
-        self.line(&format!("{line} {{"));
-        self.depth += 1;
+        self.text.open(line);
     }
 
     fn close(&mut self) {
-        self.depth -= 1;
-        self.line("}");
+        self.text.close();
     }
 
     /// All units of this work-item. Where they are points of the last dimension too, that is a loop of its own, over as many of
@@ -115,8 +109,8 @@ impl Writer<'_> {
             return self.body(stage);
         }
         for reduce in &stage.reduces {
-            let (kept, start) = ops::accumulator(reduce.op, reduce.dtype);
-            self.line(&format!("{} a{} = {start};", ops::ctype(kept), reduce.id.0));
+            let (kept, start) = Dialect::OpenCl.accumulator(reduce.op, reduce.dtype);
+            self.line(&format!("{} a{} = {start};", ctype(kept), reduce.id.0));
         }
         let row = self.kernel.outer..self.kernel.dims.len();
         if row.is_empty() {
@@ -128,24 +122,23 @@ impl Writer<'_> {
         }
         self.body(stage);
         for reduce in &stage.reduces {
-            let (kept, _) = ops::accumulator(reduce.op, reduce.dtype);
-            let value = ops::cast(reduce.dtype, kept, &name(reduce.value));
-            let step = ops::binary(reduce.op.step(), kept, &value, &format!("a{}", reduce.id.0));
-            self.line(&format!("a{} = {step};", reduce.id.0));
+            let kept = format!("a{}", reduce.id.0);
+            let step = Dialect::OpenCl.step(reduce.op, reduce.dtype, &name(reduce.value), &kept);
+            self.line(&format!("{kept} = {step};"));
         }
         for _ in 0..row.len().max(1) {
             self.close();
         }
         for reduce in &stage.reduces {
-            let (kept, _) = ops::accumulator(reduce.op, reduce.dtype);
-            let total = ops::cast(kept, reduce.dtype, &format!("a{}", reduce.id.0));
+            let (kept, _) = Dialect::OpenCl.accumulator(reduce.op, reduce.dtype);
+            let total = cast(kept, reduce.dtype, &format!("a{}", reduce.id.0));
             self.define(reduce.id, reduce.dtype, &total);
         }
     }
 
     fn body(&mut self, stage: &Stage) {
         for inst in &stage.insts {
-            let value = self.value(inst);
+            let value = value(Dialect::OpenCl, inst, &self.types, |access| self.read(access));
             self.define(inst.id, inst.dtype, &value);
         }
         for store in &stage.stores {
@@ -156,30 +149,7 @@ impl Writer<'_> {
 
     fn define(&mut self, id: ValueId, dtype: DType, value: &str) {
         self.types.insert(id, dtype);
-        self.line(&format!("const {} {} = {value};", ops::ctype(dtype), name(id)));
-    }
-
-    fn value(&self, inst: &Inst) -> String {
-        let typed = |id: &ValueId| (self.types[id], name(*id));
-        match &inst.op {
-            Op::Load(access) => self.read(access),
-            Op::LoadIf { cond, access, other } => {
-                format!("{} ? {} : {}", name(*cond), self.read(access), name(*other))
-            }
-            Op::Const(bits) => ops::literal(inst.dtype, reference::constant(inst.dtype, *bits)),
-            Op::Scalar(at) => ops::scalar(inst.dtype, &format!("s{at}")),
-            Op::Index(dim) => format!("i{dim}"),
-            Op::Unary(op, a) => {
-                let (dtype, a) = typed(a);
-                ops::unary(*op, dtype, &a)
-            }
-            Op::Binary(op, a, b) => ops::binary(*op, typed(a).0, &name(*a), &name(*b)),
-            Op::Select(cond, a, b) => format!("{} ? {} : {}", name(*cond), name(*a), name(*b)),
-            Op::Cast(a) => {
-                let (dtype, a) = typed(a);
-                ops::cast(dtype, inst.dtype, &a)
-            }
-        }
+        self.line(&format!("const {} {} = {value};", ctype(dtype), name(id)));
     }
 
     /// Bools in memory may be any bytes.
@@ -199,8 +169,4 @@ impl Writer<'_> {
         let sum = offset.into_iter().chain(steps).collect::<Vec<_>>().join(" + ");
         format!("p{}[{}]", access.param, if sum.is_empty() { "0" } else { &sum })
     }
-}
-
-fn name(id: ValueId) -> String {
-    format!("v{}", id.0)
 }

@@ -1,7 +1,8 @@
 //! Kernels compiled for this machine's first device, and run on it. What they compute is checked by `flambeau plugin check`.
 #![expect(unsafe_code, reason = "compiled kernels are launched")]
 
-use crate::{compile, simplified, source};
+use crate::{compile, source};
+use flambeau_c_text::simplified;
 use flambeau_opencl_device::{Device, Kernel as Loaded, artifact, devices};
 use flambeau_plugin::kernel::{
     Access, Binary, DType, Extent, Inst, Kernel, Op, Param, Reduce, ReduceOp, Role, Scope, Stage, Store, ValueId,

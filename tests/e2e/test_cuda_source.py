@@ -1,0 +1,119 @@
+"""What the CUDA back end's generated code computes: its text, unchanged, compiled by g++ and run on the processor.
+
+The threads of a block take turns, and wait for each other where the text says so. Neither a GPU's functions nor its
+memory are tried by this.
+"""
+
+import json
+
+import pytest
+import torch
+from support import assert_same
+
+import flambeau
+import plugins
+from flambeau import _check
+from flambeau._check_kernels import EXACT, Kernel
+from flambeau._check_worker import Subject
+
+pytestmark = pytest.mark.plain_only("compiles slowly, and does the same whatever the frames are")
+
+NAME = "cuda_source_on_cpu"
+
+
+@pytest.fixture(scope="module", params=["", "_plain"], ids=["fast where it fits", "plain"])
+def backend(request, tmp_path_factory):
+    """The name of the back end: as artifacts say, or always with what is right for all arguments."""
+    folder, name = tmp_path_factory.mktemp("plugins"), NAME + request.param
+    plugins.install(folder, name, NAME)
+    with flambeau.config.patch(plugin_path=[str(folder)]):
+        yield name, folder
+
+
+@pytest.mark.parametrize("pattern", ["stages", "threads", "f32, rows"])
+def test_conformance(backend, pattern):
+    """Slices: `flambeau plugin check` does all."""
+    name, folder = backend
+    report = _check.check(str(plugins.half(folder, name, "compile")), pattern)
+    assert report.ok, str(report)
+
+
+def softmax(x):
+    return torch.softmax(x, -1)
+
+
+def norm(x):
+    return torch.nn.functional.layer_norm(x, x.shape[-1:])
+
+
+def totals(x):
+    return x.sum(-1), (x * x).mean(), x.amax(-1), x.amin()
+
+
+def columns(x):
+    return x.sum(0), x.amax(0), (x - x.mean(0)).abs()
+
+
+def loss(x):
+    return torch.nn.functional.cross_entropy(x, torch.arange(x.shape[0]) % x.shape[1])
+
+
+def pointwise(x):
+    return (x * 2 + x[:1]).relu() - x[:, :1], x.t().contiguous() * 3, (x > 0) & (x < 1)
+
+
+#: Rows for parts of warps, warps, blocks and several blocks, of lengths that vectors divide and that they do not;
+#: columns for few and for many threads.
+SHAPES = {
+    softmax: [(5, 3), (7, 768), (600, 640), (3, 5001), (2, 40_000), (1, 300_001), (2, 262_144)],
+    norm: [(300, 24), (2, 40_000)],
+    totals: [(3, 5001), (1, 300_001), (2, 262_144)],
+    columns: [(300, 24), (70_000, 6), (20_000, 33)],
+    loss: [(7, 768), (2, 40_000)],
+    pointwise: [(300, 24), (3, 5001)],
+}
+CASES = [pytest.param(fn, shape, id=f"{fn.__name__} {shape}") for fn, shapes in SHAPES.items() for shape in shapes]
+
+
+@pytest.mark.parametrize(("fn", "shape"), CASES)
+def test_schedules(backend, fn, shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(3))
+    assert_same(native(fn, x, backend[0]), fn(x))
+
+
+def test_sizes_that_are_not_known(backend):
+    def f(x):
+        return torch.softmax(x * 2, -1), x.sum(0), x.sum(), x.t().contiguous() + 1
+
+    compiled = flambeau.compile(f, backend=backend[0], dynamic=True)
+    for shape in ((3, 5), (4, 1000), (0, 7), (300, 72), (2, 0)):
+        x = torch.randn(shape)
+        assert_same(compiled(x), f(x))
+    assert not flambeau.counters()["eager_fallbacks"]
+
+
+def test_what_a_row_changes_is_read_by_all_its_threads_first(backend):
+    """No other stage has them wait for each other."""
+    name, folder = backend
+    x, scale = torch.ones(3, 4096), torch.tensor([[1.0], [2.0], [3.0]])
+    kernel = Kernel([3, 4096], 1)
+    both, source = kernel.param(scale.clone(), "InOut"), kernel.param(x)
+    kernel.expected.append((both, scale + 1, EXACT))
+    result = kernel.out(scale.expand(3, 4096).contiguous())
+    kernel.outside()
+    old = kernel.load(both, [1, 0])
+    kernel.store(both, kernel.binary("Add", torch.float32, old, kernel.const(torch.float32, 1)), [1, 0])
+    kernel.row()
+    kernel.store(result, kernel.binary("Mul", torch.float32, kernel.load(source), old))
+    subject = Subject(*(str(plugins.half(folder, name, half)) for half in plugins.HALVES))
+    subject.launch(subject.loaded(json.dumps(kernel.json())), kernel, 1)
+
+
+def native(fn, x, backend, **options):
+    """Its result; all of it came from kernels and torch's own functions."""
+    before = flambeau.counters()
+    result = flambeau.compile(fn, backend=backend, **options)(x)
+    after = flambeau.counters()
+    for count in ("eager_fallbacks", "eager_graph_reasons"):
+        assert after[count] == before[count], after[count]
+    return result
