@@ -185,6 +185,47 @@ def test_forks(run, first):
         assert not child["said"] and not child["fell"], child
 
 
+OWN = """
+sys.path.insert(0, {examples!r})
+import models
+from flambeau import _check
+
+plugin = flambeau.__path__[0] + "/_plugins/libflambeau_opencl_{half}.so"
+halves = flambeau._native.Plugin(*(plugin.format(half=half) for half in ("compile", "launch")))
+said = json.loads(halves.describe())
+assert said["compile"]["memory"] == said["launch"]["memory"] == 2, said
+
+def changes(a, b):
+    a[1:, ::2].mul_(2)
+    c = torch.sort(a + b)[0]
+    return c.t() @ b[:, 3:], c[2:], a[0], torch.softmax(c, -1)
+
+compiled, b = flambeau.compile(changes, backend="opencl"), torch.randn(50, 60)
+for _ in range(2):
+    args = [[b.sin(), b[-50:]] for _ in range(2)]
+    torch.testing.assert_close(compiled(*args[0]), changes(*args[1]))
+    torch.testing.assert_close(*args)
+with torch.no_grad():
+    fn, args = models.build("transformer_encoder", 1)
+    torch.testing.assert_close(flambeau.compile(fn, backend="opencl")(*args), fn(*args))
+report = _check.check(plugin.format(half="launch"), "f32, rows")
+assert report.ok and report.count("passed") == 16, str(report)
+"""
+
+
+@pytest.mark.parametrize("program", ["tell()", "forked"])
+def test_memory_of_its_own(run, program):
+    """PoCL's device, used as one that has: what kernels take is copied there, and back."""
+    own = OWN.replace("{examples!r}", repr(str(Path(models.__file__).parent)))
+    if program == "tell()":
+        (told,) = run(own + program, FLAMBEAU_OPENCL_MEMORY="own")
+        assert not told["said"] and not told["fell"], told
+        return
+    before, child, parent = run(FORKED.replace("{first}", "True"), FLAMBEAU_OPENCL_MEMORY="own")
+    assert not before["fell"] and not parent["fell"] and child["fell"]
+    assert "forked from one that used it" in child["said"][0]
+
+
 def refused(told, sentence):
     """Right results, which the program checked, and one warning."""
     assert told["fell"] and len(told["said"]) == 1 and sentence in told["said"][0], told

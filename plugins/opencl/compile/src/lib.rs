@@ -7,7 +7,7 @@ mod tests;
 
 use flambeau_c_text::simplified;
 use flambeau_opencl_device::artifact::Header;
-use flambeau_opencl_device::{Device, Kernel as Compiled, NAME, capabilities, devices};
+use flambeau_opencl_device::{Device, Kernel as Compiled, NAME, capabilities, devices, memory};
 use flambeau_plugin::export::CompileBackend;
 use flambeau_plugin::kernel::Kernel;
 use flambeau_plugin::simplify::is_free;
@@ -18,7 +18,8 @@ struct OpenCl;
 impl CompileBackend for OpenCl {
     fn describe() -> Result<Description, String> {
         let targets: Vec<&str> = devices()?.iter().map(|device| device.target.as_str()).collect();
-        Ok(Description::of_compile_half(NAME, env!("CARGO_PKG_VERSION"), &targets, &capabilities()))
+        let said = Description::of_compile_half(NAME, env!("CARGO_PKG_VERSION"), &targets, &capabilities());
+        Ok(Description { memory: memory()?, ..said })
     }
 
     fn compile(kernels: &[Kernel], target: &str) -> Result<Vec<Result<Vec<u8>, String>>, String> {
@@ -41,5 +42,5 @@ fn compile(kernel: &Kernel, device: &'static Device) -> Result<Vec<u8>, String> 
     // The last row dimension is what threads share where all points are alike.
     let split = if is_free(&kernel) { kernel.dims.len() } else { kernel.outer };
     let header = Header::new(&device.target, &kernel, split);
-    Compiled::compile(device, &source::program(&kernel, split, device.rounds_f32), header)
+    Compiled::compile(device, &source::program(&kernel, split, device), header)
 }

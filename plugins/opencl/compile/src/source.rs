@@ -2,22 +2,29 @@
 //! become is in `flambeau_c_text`.
 
 use flambeau_c_text::{Dialect, OPERATIONS, Text, cast, ctype, name, value};
-use flambeau_opencl_device::ENTRY;
+use flambeau_opencl_device::{Device, ENTRY};
 use flambeau_plugin::kernel::{Access, DType, Extent, Kernel, Role, Scope, Stage, ValueId};
 use flambeau_plugin::simplify::is_free;
 use std::collections::BTreeMap;
 
 const PRELUDE: &str = include_str!("prelude.cl");
 
-/// The program of a kernel whose units are the points of `dims[..split]`. `rounds_f32`: see `Device::rounds_f32`.
-pub fn program(kernel: &Kernel, split: usize, rounds_f32: bool) -> String {
+/// The program, for a device, of a kernel whose units are the points of `dims[..split]`.
+pub fn program(kernel: &Kernel, split: usize, device: &Device) -> String {
+    let (rounds_f32, own_memory) = (device.rounds_f32, device.has_own_memory());
     let free = is_free(kernel);
     let mut writer = Writer { kernel, free, types: BTreeMap::new(), text: Text::default() };
     if rounds_f32 {
         writer.line("#define ROUNDS_F32");
     }
     writer.text.text.extend([PRELUDE, OPERATIONS, "\n"]);
-    writer.open(&format!("__kernel void {ENTRY}({})", parameters(kernel)));
+    writer.open(&format!("__kernel void {ENTRY}({})", parameters(kernel, own_memory)));
+    if own_memory {
+        // Element 0 need not be where the buffer begins.
+        for i in 0..kernel.params.len() {
+            writer.line(&format!("p{i} += f{i};"));
+        }
+    }
     writer.line("long at = get_global_id(0) * chunk;");
     writer.line("const long end = min(at + chunk, units);");
     writer.units(split);
@@ -25,14 +32,15 @@ pub fn program(kernel: &Kernel, split: usize, rounds_f32: bool) -> String {
     writer.text.text
 }
 
-fn parameters(kernel: &Kernel) -> String {
+fn parameters(kernel: &Kernel, own_memory: bool) -> String {
     let buffers = kernel.params.iter().enumerate().map(|(i, param)| {
         let read_only = if param.role == Role::In { "const " } else { "" };
         format!("__global {read_only}{} *restrict p{i}", ctype(param.dtype))
     });
     let scalars = (0..kernel.scalars).map(|i| format!("const long s{i}"));
+    let firsts = (0..kernel.params.len()).filter(|_| own_memory).map(|i| format!("const long f{i}"));
     let shares = ["const long units", "const long chunk"].map(str::to_owned);
-    buffers.chain(scalars).chain(shares).collect::<Vec<_>>().join(", ")
+    buffers.chain(scalars).chain(firsts).chain(shares).collect::<Vec<_>>().join(", ")
 }
 
 fn extent(extent: Extent) -> String {

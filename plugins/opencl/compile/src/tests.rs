@@ -96,7 +96,7 @@ fn artifacts_of_another_device_and_damaged_ones_are_refused() {
 
 /// The source of a kernel without what stands before every kernel.
 fn function(kernel: &Kernel) -> String {
-    let text = source::program(&simplified(kernel).unwrap(), 1, true);
+    let text = source::program(&simplified(kernel).unwrap(), 1, device());
     text.split_once("__kernel ").unwrap().1.to_owned()
 }
 

@@ -1,13 +1,15 @@
 //! The devices of this machine that kernels can run on, and why others cannot.
 
-use crate::program::Spare;
+use crate::program::{Spare, checked};
 use crate::{NAME, fork, loader, scratch};
+use flambeau_plugin::abi::{MEMORY_HOST, MEMORY_OWN};
 use flambeau_plugin::{Capabilities, reference};
+use ocl_core::ffi::cl_int;
 use ocl_core::{
     CommandQueue, Context, ContextProperties, DeviceId, DeviceInfo, DeviceType, PlatformId, PlatformInfo, ffi,
 };
-use std::ptr;
 use std::sync::OnceLock;
+use std::{env, ptr};
 
 /// What to do where no device can be used.
 const ADVICE: &str = "install one that runs on the CPU, like Debian's package pocl-opencl-icd";
@@ -15,6 +17,21 @@ const ADVICE: &str = "install one that runs on the CPU, like Debian's package po
 /// What to do where there is no OpenCL at all.
 const LOADER_ADVICE: &str =
     "install its loader and a driver, like Debian's packages ocl-icd-libopencl1 and pocl-opencl-icd";
+
+/// `own` in this variable: run on devices that have memory of their own, and elsewhere as if they had. Read where the daemon
+/// starts, too.
+const MEMORY_VARIABLE: &str = "FLAMBEAU_OPENCL_MEMORY";
+
+/// Where kernels find their buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Buffers {
+    /// Where the host's pointers say.
+    Pointers,
+    /// In buffers made of the host's memory for each launch.
+    Host,
+    /// In the device's own memory.
+    Own,
+}
 
 /// A device, with all that is made for it once in a process.
 pub struct Device {
@@ -29,10 +46,47 @@ pub struct Device {
     pub rounds_f32: bool,
     /// Most bytes that a kernel's arguments have.
     pub argument_bytes: usize,
-    /// Whether kernels take the host's pointers; if not, buffers are made of them for each launch.
-    pub(crate) takes_pointers: bool,
+    pub(crate) buffers: Buffers,
+    /// The queue of its own memory.
+    queue: OnceLock<Result<CommandQueue, cl_int>>,
     /// How many work-groups run at once.
     pub(crate) cores: u32,
+    /// Whether work-items run side by side, each on few points, not one after the other on a core.
+    pub(crate) is_wide: bool,
+}
+
+impl Device {
+    /// Has kernels take buffers in memory of its own, though they could take the host's.
+    fn use_as_own(&mut self) {
+        self.buffers = Buffers::Own;
+        self.target.push_str("-own");
+    }
+
+    /// Whether kernels take buffers in its own memory.
+    pub fn has_own_memory(&self) -> bool {
+        self.buffers == Buffers::Own
+    }
+
+    /// Waits for what is in the queue of its own memory, if it has one.
+    pub(crate) fn finish(&self) -> Result<(), cl_int> {
+        match self.queue.get() {
+            // SAFETY: the queue lives as long as the device.
+            Some(Ok(queue)) => checked(unsafe { ffi::clFinish(queue.as_ptr()) }),
+            Some(Err(_)) | None => Ok(()),
+        }
+    }
+
+    /// The one queue of its own memory.
+    pub(crate) fn queue(&self) -> Result<ffi::cl_command_queue, cl_int> {
+        let made =
+            self.queue.get_or_init(|| ocl_core::create_command_queue(&self.context, self.id, None).map_err(status));
+        made.as_ref().map(CommandQueue::as_ptr).map_err(|status| *status)
+    }
+}
+
+/// [`flambeau_plugin::abi::Description::memory`] of the devices that are used: all have the same.
+pub fn memory() -> Result<u32, String> {
+    Ok(if devices()?.iter().any(Device::has_own_memory) { MEMORY_OWN } else { MEMORY_HOST })
 }
 
 /// The devices that can be used, best first as their drivers list them; or one sentence about why there are none.
@@ -53,16 +107,23 @@ fn find() -> Result<Vec<Device>, String> {
     loader::load().map_err(|why| format!("OpenCL cannot be loaded ({why}); {LOADER_ADVICE}"))?;
     scratch::prepare();
     fork::watch();
-    let (mut usable, mut refused) = (Vec::new(), Vec::new());
+    let own = env::var_os(MEMORY_VARIABLE).is_some_and(|value| value == "own");
+    let (mut usable, mut elsewhere, mut refused) = (Vec::new(), Vec::new(), Vec::new());
     for platform in platforms()? {
         // A platform may have none.
         for id in ocl_core::get_device_ids(platform, Some(DeviceType::ALL), None).unwrap_or_default() {
             let name = text(id, DeviceInfo::Name).unwrap_or_else(|| "a device without a name".to_owned());
             match open(platform, id, name.clone()) {
+                Ok(device) if device.has_own_memory() => elsewhere.push(device),
                 Ok(device) => usable.push(device),
                 Err(why) => refused.push(format!("{name} {why}")),
             }
         }
+    }
+    if own || usable.is_empty() {
+        usable.iter_mut().for_each(Device::use_as_own);
+        elsewhere.extend(usable);
+        usable = elsewhere;
     }
     if !usable.is_empty() {
         return Ok(usable);
@@ -94,7 +155,9 @@ fn open(platform: PlatformId, id: DeviceId, name: String) -> Result<Device, Stri
         context,
         queues: Spare::default(),
         target: target(platform, id),
-        takes_pointers: takes_pointers(id),
+        buffers: buffers(id),
+        queue: OnceLock::new(),
+        is_wide: number(id, ffi::CL_DEVICE_TYPE) & ffi::CL_DEVICE_TYPE_CPU == 0,
         rounds_f32: number(id, ffi::CL_DEVICE_SINGLE_FP_CONFIG) & ffi::CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0,
         argument_bytes: number(id, ffi::CL_DEVICE_MAX_PARAMETER_SIZE) as usize,
         cores: number(id, ffi::CL_DEVICE_MAX_COMPUTE_UNITS).max(1) as u32,
@@ -110,13 +173,19 @@ fn suits(id: DeviceId) -> Result<(), String> {
         (whole, "is not available or has no compiler"),
         (number(id, ffi::CL_DEVICE_ADDRESS_BITS) == 64 && has(ffi::CL_DEVICE_ENDIAN_LITTLE), "is no 64-bit device"),
         (has(ffi::CL_DEVICE_DOUBLE_FP_CONFIG), "has no f64"),
-        (takes_pointers(id) || number(id, ffi::CL_DEVICE_TYPE) & ffi::CL_DEVICE_TYPE_CPU != 0, "has memory of its own"),
     ];
     checks.into_iter().find(|(fits, _)| !fits).map_or(Ok(()), |(_, why)| Err(why.to_owned()))
 }
 
-fn takes_pointers(id: DeviceId) -> bool {
-    number(id, ffi::CL_DEVICE_SVM_CAPABILITIES) & ffi::CL_DEVICE_SVM_FINE_GRAIN_SYSTEM != 0
+fn buffers(id: DeviceId) -> Buffers {
+    let has = |what, bit| number(id, what) & bit != 0;
+    if has(ffi::CL_DEVICE_SVM_CAPABILITIES, ffi::CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) {
+        Buffers::Pointers
+    } else if has(ffi::CL_DEVICE_TYPE, ffi::CL_DEVICE_TYPE_CPU) {
+        Buffers::Host
+    } else {
+        Buffers::Own
+    }
 }
 
 /// Everything that shapes a binary, hashed.
@@ -138,6 +207,11 @@ fn target(platform: PlatformId, id: DeviceId) -> String {
         hash.update(text(id, info).unwrap_or_default().as_bytes()).update(&[0]);
     }
     format!("{NAME}-{}", &hash.finalize().to_hex()[..16])
+}
+
+/// OpenCL's status in an error.
+pub(crate) fn status(error: ocl_core::Error) -> cl_int {
+    error.api_status().map_or(ffi::CL_OUT_OF_HOST_MEMORY, |status| status as cl_int)
 }
 
 /// The bytes of an answer as a number; 0 where the device knows no such question.

@@ -9,10 +9,12 @@ mod device;
 mod fork;
 mod loader;
 mod memory;
+mod own;
 mod program;
 mod scratch;
 
-pub use device::{Device, capabilities, devices};
+pub use device::{Device, capabilities, devices, memory};
+pub use own::Memory;
 pub use program::{ENTRY, Kernel, explain};
 
 /// Name of the back end.

@@ -92,6 +92,9 @@ functions! {
     clEnqueueNDRangeKernel(queue: cl_command_queue, kernel: cl_kernel, dims: cl_uint, offset: *const size_t,
         global: *const size_t, local: *const size_t, waits: cl_uint, wait_for: *const cl_event, event: *mut cl_event)
         -> cl_int;
+    clEnqueueReadBuffer(queue: cl_command_queue, memory: cl_mem, blocking: cl_uint, offset: size_t, size: size_t,
+        host: *mut c_void, waits: cl_uint, wait_for: *const cl_event, event: *mut cl_event) -> cl_int;
+    clFinish(queue: cl_command_queue) -> cl_int;
     clWaitForEvents(count: cl_uint, events: *const cl_event) -> cl_int;
     clReleaseEvent(event: cl_event) -> cl_int;
 }

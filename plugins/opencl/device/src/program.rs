@@ -4,9 +4,10 @@
 //! have one work-item: on a CPU each is a thread's share, whose loops the driver turns into vector code.
 
 use crate::artifact::{Header, decode, encode};
-use crate::device::{Device, line};
+use crate::device::{Buffers, Device, line, status};
 use crate::fork;
 use crate::memory::HostBuffers;
+use crate::own::{STATUS_DEVICE, argument, set};
 use flambeau_plugin::kernel::Extent;
 use num_traits::FromPrimitive;
 use ocl_core::ffi::{self, c_void, cl_event, cl_int, cl_uint, size_t};
@@ -25,7 +26,7 @@ const POINTS_PER_SHARE: i64 = 16_384;
 const SHARES: u32 = 4;
 
 /// A status of ours: OpenCL's are negative.
-const STATUS_FORKED: i32 = 1;
+pub const STATUS_FORKED: i32 = 1;
 
 /// Things of which a launch needs one for itself. They are made as they are missed.
 pub struct Spare<T>(Mutex<Vec<T>>);
@@ -58,7 +59,8 @@ pub struct Kernel {
 impl Kernel {
     /// The artifact of a kernel in OpenCL C. It is run once, over no units: some drivers complete their code only then.
     pub fn compile(device: &'static Device, source: &str, header: Header) -> Result<Vec<u8>, String> {
-        let arguments = header.buffers.len() + header.scalars as usize + 2;
+        let firsts = if device.has_own_memory() { header.buffers.len() } else { 0 };
+        let arguments = header.buffers.len() + header.scalars as usize + firsts + 2;
         if arguments * size_of::<u64>() > device.argument_bytes {
             return Err(format!("{} takes no kernel of {arguments} arguments", device.name));
         }
@@ -96,7 +98,8 @@ impl Kernel {
         let buffers = vec![ptr::null_mut(); kernel.header.buffers.len()];
         let scalars = vec![0; kernel.header.scalars as usize];
         // SAFETY: with no units the kernel touches no buffer.
-        match unsafe { kernel.run(&buffers, &scalars, Shares { units: 0, chunk: 0, count: 1 }) } {
+        let run = unsafe { kernel.run(&buffers, &scalars, Shares { units: 0, chunk: 0, count: 1 }) };
+        match run.and_then(|()| device.finish()) {
             Ok(()) => Ok(kernel),
             Err(status) => Err(format!("the kernel does not start: {}", explain(status))),
         }
@@ -125,6 +128,9 @@ impl Kernel {
     }
 
     fn shares(&self, units: i64, points: i64, threads: u32) -> Shares {
+        if self.device.is_wide {
+            return Shares { units, chunk: 1, count: units as usize };
+        }
         let cores = self.device.cores;
         let most = if threads >= cores { cores.saturating_mul(SHARES) } else { threads };
         let useful = units.saturating_mul(points.max(1)) / POINTS_PER_SHARE;
@@ -135,18 +141,54 @@ impl Kernel {
     /// # Safety
     /// As [`Kernel::launch`].
     unsafe fn run(&self, buffers: &[*mut c_void], scalars: &[i64], shares: Shares) -> Result<(), cl_int> {
-        let status = |error: ocl_core::Error| error.api_status().map_or(ffi::CL_OUT_OF_HOST_MEMORY, |s| s as cl_int);
         let device = self.device;
-        let queue =
-            device.queues.take(|| ocl_core::create_command_queue(&device.context, device.id, None).map_err(status))?;
         let function = self.functions.take(|| ocl_core::create_kernel(&self.program, ENTRY).map_err(status))?;
-        // SAFETY: the caller's promise; queue and function are this launch's alone.
-        let done = unsafe { self.run_with(queue.as_ptr(), function.as_ptr(), buffers, scalars, shares) };
-        device.queues.give_back(queue);
+        // SAFETY (both): the caller's promise; the function is this launch's alone.
+        let done = if device.has_own_memory() {
+            unsafe { self.enqueue(function.as_ptr(), buffers, scalars, shares) }
+        } else {
+            let queue = device
+                .queues
+                .take(|| ocl_core::create_command_queue(&device.context, device.id, None).map_err(status))?;
+            let done = unsafe { self.run_with(queue.as_ptr(), function.as_ptr(), buffers, scalars, shares) };
+            device.queues.give_back(queue);
+            done
+        };
         self.functions.give_back(function);
         done
     }
 
+    /// Puts it into the queue of the device's own memory.
+    ///
+    /// # Safety
+    /// As [`Kernel::launch`]; nothing else uses the function meanwhile.
+    unsafe fn enqueue(
+        &self,
+        function: ffi::cl_kernel,
+        regions: &[*mut c_void],
+        scalars: &[i64],
+        shares: Shares,
+    ) -> Result<(), cl_int> {
+        let mut firsts = Vec::with_capacity(regions.len());
+        for ((at, region), buffer) in (0..).zip(regions).zip(&self.header.buffers) {
+            // SAFETY: the caller's promise.
+            let (memory, bytes) = unsafe { argument(*region) };
+            firsts.push(bytes as i64 / i64::from(buffer.element));
+            // SAFETY: the kernel's parameter is a buffer.
+            unsafe { set(function, at, &memory)? };
+        }
+        let units = [shares.units, shares.chunk];
+        let numbers = scalars.iter().chain(&firsts).chain(&units);
+        for (number, at) in numbers.zip(regions.len() as cl_uint..) {
+            // SAFETY: the kernel's parameter is a `long`.
+            unsafe { set(function, at, number)? };
+        }
+        // SAFETY: all arguments are set; the queue keeps them.
+        unsafe { enqueue(self.device.queue()?, function, shares.count, self.device.is_wide, ptr::null_mut()) }
+    }
+
+    /// Runs it, and waits for it.
+    ///
     /// # Safety
     /// As [`Kernel::launch`]; nothing else uses queue and function meanwhile.
     unsafe fn run_with(
@@ -158,8 +200,7 @@ impl Kernel {
         shares: Shares,
     ) -> Result<(), cl_int> {
         let mut made = None;
-        let first_scalar = buffers.len() as cl_uint;
-        if self.device.takes_pointers {
+        if self.device.buffers == Buffers::Pointers {
             for (at, buffer) in (0..).zip(buffers) {
                 // SAFETY: the device uses the host's memory as it is.
                 checked(unsafe { ffi::clSetKernelArgSVMPointer(function, at, *buffer) })?;
@@ -169,19 +210,32 @@ impl Kernel {
             let host = made.insert(unsafe { HostBuffers::new(self.device, &self.header, buffers, scalars)? });
             for (at, memory) in (0..).zip(host.memory()) {
                 // SAFETY: the kernel's parameter is a buffer.
-                checked(unsafe {
-                    ffi::clSetKernelArg(function, at, size_of_val(memory), (&raw const *memory).cast())
-                })?;
+                unsafe { set(function, at, memory)? };
             }
         }
-        for (number, at) in scalars.iter().chain(&[shares.units, shares.chunk]).zip(first_scalar..) {
-            // SAFETY: the kernel's parameter is a `long`, which is copied.
-            checked(unsafe { ffi::clSetKernelArg(function, at, size_of_val(number), (&raw const *number).cast()) })?;
+        for (number, at) in scalars.iter().chain(&[shares.units, shares.chunk]).zip(buffers.len() as cl_uint..) {
+            // SAFETY: the kernel's parameter is a `long`.
+            unsafe { set(function, at, number)? };
         }
-        // SAFETY: all arguments are set, and good until this returns.
-        unsafe { enqueue_and_wait(queue, function, shares.count)? };
+        let mut event: cl_event = ptr::null_mut();
+        // SAFETY: all arguments are set, and good until this returns; the event is not used after it was released.
+        unsafe {
+            enqueue(queue, function, shares.count, self.device.is_wide, &raw mut event)?;
+            let waited = ffi::clWaitForEvents(1, &raw const event);
+            ffi::clReleaseEvent(event);
+            checked(waited)?;
+        }
         // SAFETY: the launch is done.
         made.map_or(Ok(()), |host| unsafe { host.finish(queue) })
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // Drivers end the process where a program goes while the queue still has launches of it.
+        if !fork::is_child() {
+            let _ = self.device.finish();
+        }
     }
 }
 
@@ -195,36 +249,23 @@ struct Shares {
     count: usize,
 }
 
+/// Puts work-items into a queue: in groups as the driver likes them if `is_wide`, else each in a group of its own.
+///
 /// # Safety
-/// The function's arguments are set, and good until this returns.
-unsafe fn enqueue_and_wait(
+/// The function's arguments are set, and good until the event, if one is asked for, or the queue is done.
+unsafe fn enqueue(
     queue: ffi::cl_command_queue,
     function: ffi::cl_kernel,
     count: size_t,
+    is_wide: bool,
+    event: *mut cl_event,
 ) -> Result<(), cl_int> {
     let one: size_t = 1;
-    let mut event: cl_event = ptr::null_mut();
-    // SAFETY: one dimension each; the event is released below.
-    let status = unsafe {
-        ffi::clEnqueueNDRangeKernel(
-            queue,
-            function,
-            1,
-            ptr::null(),
-            &raw const count,
-            &raw const one,
-            0,
-            ptr::null(),
-            &raw mut event,
-        )
-    };
-    checked(status)?;
-    // SAFETY: one event, which is not used after it was released.
-    unsafe {
-        let waited = ffi::clWaitForEvents(1, &raw const event);
-        ffi::clReleaseEvent(event);
-        checked(waited)
-    }
+    let group = if is_wide { ptr::null() } else { &raw const one };
+    // SAFETY: one dimension each; the caller's promise.
+    checked(unsafe {
+        ffi::clEnqueueNDRangeKernel(queue, function, 1, ptr::null(), &raw const count, group, 0, ptr::null(), event)
+    })
 }
 
 /// OpenCL's success, or its status.
@@ -259,6 +300,9 @@ fn div_ceil(a: i64, b: i64) -> i64 {
 pub fn explain(status: i32) -> String {
     if status == STATUS_FORKED {
         return fork::SENTENCE.to_owned();
+    }
+    if status == STATUS_DEVICE {
+        return "there is no such OpenCL device".to_owned();
     }
     match Status::from_i32(status) {
         Some(known) => format!("the OpenCL driver said {known:?}"),
