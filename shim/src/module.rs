@@ -38,8 +38,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Sets what `flambeau.config` resolved.
 #[pyfunction]
 #[pyo3(signature = (
-    *, cache_dir, cache_size, data_dir, idle_timeout, logs, nested_graph_breaks, plugin_path, recompile_limit, record_dir,
-    timeout
+    *, cache_dir, cache_size, data_dir, idle_timeout, library_path, logs, nested_graph_breaks, plugin_path, recompile_limit,
+    record_dir, timeout
 ))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments, one per setting")]
 fn configure(
@@ -47,6 +47,7 @@ fn configure(
     cache_size: f64,
     data_dir: PathBuf,
     idle_timeout: f64,
+    library_path: Vec<PathBuf>,
     logs: &str,
     nested_graph_breaks: bool,
     plugin_path: Vec<PathBuf>,
@@ -57,11 +58,13 @@ fn configure(
     region::set_default(nested_graph_breaks);
     // The daemon runs in `/`: only absolute paths mean the same to both.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    let all_absolute = |paths: Vec<PathBuf>| paths.into_iter().map(absolute).collect();
     let changed = settings::set(Settings {
         wire: WireSettings {
             cache_dir: absolute(cache_dir),
             cache_size: cache_size as u64,
-            plugin_path: plugin_path.into_iter().map(absolute).collect(),
+            plugin_path: all_absolute(plugin_path),
+            library_path: all_absolute(library_path),
             data_dir: absolute(data_dir),
             record_dir: record_dir.map(absolute),
         },

@@ -95,7 +95,7 @@ def mapped(folder):
 
 def test_the_list_says_what_there_is(template):
     found = listed()
-    assert set(found) == {"cpu", "opencl", "eager"}
+    assert set(found) == {"cpu", "cuda", "opencl", "eager"}
     cpu = found["cpu"]
     assert cpu["default"] and cpu["available"] and cpu["from"] == "shipped" and cpu["memory"] == "host"
     assert cpu["version"] and cpu["devices"][0]["name"] == "CPU" and not found["eager"]["default"]
@@ -246,7 +246,7 @@ def test_what_is_damaged_is_refused_and_the_old_build_stays(tmp_path, template, 
 
 
 def test_what_else_is_refused_says_what_to_do(tmp_path, template, record):
-    assert "no back end is called nonsense; there are cpu, opencl, eager" in run("use", "nonsense", status=1)
+    assert "no back end is called nonsense; there are cpu, cuda, opencl, eager" in run("use", "nonsense", status=1)
     assert "no back end is called template" in run("upgrade", "template", template, status=1)
     assert "no back end is called template" in run("remove", "template", status=1)
     known_by_path = run("use", "template", status=1, FLAMBEAU_PLUGIN_PATH=str(template))

@@ -78,6 +78,20 @@ fn special_libraries_stay_in_their_crate() {
     }
 }
 
+#[test]
+fn libraries_that_are_opened_by_name_are_opened_in_one_crate() {
+    for (library, home) in [("libcuda.so", "plugins/cuda/launch"), ("libnvrtc", "plugins/cuda/compile")] {
+        let outside = sources(&["rs"]).into_iter().filter(|f| !f.starts_with(home) && !f.starts_with("tests"));
+        let naming: Vec<PathBuf> = outside.filter(|f| read(f).contains(library)).collect();
+        assert!(naming.is_empty(), "{library} is named outside of {home}: {naming:?}");
+    }
+}
+
+/// A tracked file; nothing of one that was deleted.
+fn read(file: &Path) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_default()
+}
+
 /// All tracked source files with one of the endings.
 fn sources(endings: &[&str]) -> Vec<PathBuf> {
     let output = Command::new("git").args(["ls-files"]).current_dir(root()).output().expect("git runs");

@@ -140,6 +140,7 @@ const OF_ANY_VERSION: &[&str] = &[
     "breaks_hf",
     "broken_plugins",
     "cli",
+    "cuda",
     "cuda_source",
     "opencl",
     "plugin_check",

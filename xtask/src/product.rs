@@ -14,6 +14,8 @@ const FILES: &[(&str, &str, &str)] = &[
     ("flambeau-cpu-launch", "libflambeau_cpu_launch.so", "_plugins/libflambeau_cpu_launch.so"),
     ("flambeau-opencl-compile", "libflambeau_opencl_compile.so", "_plugins/libflambeau_opencl_compile.so"),
     ("flambeau-opencl-launch", "libflambeau_opencl_launch.so", "_plugins/libflambeau_opencl_launch.so"),
+    ("flambeau-cuda-compile", "libflambeau_cuda_compile.so", "_plugins/libflambeau_cuda_compile.so"),
+    ("flambeau-cuda-launch", "libflambeau_cuda_launch.so", "_plugins/libflambeau_cuda_launch.so"),
 ];
 
 /// What the seal of a plug-in adds to its file (`abi/plugin/src/file.rs`).

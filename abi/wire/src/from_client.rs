@@ -99,6 +99,8 @@ pub struct Settings {
     pub cache_size: u64,
     /// Extra plug-in directories.
     pub plugin_path: Vec<PathBuf>,
+    /// Folders of native libraries that code generators may need: those of Python packages beside the client's torch.
+    pub library_path: Vec<PathBuf>,
     /// Where the user's back ends are ([`crate::registry`]).
     pub data_dir: PathBuf,
     /// If set, every compile is recorded into this directory.

@@ -1,5 +1,5 @@
 //! A compile half that goes wrong as its file is called, or else as a kernel is: abort, hang, panic or refuse. Otherwise
-//! an artifact is the kernel's name.
+//! an artifact is the kernel's name. If its file is called `needy` it looks for a library first.
 
 #[path = "faulty/own_file.rs"]
 mod own_file;
@@ -24,10 +24,17 @@ fn fault(how: &str) -> Result<(), String> {
     }
 }
 
+/// Whether one of the folders that workers are told has it.
+fn library_is_there() -> bool {
+    let folders = std::env::var_os("FLAMBEAU_LIBRARY_PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join("libneeded.so").exists())
+}
+
 impl CompileBackend for Faulty {
     fn describe() -> Result<Description, String> {
         match name().as_str() {
             "absent" => Err("there is no driver of this device; install one".to_owned()),
+            "needy" if !library_is_there() => Err("there is no libneeded.so".to_owned()),
             "hang_at_once" => fault("hang").map(|()| unreachable!()),
             name => Ok(Description::of_compile_half(name, "0", &["any"], &reference::capabilities())),
         }

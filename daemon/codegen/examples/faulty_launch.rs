@@ -1,11 +1,12 @@
 //! A launch half that takes every artifact, and at each launch panics. If its file is called `idle` it
-//! does nothing, if it is called `status` it fails.
+//! does nothing, if it is called `status` it fails. If it is called `cuda` it says what the launch half of that back end says
+//! where there is a GPU.
 #![expect(unsafe_code, reason = "the contract's `launch` is unsafe")]
 
 #[path = "faulty/own_file.rs"]
 mod own_file;
 
-use flambeau_plugin::abi::Device;
+use flambeau_plugin::abi::{Device, MEMORY_TORCH};
 use flambeau_plugin::export::LaunchBackend;
 use flambeau_plugin::{Description, reference};
 use own_file::name;
@@ -17,8 +18,14 @@ impl LaunchBackend for Faulty {
     type Executable = ();
 
     fn describe() -> Result<Description, String> {
-        let devices = vec![Device::new("none", &["any"])];
-        Ok(Description::of_launch_half(&name(), "0", devices, &reference::capabilities()))
+        let said = |version, target| {
+            let devices = vec![Device::new("none", &[target])];
+            Description::of_launch_half(&name(), version, devices, &reference::capabilities())
+        };
+        Ok(match name().as_str() {
+            "cuda" => Description { memory: MEMORY_TORCH, ..said(env!("CARGO_PKG_VERSION"), "sm_90") },
+            _ => said("0", "any"),
+        })
     }
 
     fn load(_artifact: &[u8], _device: u32) -> Result<(), String> {

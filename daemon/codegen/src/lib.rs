@@ -2,10 +2,12 @@
 //! so it runs in child processes (`flambeaud worker`), which this crate starts, feeds, restarts and stops.
 
 mod discover;
+mod libraries;
 mod pool;
 mod worker;
 
 pub use discover::{BackendFiles, discover};
+pub use libraries::{Libraries, VARIABLE};
 pub use worker::worker_main;
 
 use flambeau_ir::kernel::Kernel;
@@ -30,6 +32,8 @@ pub struct CodegenOptions {
     pub workers: usize,
     /// Longest time for one kernel, after which its worker is killed.
     pub timeout: Duration,
+    /// Where workers look for libraries. One that lacked something is replaced when there are others.
+    pub libraries: Arc<Libraries>,
 }
 
 /// Why kernels were not compiled.

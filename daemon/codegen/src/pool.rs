@@ -1,6 +1,7 @@
 //! The worker processes of one back end: started when needed, replaced when lost, never more than allowed.
 
-use crate::{CodegenError, CodegenOptions, Described};
+use crate::libraries::VARIABLE;
+use crate::{CodegenError, CodegenOptions, Described, Libraries};
 use flambeau_ir::kernel::Kernel;
 use flambeau_wire::frame;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// To a worker.
@@ -59,22 +60,26 @@ impl Lost {
 struct Worker {
     child: Child,
     socket: UnixStream,
+    /// Changes of the folders of libraries before it was started.
+    changes: u64,
 }
 
 impl Worker {
-    fn start(command: &[OsString], plugin: &Path, timeout: Duration) -> io::Result<Worker> {
+    fn start(command: &[OsString], plugin: &Path, timeout: Duration, libraries: &Libraries) -> io::Result<Worker> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(timeout))?;
         ours.set_write_timeout(Some(timeout))?;
         let (program, arguments) =
             command.split_first().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "empty command"))?;
+        let (changes, libraries) = libraries.now();
         let child = Command::new(program)
             .args(arguments)
             .arg(plugin)
+            .env(VARIABLE, libraries)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()?;
-        Ok(Worker { child, socket: ours })
+        Ok(Worker { child, socket: ours, changes })
     }
 
     fn ask(&mut self, request: &[u8]) -> Result<Reply, io::Error> {
@@ -126,6 +131,7 @@ pub struct Pool {
     plugin: PathBuf,
     limit: usize,
     timeout: Duration,
+    libraries: Arc<Libraries>,
     state: Mutex<State>,
     freed: Condvar,
 }
@@ -137,6 +143,7 @@ impl Pool {
             plugin: plugin.to_owned(),
             limit: options.workers.max(1),
             timeout: options.timeout,
+            libraries: options.libraries.clone(),
             state: Mutex::default(),
             freed: Condvar::new(),
         }
@@ -147,7 +154,7 @@ impl Pool {
     }
 
     fn start(&self) -> io::Result<Worker> {
-        Worker::start(&self.command, &self.plugin, self.timeout)
+        Worker::start(&self.command, &self.plugin, self.timeout, &self.libraries)
     }
 
     /// Starts as many workers as are allowed.
@@ -187,7 +194,14 @@ impl Pool {
                 return Err(Lost::Start(error));
             }
         };
-        match worker.ask(&bytes) {
+        let mut answer = worker.ask(&bytes);
+        while matches!(answer, Ok(Reply::Unavailable(_))) && self.libraries.changed_since(worker.changes) {
+            // What it lacked may be there for one that is told of all folders.
+            let Ok(other) = self.start() else { break };
+            worker = other;
+            answer = worker.ask(&bytes);
+        }
+        match answer {
             Ok(reply) => {
                 self.give_back(Some(worker));
                 Ok(reply)

@@ -1,8 +1,9 @@
 //! The worker pool against a plug-in that aborts, hangs and panics. Run with an argument, this binary is the worker.
 
-use flambeau_codegen::{Codegen, CodegenError, CodegenOptions, worker_main};
-use flambeau_plugin::kernel::{Extent, Kernel};
+use flambeau_codegen::{Codegen, CodegenError, CodegenOptions, Libraries, worker_main};
+use flambeau_plugin::kernel::{Access, DType, Extent, Inst, Kernel, Op, Param, Role, Scope, Stage, Store, ValueId};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 fn main() {
@@ -21,6 +22,8 @@ fn main() {
         ("faults are errors and the next compile works", faults),
         ("a hanging kernel is killed", hangs),
         ("a missing plug-in and a broken one are sentences", missing),
+        ("what lacks a library is asked again once there is another folder", lacks_a_library),
+        ("CUDA's code generator compiles with the NVRTC that lies beside torch", nvrtc_beside_torch),
     ] {
         print!("test {name} ... ");
         test(&plugins);
@@ -29,8 +32,13 @@ fn main() {
 }
 
 fn codegen(plugins: &Path, timeout: Duration) -> Codegen {
+    Codegen::new(options(plugins, timeout))
+}
+
+fn options(plugins: &Path, timeout: Duration) -> CodegenOptions {
     let command = vec![std::env::current_exe().expect("has a path").into(), "worker".into()];
-    Codegen::new(CodegenOptions { command, plugin_dirs: vec![plugins.to_owned()], workers: 2, timeout })
+    let plugin_dirs = vec![plugins.to_owned()];
+    CodegenOptions { command, plugin_dirs, workers: 2, timeout, libraries: Arc::default() }
 }
 
 fn kernel(name: &str, extent: i64) -> Kernel {
@@ -99,12 +107,53 @@ fn missing(plugins: &Path) {
     assert!(matches!(error, CodegenError::Unavailable(_)), "{error}");
     let error = broken.compile("garbage", &[kernel("k", 1)], "any").unwrap_err().to_string();
     assert!(error.contains("is no shared library"), "{error}");
-    let options = CodegenOptions {
-        command: vec![PathBuf::from("/nonexistent/flambeaud").into()],
-        plugin_dirs: vec![plugins.to_owned()],
-        workers: 2,
-        timeout: LONG,
-    };
+    let options =
+        CodegenOptions { command: vec![PathBuf::from("/nonexistent/flambeaud").into()], ..options(plugins, LONG) };
     let error = Codegen::new(options).compile("faulty", &[kernel("k", 1)], "any").unwrap_err().to_string();
     assert!(error.contains("cannot be started"), "{error}");
+}
+
+fn lacks_a_library(plugins: &Path) {
+    let dir = tempfile::tempdir().unwrap();
+    let half = |name: &str| format!("libflambeau_{name}_compile.so");
+    std::fs::copy(plugins.join(half("faulty")), dir.path().join(half("needy"))).unwrap();
+    let libraries = Arc::new(Libraries::default());
+    let codegen = Codegen::new(CodegenOptions { libraries: libraries.clone(), ..options(dir.path(), LONG) });
+    codegen.prewarm("needy").unwrap();
+    let lacks = |error: CodegenError| assert!(error.to_string().ends_with("there is no libneeded.so"), "{error}");
+    lacks(codegen.describe("needy").unwrap_err());
+    let (with, without) = (dir.path().join("with"), dir.path().join("without"));
+    for folder in [&with, &without] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    std::fs::write(with.join("libneeded.so"), b"").unwrap();
+    libraries.hear_of(std::slice::from_ref(&without));
+    lacks(codegen.compile("needy", &[kernel("k", 1)], "any").unwrap_err());
+    libraries.hear_of(&[with]);
+    // Two workers, each of which was started without it.
+    let kernels: Vec<Kernel> = (0..20).map(|i| kernel(&format!("k{i}"), i)).collect();
+    assert_eq!(codegen.compile("needy", &kernels, "any").unwrap().len(), 20);
+    assert_eq!(codegen.describe("needy").unwrap().name, "needy");
+}
+
+/// With what `cargo xtask develop` laid out and set up.
+fn nvrtc_beside_torch(_: &Path) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let below = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let packages = below(root.join(".venv/lib")).flat_map(|python| below(python.join("site-packages/nvidia")));
+    let libraries = Arc::new(Libraries::default());
+    libraries.hear_of(&packages.map(|package| package.join("lib")).collect::<Vec<_>>());
+    let plugins = root.join("shim/python/flambeau/_plugins");
+    let codegen = Codegen::new(CodegenOptions { libraries, ..options(&plugins, LONG) });
+    let targets = codegen.describe("cuda").unwrap().targets;
+    let one = |value| Inst { id: ValueId(0), dtype: DType::F32, op: Op::Const(u64::from(f32::to_bits(value))) };
+    let access = Access { param: 0, offset: Extent::Const(0), strides: vec![Extent::Const(1)] };
+    let stores = vec![Store { access, value: ValueId(0) }];
+    let kernel = Kernel {
+        params: vec![Param { dtype: DType::F32, role: Role::Out }],
+        stages: vec![Stage { scope: Scope::Row, insts: vec![one(1.0)], stores, reduces: vec![] }],
+        ..kernel("ones", 64)
+    };
+    let artifacts = codegen.compile("cuda", &[kernel], targets.last().unwrap()).unwrap();
+    assert!(artifacts[0].bytes.windows(4).any(|bytes| bytes == b"\x7fELF"), "no cubin");
 }

@@ -1,7 +1,7 @@
 //! Plug-ins as the server sees them: one code generator per folder, and a fingerprint of each build for cache keys.
 
 use crate::hub::lock;
-use flambeau_codegen::{Codegen, CodegenOptions};
+use flambeau_codegen::{Codegen, CodegenOptions, Libraries};
 use flambeau_wire::registry::{self, Chosen, Origin, Places, Plugin};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -18,6 +18,8 @@ pub struct Backends {
     shipped: Vec<PathBuf>,
     /// Longest time one kernel may take.
     timeout: Duration,
+    /// Where they look for libraries.
+    libraries: Arc<Libraries>,
     folders: Mutex<BTreeMap<PathBuf, Arc<Folder>>>,
 }
 
@@ -37,7 +39,7 @@ impl Backends {
         let beside = program.as_deref().and_then(Path::parent);
         let shipped = beside.map_or_else(Vec::new, |folder| vec![folder.join("../_plugins"), folder.to_path_buf()]);
         let shipped = shipped.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
-        Backends { shipped, timeout, folders: Mutex::default() }
+        Backends { shipped, timeout, libraries: Arc::default(), folders: Mutex::default() }
     }
 
     /// Where back ends are looked for, for a user with this choice.
@@ -52,6 +54,11 @@ impl Backends {
         self.places(plugin_path, data_dir, &chosen).find(name).unwrap_or_else(|| (lacking(), Origin::Shipped))
     }
 
+    /// Folders in which a client's packages keep libraries: code generators look there too, from now on.
+    pub fn hear_of(&self, library_path: &[PathBuf]) {
+        self.libraries.hear_of(library_path);
+    }
+
     /// How long a plug-in may take to answer.
     pub fn patience(&self) -> Duration {
         self.timeout
@@ -59,7 +66,7 @@ impl Backends {
 
     /// The code generators of a plug-in's folder.
     pub fn of(&self, plugin: &Plugin) -> Arc<Folder> {
-        let fresh = || Arc::new(Folder::new(plugin.folder.clone(), self.timeout));
+        let fresh = || Arc::new(Folder::new(plugin.folder.clone(), self.timeout, self.libraries.clone()));
         lock(&self.folders).entry(plugin.folder.clone()).or_insert_with(fresh).clone()
     }
 
@@ -85,13 +92,14 @@ impl Backends {
 }
 
 impl Folder {
-    fn new(path: PathBuf, timeout: Duration) -> Folder {
+    fn new(path: PathBuf, timeout: Duration, libraries: Arc<Libraries>) -> Folder {
         let program = std::env::current_exe().unwrap_or_else(|_| "flambeaud".into());
         let options = CodegenOptions {
             command: vec![program.into(), "worker".into()],
             plugin_dirs: vec![path.clone()],
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             timeout,
+            libraries,
         };
         Folder { path, codegen: Codegen::new(options), fingerprints: Mutex::default() }
     }

@@ -4,6 +4,7 @@
 use crate::backends::Backends;
 use anyhow::Context;
 use clap::Args;
+use flambeau_codegen::VARIABLE as LIBRARY_PATH;
 use flambeau_wire::endpoint::{Place, Start, kernel_timeout};
 use flambeau_wire::from_client;
 use std::path::PathBuf;
@@ -56,6 +57,16 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|v| !v.is_empty())
+}
+
+/// The folders in a variable, absolute.
+fn folders(name: &str) -> Vec<PathBuf> {
+    absolute(std::env::split_paths(&variable(name).unwrap_or_default()).collect())
+}
+
+fn absolute(folders: Vec<PathBuf>) -> Vec<PathBuf> {
+    let named = folders.into_iter().filter(|d| !d.as_os_str().is_empty());
+    named.map(|d| std::path::absolute(&d).unwrap_or(d)).collect()
 }
 
 /// The flag's folder, else that of `FLAMBEAU_{kind}_DIR`, else `flambeau` in that of `XDG_{kind}_HOME` or in `base` of the
@@ -111,10 +122,7 @@ impl Settings {
 
     /// Plug-in directories, absolute.
     pub fn plugin_path(&self) -> Vec<PathBuf> {
-        let from_env = || std::env::split_paths(&variable("FLAMBEAU_PLUGIN_PATH").unwrap_or_default()).collect();
-        let dirs: Vec<PathBuf> = if self.plugin_path.is_empty() { from_env() } else { self.plugin_path.clone() };
-        let named = dirs.into_iter().filter(|d| !d.as_os_str().is_empty());
-        named.map(|d| std::path::absolute(&d).unwrap_or(d)).collect()
+        if self.plugin_path.is_empty() { folders("FLAMBEAU_PLUGIN_PATH") } else { absolute(self.plugin_path.clone()) }
     }
 
     /// Longest time that a plug-in may take for one kernel.
@@ -129,7 +137,9 @@ impl Settings {
 
     /// The plug-ins for commands that run in this process.
     pub fn backends(&self) -> anyhow::Result<Backends> {
-        Ok(Backends::new(self.kernel_timeout()?))
+        let backends = Backends::new(self.kernel_timeout()?);
+        backends.hear_of(&folders(LIBRARY_PATH));
+        Ok(backends)
     }
 
     /// How a daemon of these settings is started.
@@ -150,6 +160,7 @@ impl Settings {
             cache_dir: self.cache_dir().unwrap_or_default(),
             cache_size: self.cache_size(),
             plugin_path: self.plugin_path(),
+            library_path: folders(LIBRARY_PATH),
             data_dir: self.data_dir().unwrap_or_default(),
             record_dir: None,
         }

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flambeau._config import config
+
 #: After so many ends of the process the rest is left out: each costs a start of Python and torch.
 MOST_ENDS = 8
 
@@ -161,7 +163,7 @@ class Worker:
             stdout=self.printed,
             stderr=self.printed,
             pass_fds=[theirs],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in [package_folder(), *python_path()] if p)},
+            env={**os.environ, **told()},
         )
         os.close(theirs)
 
@@ -207,14 +209,13 @@ class Worker:
         self.printed.close()
 
 
-def package_folder() -> str:
-    """Where a new process finds this package."""
-    return str(Path(__file__).parents[1])
-
-
-def python_path() -> list[str]:
-    """What this process was told of other folders."""
-    return os.environ.get("PYTHONPATH", "").split(os.pathsep)
+def told() -> dict[str, str]:
+    """Where a new process finds this package, and code generators their libraries."""
+    package, others = str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return {
+        "PYTHONPATH": os.pathsep.join(p for p in [package, *others] if p),
+        "FLAMBEAU_LIBRARY_PATH": os.pathsep.join(config.library_path),
+    }
 
 
 class Progress:

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -43,7 +44,12 @@ class Subject:
         self.target = devices[0]["targets"][0]
         self.device = torch.device("cpu")
         if self.said["launch"]["memory"] == MEMORY_TORCH:
-            self.device = torch.device("cuda", 0)
+            self.device = torchs_device(launch_half)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether buffers are on torch's device."""
+        return self.device.type == "cuda"
 
     def run(self, case: Case) -> str | None:
         """Raises `Wrong`; returns why the plug-in need not do it, `None` if it did it right."""
@@ -70,19 +76,47 @@ class Subject:
 
     def launch(self, loaded: _native.PluginKernel, kernel: Kernel, threads: int) -> None:
         """Launches on fresh copies of the buffers, and compares."""
-        buffers = [fresh(tensor, self.device) for tensor, _ in kernel.params]
+        buffers = self.buffers(kernel)
+        self.start(loaded, kernel, buffers, threads)
+        self.finish(kernel, buffers)
+
+    def buffers(self, kernel: Kernel) -> list[torch.Tensor]:
+        """Fresh copies of what it is launched with."""
+        return [fresh(tensor, self.device) for tensor, _ in kernel.params]
+
+    def start(self, loaded: _native.PluginKernel, kernel: Kernel, buffers: list[torch.Tensor], threads: int) -> None:
+        """Launches. On a GPU that is a place in the stream that is torch's current one."""
         places = [place(tensor) for tensor in buffers]
-        stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
+        stream = torch.cuda.current_stream(self.device).cuda_stream if self.on_gpu else 0
         try:
             loaded.launch(places, kernel.scalars, stream, threads)
         except RuntimeError as error:
             raise Wrong(f"the launch failed: {error}") from error
+
+    def finish(self, kernel: Kernel, buffers: list[torch.Tensor]) -> None:
+        """Waits for what was launched, and compares."""
+        if self.on_gpu:
+            try:
+                torch.cuda.synchronize(self.device)
+            except RuntimeError as error:
+                # Nothing works any more in a process whose kernel failed on a GPU.
+                raise SystemExit(str(error).split("\n")[0]) from None
         for param, expected, tolerance in kernel.expected:
             compare(buffers[param].cpu(), expected, tolerance)
             untouched(buffers[param])
         for (before, role), after in zip(kernel.params, buffers, strict=True):
             if role == "In" and not same_bits(after.cpu(), before).all():
                 raise Wrong("a buffer that is only read was written to")
+
+
+def torchs_device(launch_half: str) -> torch.device:
+    """The first, for a plug-in that wants its buffers there; a `RuntimeError` says why there is none."""
+    if torch.cuda.is_available():
+        return torch.device("cuda", 0)
+    why = "finds none" if torch.version.cuda else "was built without CUDA; install one with it"
+    raise RuntimeError(
+        f"plug-in {launch_half} computes in the memory of torch's GPU, and torch {torch.__version__} {why}"
+    )
 
 
 def fresh(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -103,8 +137,8 @@ def place(tensor: torch.Tensor) -> tuple[int, int, int]:
 
 def untouched(tensor: torch.Tensor) -> None:
     """What lies between the elements of a result is as it was."""
-    storage = torch.empty(0, dtype=tensor.dtype).set_(tensor.cpu().untyped_storage())
-    if tensor.device.type != "cpu" or storage.numel() == tensor.numel():
+    storage = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage()).cpu()
+    if storage.numel() == tensor.numel():
         return
     between = torch.ones(storage.numel(), dtype=torch.bool)
     torch.as_strided(between, tensor.shape, tensor.stride(), tensor.storage_offset()).fill_(False)
@@ -173,16 +207,20 @@ def refuses_foreign_artifacts(subject: Subject) -> None:
 
 
 def launches_at_once(subject: Subject) -> None:
-    """One handle, four threads, each with buffers of its own."""
+    """One handle, four threads, each with buffers (and, on a GPU, a stream) of its own."""
     kernels = [large(torch.float32, 50, 300) for _ in range(4)]
     loaded = subject.loaded(json.dumps(kernels[0].json()))
-    wrong: list[Wrong] = []
+    wrong: list[BaseException] = []
 
     def repeat(kernel: Kernel) -> None:
+        stream: AbstractContextManager[Any] = nullcontext()
+        if subject.on_gpu:
+            stream = torch.cuda.stream(torch.cuda.Stream(subject.device))  # type: ignore[no-untyped-call]
         try:
-            for _ in range(5):
-                subject.launch(loaded, kernel, 2)
-        except Wrong as error:
+            with stream:
+                for _ in range(5):
+                    subject.launch(loaded, kernel, 2)
+        except BaseException as error:
             wrong.append(error)
 
     threads = [threading.Thread(target=repeat, args=(kernel,)) for kernel in kernels]
@@ -194,12 +232,39 @@ def launches_at_once(subject: Subject) -> None:
         raise wrong[0]
 
 
+def captured_in_a_graph(subject: Subject) -> None:
+    """What was captured computes from what the buffers hold when it is replayed, many rows and few long ones."""
+    for rows, columns in ((50, 300), (3, 20_000)):
+        kernel = large(torch.float32, rows, columns)
+        loaded, buffers = subject.loaded(json.dumps(kernel.json())), subject.buffers(kernel)
+        roles = [role for _, role in kernel.params]
+        inputs = [(b, b.clone()) for b, role in zip(buffers, roles, strict=True) if role == "In"]
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                subject.start(loaded, kernel, buffers, 1)
+        except RuntimeError as error:
+            raise Wrong(f"a launch cannot be captured in a CUDA graph: {error}") from error
+        for buffer, _ in inputs:
+            buffer.zero_()
+        graph.replay()
+        for buffer, before in inputs:
+            buffer.copy_(before)
+        graph.replay()
+        subject.finish(kernel, buffers)
+
+
 #: What is asked of a plug-in beyond kernels.
 CONTRACT = {
     "the halves agree": halves_agree,
     "unknown targets are refused": refuses_unknown_targets,
     "foreign artifacts are refused": refuses_foreign_artifacts,
     "launches from several threads": launches_at_once,
+}
+
+#: What is asked too of one that computes on torch's device.
+ON_TORCHS_DEVICE = {
+    "launches captured in a CUDA graph": captured_in_a_graph,
 }
 
 
@@ -219,7 +284,8 @@ def main() -> None:
             say(unusable=str(error))
             return
         every = list(cases(subject.said["all"]))
-        chosen: list[tuple[str, str, Any]] = [("contract", about, ask) for about, ask in CONTRACT.items()]
+        contract = {**CONTRACT, **ON_TORCHS_DEVICE} if subject.on_gpu else CONTRACT
+        chosen: list[tuple[str, str, Any]] = [("contract", about, ask) for about, ask in contract.items()]
         chosen += [(case.form, case.about, case) for case in every]
         chosen = [c for c in chosen if pattern in f"{c[0]}, {c[1]}"]
         say(opened=subject.said, cases=len(chosen))

@@ -108,11 +108,19 @@ def forward(command: str, rest: list[str], as_json: bool) -> NoReturn:
         mode, why = extension_mode()
         lacks = "the installation is incomplete; install the package again" if mode == "full" else why
         raise SystemExit(f"flambeaud is not at {DAEMON}: {lacks}")
+    tell_libraries()
     arguments = [str(DAEMON), command, *rest]
     if as_json:
         arguments.append("--json")
     sys.stdout.flush()
     os.execv(str(DAEMON), arguments)
+
+
+def tell_libraries() -> None:
+    """Processes from here on know where code generators find their libraries, as the daemon does from its clients."""
+    import flambeau
+
+    os.environ["FLAMBEAU_LIBRARY_PATH"] = os.pathsep.join(flambeau.config.library_path)
 
 
 def check_plugin(file: str, only: str, timeout: float, as_json: bool) -> int:
@@ -174,6 +182,7 @@ def print_explanation(made: list[Any], as_json: bool, html: str | None) -> None:
 
 def backends() -> dict[str, Any]:
     """What `flambeau backend list --json` prints."""
+    tell_libraries()
     done = subprocess.run([DAEMON, "backend", "list", "--json"], capture_output=True, text=True, check=False)
     if done.returncode:
         return {"backends": [], "problem": done.stderr.strip() or "flambeaud failed"}

@@ -20,7 +20,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 Backend = str | Callable[..., Any] | None
 
 NATIVE = ("cpu",)
-PLANNED = ("cuda",)
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,6 @@ def resolve(backend: str | Callable[..., Any]) -> tuple[str, Callable[..., Any] 
     if backend in _native.plugins():
         # Whether it works is found out when it is used.
         return backend, None
-    if backend in PLANNED:
-        raise NotImplementedError(f"the back end {backend!r} is not available yet; use backend='cpu'")
     from torch._dynamo.backends.registry import lookup_backend
 
     try:

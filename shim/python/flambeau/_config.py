@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,22 @@ def _folder(text: str) -> str:
     return str(Path(text).expanduser().absolute())
 
 
+def _folders(text: str) -> list[str]:
+    return [folder for folder in text.split(":") if folder]
+
+
+def _packaged_libraries() -> list[str]:
+    """The folders in which packages beside torch bring libraries that code generators need, like NVRTC. Torch is not
+    imported for it."""
+    try:
+        torch = find_spec("torch")
+    except ValueError:  # something that has torch's name and no file
+        return []
+    if torch is None or torch.origin is None:
+        return []
+    return sorted(str(folder) for folder in Path(torch.origin).parents[1].glob("nvidia/*/lib"))
+
+
 def _positive(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
 
@@ -50,6 +67,7 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callab
     "cache_size": (lambda: 4 << 30, _positive, "a number of bytes", parse_size),
     "data_dir": (lambda: _home("XDG_DATA_HOME", ".local/share"), _text, "a folder", _folder),
     "idle_timeout": (lambda: 3 * 3600.0, _positive, "a number of seconds", float),
+    "library_path": (_packaged_libraries, lambda v: isinstance(v, list), "a list of folders", _folders),
     "logs": (lambda: "", _text, "topics separated by commas", str),
     "nested_graph_breaks": (
         lambda: True,
@@ -57,7 +75,7 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callab
         "a bool",
         lambda t: t != "0",
     ),
-    "plugin_path": (list, lambda v: isinstance(v, list), "a list of folders", lambda t: [p for p in t.split(":") if p]),
+    "plugin_path": (list, lambda v: isinstance(v, list), "a list of folders", _folders),
     "recompile_limit": (lambda: 8, lambda v: isinstance(v, int) and v > 0, "a positive int", int),
     "record_dir": (lambda: None, lambda v: v is None or _text(v), "a folder or None", str),
     "skip_nnmodule_hook_guards": (
@@ -73,6 +91,7 @@ _NATIVE = (
     "cache_size",
     "data_dir",
     "idle_timeout",
+    "library_path",
     "logs",
     "nested_graph_breaks",
     "plugin_path",

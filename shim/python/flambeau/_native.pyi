@@ -33,6 +33,7 @@ def configure(
     cache_size: int,
     data_dir: str,
     idle_timeout: float,
+    library_path: list[str],
     logs: str,
     nested_graph_breaks: bool,
     plugin_path: list[str],

@@ -240,6 +240,7 @@ impl Session {
         }
         tracing::info!(client = self.id, pid = hello.pid, "connected");
         let settings = Arc::new(hello.settings);
+        self.hub.backends.hear_of(&settings.library_path);
         swap::watch(&self.hub, &settings.data_dir);
         self.hub.codegen.tell(CodegenMessage::Prewarm(settings.clone()));
         self.settings = Some(settings);

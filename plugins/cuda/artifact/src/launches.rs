@@ -23,15 +23,18 @@ pub struct Count {
 impl Count {
     /// Its value for these scalars; `u64::MAX` for all that is greater.
     pub fn value(&self, scalars: &[i64]) -> u64 {
-        let sizes = self.extents.iter().map(|extent| match extent {
-            Extent::Const(size) => *size,
-            Extent::Scalar(at) => scalars[*at as usize],
-        });
-        let sizes: Vec<u64> = sizes.map(|size| u64::try_from(size).unwrap_or(0)).collect();
-        if sizes.contains(&0) {
-            return 0;
+        let mut total = self.factor;
+        for extent in &self.extents {
+            let size = match extent {
+                Extent::Const(size) => *size,
+                Extent::Scalar(at) => scalars[*at as usize],
+            };
+            match u64::try_from(size) {
+                Ok(size @ 1..) => total = total.saturating_mul(size),
+                _ => return 0,
+            }
         }
-        sizes.into_iter().fold(self.factor, u64::saturating_mul).div_ceil(self.divisor)
+        total.div_ceil(self.divisor)
     }
 
     pub(crate) fn is_whole(&self, scalars: u32) -> bool {

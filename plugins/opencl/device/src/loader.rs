@@ -6,6 +6,7 @@ use ocl_core::ffi::{
     c_char, c_uchar, c_void, cl_command_queue, cl_command_queue_properties, cl_context, cl_context_properties,
     cl_device_id, cl_event, cl_int, cl_kernel, cl_mem, cl_platform_id, cl_program, cl_uint, cl_ulong, size_t,
 };
+use std::error::Error;
 use std::sync::OnceLock;
 
 /// The loader of drivers, under the name that it has on every Linux.
@@ -29,7 +30,8 @@ macro_rules! functions {
             fn open() -> Result<Table, String> {
                 // SAFETY: what runs when the loader of drivers is loaded asks nothing of the caller.
                 let library = unsafe { Library::new(LIBRARY) };
-                let library: &'static Library = Box::leak(Box::new(library.map_err(|error| error.to_string())?));
+                let why = |error: libloading::Error| error.source().map_or_else(|| error.to_string(), ToString::to_string);
+                let library: &'static Library = Box::leak(Box::new(library.map_err(why)?));
                 // SAFETY: OpenCL's specification has the functions' signatures.
                 Ok(Table { $($name: unsafe {
                     *library.get(stringify!($name)).map_err(|_| concat!(stringify!($name), " is not in libOpenCL.so.1"))?
