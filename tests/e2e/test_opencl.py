@@ -196,7 +196,7 @@ said = json.loads(halves.describe())
 assert said["compile"]["memory"] == said["launch"]["memory"] == 2, said
 
 def changes(a, b):
-    a[1:, ::2].mul_(2)
+    a[1:].mul_(2)
     c = torch.sort(a + b)[0]
     return c.t() @ b[:, 3:], c[2:], a[0], torch.softmax(c, -1)
 
