@@ -128,7 +128,7 @@ pub fn own_memory(dirs: &[PathBuf], backend: &str) -> Result<Option<OwnMemory>, 
     let path = find(dirs, backend)?;
     let library = loaded().lock().unwrap_or_else(PoisonError::into_inner).library(&path)?;
     let own = library.memory().filter(|_| library.description().memory == MEMORY_OWN);
-    Ok(own.map(|table| OwnMemory { table, library }))
+    Ok(own.map(|table| OwnMemory { library, table }))
 }
 
 /// Loads the kernel whose artifact has this hash, for tensors of a device. Its bytes are checked against the hash before they

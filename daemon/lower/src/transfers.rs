@@ -42,7 +42,7 @@ pub fn add(plan: &mut Plan, kernels: &[Kernel]) {
         writer.steps.extend(named.get(&at).into_iter().flatten().filter(done).map(|reg| PlanStep::Free(*reg)));
     }
     for reg in kept {
-        writer.to_host(reg);
+        writer.bring_back(reg);
         writer.release(reg);
     }
     plan.commit = commit.unwrap_or(writer.steps.len()) as u32;
@@ -99,7 +99,7 @@ impl Writer {
         match step {
             PlanStep::Launch { kernel, buffers, .. } => {
                 for reg in buffers {
-                    self.to_device(root(reg));
+                    self.bring_there(root(reg));
                 }
                 let params = &kernels[*kernel as usize].params;
                 for (reg, _) in buffers.iter().zip(params).filter(|(_, param)| param.role != Role::In) {
@@ -110,7 +110,7 @@ impl Writer {
                 let mut regs = BTreeSet::new();
                 registers(step, &mut |reg| _ = regs.insert(root(&reg)));
                 for reg in regs {
-                    self.to_host(reg);
+                    self.bring_back(reg);
                     // A call without results writes to some of its arguments.
                     if results.is_empty() {
                         self.release(reg);
@@ -129,7 +129,7 @@ impl Writer {
         self.contents.entry(reg).or_default()
     }
 
-    fn to_device(&mut self, reg: Reg) {
+    fn bring_there(&mut self, reg: Reg) {
         let Content { host, device } = *self.content(reg);
         if !device {
             self.steps.push(if host { PlanStep::Import(reg) } else { PlanStep::Reserve(reg) });
@@ -137,7 +137,7 @@ impl Writer {
         }
     }
 
-    fn to_host(&mut self, reg: Reg) {
+    fn bring_back(&mut self, reg: Reg) {
         let Content { host, device } = *self.content(reg);
         if device && !host {
             self.steps.push(PlanStep::Export(reg));
