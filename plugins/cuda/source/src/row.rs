@@ -124,8 +124,8 @@ impl<'a> Writer<'a> {
         self.entry.line(&format!("const int own_row = {row}, lane = {lane};"));
         self.entry.line(&format!("const {c} rows = {};", product_text(&kernel.dims[..kernel.outer])));
         let splits = self.splits;
-        let units =
-            format!("(rows + {}) / {rows} * {splits}", rows - 1).replace("(rows + 0) / 1", "rows").replace(" * 1", "");
+        let groups = if rows > 1 { format!("(rows + {}) / {rows}", rows - 1) } else { "rows".to_owned() };
+        let units = if splits > 1 { format!("{groups} * {splits}") } else { groups };
         self.entry.line("#pragma unroll 1");
         self.entry.open(&format!("for ({c} unit = blockIdx.x; unit < {units}; unit += ({c})gridDim.x)"));
         let mut group = "unit".to_owned();
