@@ -6,6 +6,7 @@ memory are tried by this.
 
 import json
 
+import models
 import pytest
 import torch
 from support import assert_same
@@ -78,7 +79,15 @@ CASES = [pytest.param(fn, shape, id=f"{fn.__name__} {shape}") for fn, shapes in 
 @pytest.mark.parametrize(("fn", "shape"), CASES)
 def test_schedules(backend, fn, shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(3))
-    assert_same(native(fn, x, backend[0]), fn(x))
+    assert_same(native(fn, (x,), backend[0]), fn(x))
+
+
+@pytest.mark.parametrize("backend", [""], ids=[""], indirect=True)
+@pytest.mark.parametrize("name", ["resnet18", "vit_tiny_patch16_224", "decoder"])
+def test_models(backend, name):
+    fn, args = models.build(name, 1)
+    with torch.no_grad():
+        assert_same(native(fn, args, backend[0]), fn(*args))
 
 
 def test_sizes_that_are_not_known(backend):
@@ -90,6 +99,20 @@ def test_sizes_that_are_not_known(backend):
         x = torch.randn(shape)
         assert_same(compiled(x), f(x))
     assert not flambeau.counters()["eager_fallbacks"]
+
+
+def test_one_row_of_a_size_that_is_not_known(backend):
+    """Blocks share it, as it might be long: several launches, and the last needs some of what the first ones found."""
+
+    def f(x):
+        y = torch.nn.functional.layer_norm(x, x.shape)
+        return torch.softmax(y, 0), x.sum(), (y.float() * y.float()).sum(), y.abs().amax()
+
+    compiled = flambeau.compile(f, backend=backend[0], dynamic=True)
+    for length in (100, 5003, 200_000):
+        x = torch.randn(length)
+        assert_same(compiled(x), f(x), slack=2)
+    assert not flambeau.counters()["eager_fallbacks"] and not flambeau.counters()["eager_graph_reasons"]
 
 
 def test_what_a_row_changes_is_read_by_all_its_threads_first(backend):
@@ -109,10 +132,10 @@ def test_what_a_row_changes_is_read_by_all_its_threads_first(backend):
     subject.launch(subject.loaded(json.dumps(kernel.json())), kernel, 1)
 
 
-def native(fn, x, backend, **options):
+def native(fn, args, backend):
     """Its result; all of it came from kernels and torch's own functions."""
     before = flambeau.counters()
-    result = flambeau.compile(fn, backend=backend, **options)(x)
+    result = flambeau.compile(fn, backend=backend)(*args)
     after = flambeau.counters()
     for count in ("eager_fallbacks", "eager_graph_reasons"):
         assert after[count] == before[count], after[count]

@@ -86,6 +86,8 @@ def full(run, counters):
         assert not (counts["eager_fallbacks"] or counts["graph_breaks"] or counts["warnings"]), counts
     plugins = list(Path(first["file"]).with_name("_plugins").iterdir())
     assert plugins and all(b"FLMBSEA1" in plugin.read_bytes()[-40:] for plugin in plugins), "plug-ins without a seal"
+    shipped = {plugin.name.split("_")[1] for plugin in plugins}
+    assert shipped == {"cpu", "cuda", "opencl"}, shipped
     assert "check: mode full" in run(CLI, "doctor")
     assert json.loads(run(CLI, "status", "--json"))["running"]
     run(CLI, "stop")

@@ -8,6 +8,7 @@ mod tests;
 
 use flambeau_cuda_artifact::{NAME, capabilities, encode};
 use flambeau_cuda_source::source;
+use flambeau_plugin::abi::MEMORY_TORCH;
 use flambeau_plugin::export::CompileBackend;
 use flambeau_plugin::kernel::Kernel;
 use flambeau_plugin::{Description, export_compile_half};
@@ -18,8 +19,8 @@ struct Cuda;
 impl CompileBackend for Cuda {
     fn describe() -> Result<Description, String> {
         let targets: Vec<&str> = nvrtc()?.targets().iter().map(String::as_str).collect();
-        Ok(Description::of_compile_half(NAME, env!("CARGO_PKG_VERSION"), &targets, &capabilities()))
-            .map(|description| Description { memory: flambeau_plugin::abi::MEMORY_TORCH, ..description })
+        let description = Description::of_compile_half(NAME, env!("CARGO_PKG_VERSION"), &targets, &capabilities());
+        Ok(Description { memory: MEMORY_TORCH, ..description })
     }
 
     fn compile(kernels: &[Kernel], target: &str) -> Result<Vec<Result<Vec<u8>, String>>, String> {

@@ -76,9 +76,9 @@ impl<'a> Entry<'a> {
         self.line(&format!("{kept} = {};", Dialect::Cuda.step(reduce.op, reduce.dtype, value, &kept)));
     }
 
-    /// What a stage computes once for each row.
-    pub fn outside(&mut self, stage: &Stage) {
-        for inst in &stage.insts {
+    /// What a stage computes once for each row, as far as it is needed.
+    pub fn outside(&mut self, stage: &Stage, needed: impl Fn(ValueId) -> bool) {
+        for inst in stage.insts.iter().filter(|inst| needed(inst.id)) {
             let computed = value(Dialect::Cuda, inst, &self.types, |access| self.direct(access));
             self.define(inst.id, inst.dtype, &computed);
         }

@@ -84,6 +84,8 @@ struct Writer<'a> {
     splits: u32,
     /// Its stages: of those before it only values are needed.
     part: Range<usize>,
+    /// Values that they use, and values that those are computed from.
+    needed: BTreeSet<ValueId>,
     /// Elements of a row, if known.
     length: Option<i64>,
     /// Whether the last block has threads without a row.
@@ -105,7 +107,8 @@ impl<'a> Writer<'a> {
         let length = product(&kernel.dims[kernel.outer..]);
         let rows = product(&kernel.dims[..kernel.outer]);
         let idle = rows.is_none_or(|rows| rows % i64::from(schedule.rows) != 0);
-        Writer { entry, schedule, splits, part, length, idle }
+        let needed = needed(kernel, &part);
+        Writer { entry, schedule, splits, part, needed, length, idle }
     }
 
     /// All rows of this block.
@@ -121,8 +124,8 @@ impl<'a> Writer<'a> {
         self.entry.line(&format!("const int own_row = {row}, lane = {lane};"));
         self.entry.line(&format!("const {c} rows = {};", product_text(&kernel.dims[..kernel.outer])));
         let splits = self.splits;
-        let units =
-            format!("(rows + {}) / {rows} * {splits}", rows - 1).replace("(rows + 0) / 1", "rows").replace(" * 1", "");
+        let groups = if rows > 1 { format!("(rows + {}) / {rows}", rows - 1) } else { "rows".to_owned() };
+        let units = if splits > 1 { format!("{groups} * {splits}") } else { groups };
         self.entry.line("#pragma unroll 1");
         self.entry.open(&format!("for ({c} unit = blockIdx.x; unit < {units}; unit += ({c})gridDim.x)"));
         let mut group = "unit".to_owned();
@@ -180,7 +183,8 @@ impl<'a> Writer<'a> {
         let stage = &self.entry.kernel.stages[at];
         match stage.scope {
             Scope::Outer => {
-                self.entry.outside(stage);
+                let needed = &self.needed;
+                self.entry.outside(stage, |id| needed.contains(&id));
                 if self.part.contains(&at) && !stage.stores.is_empty() {
                     self.store_outside(stage);
                 }
@@ -226,9 +230,8 @@ impl<'a> Writer<'a> {
 
     /// What the blocks of an earlier launch found, as far as this one uses it.
     fn found_before(&mut self, at: usize) {
-        let needed = needed(self.entry.kernel, &self.part);
-        let reduces: Vec<Reduce> =
-            self.entry.kernel.stages[at].reduces.iter().filter(|r| needed.contains(&r.id)).cloned().collect();
+        let found = self.entry.kernel.stages[at].reduces.iter();
+        let reduces: Vec<Reduce> = found.filter(|reduce| self.needed.contains(&reduce.id)).cloned().collect();
         if reduces.is_empty() {
             return;
         }
@@ -325,7 +328,7 @@ fn needed(kernel: &Kernel, part: &Range<usize>) -> BTreeSet<ValueId> {
             continue;
         }
         for inst in stage.insts.iter().rev() {
-            if needed.contains(&inst.id) {
+            if stage.scope == Scope::Row || needed.contains(&inst.id) {
                 needed.extend(operands(inst));
             }
         }

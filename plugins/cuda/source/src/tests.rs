@@ -87,6 +87,25 @@ fn functions(kernel: &Kernel) -> String {
 }
 
 #[test]
+fn blocks_go_on_where_a_grid_ends() {
+    let text = functions(&rows(8, 1 << 24));
+    assert!(text.contains("for (int unit = blockIdx.x; unit < rows * 33; unit += (int)gridDim.x) {"), "{text}");
+    let columns = sums([100, 1 << 20].map(Extent::Const), [1, 100].map(Extent::Const));
+    assert!(functions(&columns).contains("unit < (rows + 31) / 32 * 66; "), "{}", functions(&columns));
+}
+
+#[test]
+fn indices_have_32_bits_where_constants_say_that_they_fit() {
+    let of_type = |kernel: &Kernel, c: &str| functions(kernel).contains(&format!("const {c} i1 = element;"));
+    assert!(of_type(&rows(1000, 1000), "int"));
+    assert!(of_type(&rows(1 << 20, 1 << 11), "long"));
+    // A few elements, far apart; and none, of many rows.
+    assert!(of_type(&sums([2, 3].map(Extent::Const), [1 << 31, 1].map(Extent::Const)), "long"));
+    assert!(of_type(&rows(1 << 40, 0), "long"));
+    assert!(of_type(&sums([Extent::Scalar(0), Extent::Const(5)], [5, 1].map(Extent::Const)), "long"));
+}
+
+#[test]
 fn text_of_a_row_kernel() {
     let expected = "\
 extern \"C\" __global__ void __launch_bounds__(128) fused_sum_of_x(\
