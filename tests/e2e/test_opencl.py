@@ -188,7 +188,6 @@ def test_forks(run, first):
 OWN = """
 sys.path.insert(0, {examples!r})
 import models
-from flambeau import _check
 
 plugin = flambeau.__path__[0] + "/_plugins/libflambeau_opencl_{half}.so"
 halves = flambeau._native.Plugin(*(plugin.format(half=half) for half in ("compile", "launch")))
@@ -208,8 +207,6 @@ for _ in range(2):
 with torch.no_grad():
     fn, args = models.build("transformer_encoder", 1)
     torch.testing.assert_close(flambeau.compile(fn, backend="opencl")(*args), fn(*args))
-report = _check.check(plugin.format(half="launch"), "f32, rows")
-assert report.ok and report.count("passed") == 16, str(report)
 """
 
 

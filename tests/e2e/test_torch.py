@@ -2,6 +2,8 @@
 
 # ruff: noqa
 
+import operator
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -636,6 +638,23 @@ INPUTS = {
 def test_torch(fn, backend):
     args = INPUTS.get(fn.__name__, inputs)()
     check(fn, *(args if isinstance(args, list) else [args]), backend=backend, graphs=None if fn in BREAKS else 1)
+
+
+OPERATORS = ("and_", "or_", "xor", "add", "sub", "mul", "floordiv", "mod", "pow", "lshift", "rshift", "eq", "lt", "matmul")
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_write_to_no_argument(name, backend):
+    """Whatever their names end in; `check` compares the arguments after the call."""
+
+    def f(a, b):
+        c = getattr(operator, name)(a, b)
+        return c, getattr(operator, name)(c, b), a
+
+    whole = torch.arange(1, 37).view(6, 6)
+    check(f, (whole[:, :4][:4], whole[2:, 1:5] % 5 + 1), backend=backend)
+    if name in ("and_", "or_", "xor"):
+        check(f, (whole[:, :4] % 3 > 1, whole[:, 2:] % 2 > 0), backend=backend)
 
 
 def test_compiling_flags(backend):

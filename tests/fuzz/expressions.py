@@ -40,7 +40,11 @@ class Expressions(Writer):
         if choice == 12:
             return f"({sub()} * {sub()}).clamp(-8, 8)"
         if choice == 13:
-            return f"torch.where({sub()} > {self.i(scope, 0)}, {name}, {sub()})"
+            mask, other = f"{sub()} > {self.i(scope, 0)}", f"({sub()} < {self.i(scope, 0)})"
+            return self.pick(
+                f"torch.where({mask}, {name}, {sub()})",
+                f"(lambda m: (m {self.pick('&', '|', '^')} {other}).float() - m.float())({mask})",
+            )
         if choice == 14:
             return f"torch.{self.pick('maximum', 'minimum', 'add', 'sub')}({sub()}, {name})"
         if choice == 15:

@@ -108,8 +108,11 @@ fn written(
         None | Some(Arg::Const(Const::None)) => {}
         Some(_) => return refuse(format!("{name} with several out tensors")),
     }
-    let inplace = name.ends_with('_') && !name.ends_with("__");
-    let inplace = inplace || flambeau_ops::canonical(target).is_some_and(|c| c.inplace);
+    let inplace = match flambeau_ops::canonical(target) {
+        // `operator.and_` writes to nothing.
+        Some(canon) => canon.inplace || canon.op.name.ends_with('_'),
+        None => name.ends_with('_') && !name.ends_with("__"),
+    };
     Ok(match args.first() {
         Some(Arg::Node(id)) if inplace && values.contains_key(id) => Some(*id),
         _ => None,

@@ -99,7 +99,7 @@ pub fn commits(target: &Target, args: &[Arg], kwargs: &[(Arc<str>, Arg)]) -> boo
         return may_drop_out(args, kwargs);
     }
     !known
-        || (!dunder && base.ends_with('_'))
+        || (!dunder && base.ends_with('_') && !matches!(base, "and_" | "or_" | "not_" | "is_"))
         || STORES.contains(&base)
         || RANDOM.contains(&base)
         || UPDATES.contains(&base)
