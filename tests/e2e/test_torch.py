@@ -640,7 +640,7 @@ def test_torch(fn, backend):
     check(fn, *(args if isinstance(args, list) else [args]), backend=backend, graphs=None if fn in BREAKS else 1)
 
 
-OPERATORS = ("and_", "or_", "xor", "add", "sub", "mul", "floordiv", "mod", "pow", "lshift", "rshift", "eq", "lt", "matmul")
+OPERATORS = "and_ or_ xor add sub mul floordiv mod pow lshift rshift eq lt matmul".split()
 
 
 @pytest.mark.parametrize("name", OPERATORS)
