@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -102,6 +103,18 @@ def assert_same(a: Any, b: Any, where: str = "result", slack: float = 1.0) -> No
 def tensors_of(*values: Any) -> list[torch.Tensor]:
     """All tensors in nested values, in order."""
     return [leaf for leaf in tree_flatten(values)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def native(compiled: Callable[..., Any], *args: Any) -> Any:
+    """Its result, without a warning; all of it came from kernels and torch's own functions."""
+    before = flambeau.counters()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = compiled(*args)
+    after = flambeau.counters()
+    for count in ("eager_fallbacks", "eager_graph_reasons"):
+        assert after[count] == before[count], after[count]
+    return result
 
 
 def check(

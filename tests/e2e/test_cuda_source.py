@@ -9,7 +9,7 @@ import json
 import models
 import pytest
 import torch
-from support import assert_same
+from support import assert_same, native
 
 import flambeau
 import plugins
@@ -79,7 +79,7 @@ CASES = [pytest.param(fn, shape, id=f"{fn.__name__} {shape}") for fn, shapes in 
 @pytest.mark.parametrize(("fn", "shape"), CASES)
 def test_schedules(backend, fn, shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(3))
-    assert_same(native(fn, (x,), backend[0]), fn(x))
+    assert_same(native(flambeau.compile(fn, backend=backend[0]), x), fn(x))
 
 
 @pytest.mark.parametrize("backend", [""], ids=[""], indirect=True)
@@ -87,7 +87,7 @@ def test_schedules(backend, fn, shape):
 def test_models(backend, name):
     fn, args = models.build(name, 1)
     with torch.no_grad():
-        assert_same(native(fn, args, backend[0]), fn(*args))
+        assert_same(native(flambeau.compile(fn, backend=backend[0]), *args), fn(*args))
 
 
 def test_sizes_that_are_not_known(backend):
@@ -130,13 +130,3 @@ def test_what_a_row_changes_is_read_by_all_its_threads_first(backend):
     kernel.store(result, kernel.binary("Mul", torch.float32, kernel.load(source), old))
     subject = Subject(*(str(plugins.half(folder, name, half)) for half in plugins.HALVES))
     subject.launch(subject.loaded(json.dumps(kernel.json())), kernel, 1)
-
-
-def native(fn, args, backend):
-    """Its result; all of it came from kernels and torch's own functions."""
-    before = flambeau.counters()
-    result = flambeau.compile(fn, backend=backend)(*args)
-    after = flambeau.counters()
-    for count in ("eager_fallbacks", "eager_graph_reasons"):
-        assert after[count] == before[count], after[count]
-    return result

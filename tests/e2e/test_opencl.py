@@ -6,30 +6,17 @@ import subprocess
 import sys
 import tempfile
 import threading
-import warnings
 from pathlib import Path
 
 import models
 import pytest
 import torch
-from support import assert_same, check
+from support import assert_same, check, native
 
 import flambeau
 from flambeau import _check
 
 pytestmark = pytest.mark.plain_only("compiles slowly, and does the same whatever the frames are")
-
-
-def native(compiled, *args):
-    """Its result; all of it came from kernels and torch's own functions."""
-    before = flambeau.counters()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        result = compiled(*args)
-    after = flambeau.counters()
-    for count in ("eager_fallbacks", "eager_graph_reasons"):
-        assert after[count] == before[count], after[count]
-    return result
 
 
 @pytest.mark.parametrize("name", list(models.CASES))

@@ -1,12 +1,11 @@
 """A back end with memory of its own: what kernels take is brought there, what the host needs is brought back."""
 
 import resource
-import warnings
 
 import models
 import pytest
 import torch
-from support import assert_same, check
+from support import assert_same, check, native
 
 import flambeau
 import plugins
@@ -23,18 +22,6 @@ def elsewhere(tmp_path):
         flambeau.reset()
         yield
     flambeau.reset()
-
-
-def native(compiled, *args):
-    """Its result; all of it came from kernels and torch's own functions."""
-    before = flambeau.counters()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        result = compiled(*args)
-    after = flambeau.counters()
-    for count in ("eager_fallbacks", "eager_graph_reasons"):
-        assert after[count] == before[count], after[count]
-    return result
 
 
 def changes_inputs(a, b):

@@ -35,6 +35,7 @@ pub mod abi;
 pub mod capabilities;
 pub mod export;
 pub mod file;
+pub mod fork;
 pub mod kernel;
 pub mod load;
 pub mod reference;

@@ -11,6 +11,7 @@ use crate::reason::Reason;
 use crate::source::SourceId;
 use crate::tensor::Device;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Everything a client needs to run one frame.
@@ -96,6 +97,19 @@ pub struct Plan {
     pub written: Vec<Reg>,
     /// Index of the first step whose effect cannot be taken back; `steps.len()` if none.
     pub commit: u32,
+}
+
+impl Plan {
+    /// Of each view, the register of the tensor whose memory it is in.
+    pub fn roots(&self) -> BTreeMap<Reg, Reg> {
+        let mut roots: BTreeMap<Reg, Reg> = BTreeMap::new();
+        for step in &self.steps {
+            if let PlanStep::View { reg, base, .. } = step {
+                roots.insert(*reg, *roots.get(base).unwrap_or(base));
+            }
+        }
+        roots
+    }
 }
 
 /// One compiled kernel.

@@ -59,12 +59,7 @@ pub fn share(plan: &mut Plan) {
 
 /// Buffers of this type that the plan allocates and keeps to itself, and what calls return.
 fn buffers(plan: &Plan, dtype: DType) -> (Vec<Buffer>, Vec<Buffer>) {
-    let mut roots: BTreeMap<Reg, Reg> = BTreeMap::new();
-    for step in &plan.steps {
-        if let PlanStep::View { reg, base, .. } = step {
-            roots.insert(*reg, *roots.get(base).unwrap_or(base));
-        }
-    }
+    let roots = plan.roots();
     let root = |reg: &Reg| *roots.get(reg).unwrap_or(reg);
     let mut last: BTreeMap<Reg, usize> = BTreeMap::new();
     for (at, step) in plan.steps.iter().enumerate() {

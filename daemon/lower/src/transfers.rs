@@ -17,7 +17,7 @@ struct Content {
 
 /// Puts transfers among the steps. `kernels` are those of the plan.
 pub fn add(plan: &mut Plan, kernels: &[Kernel]) {
-    let roots = roots(plan);
+    let roots = plan.roots();
     let root = |reg: &Reg| *roots.get(reg).unwrap_or(reg);
     let (used, named) = last_uses(plan, &root);
     let kept: BTreeSet<Reg> = plan.outputs.iter().chain(&plan.written).map(root).collect();
@@ -47,17 +47,6 @@ pub fn add(plan: &mut Plan, kernels: &[Kernel]) {
     }
     plan.commit = commit.unwrap_or(writer.steps.len()) as u32;
     plan.steps = writer.steps;
-}
-
-/// Of each view, the tensor whose memory it is in.
-fn roots(plan: &Plan) -> BTreeMap<Reg, Reg> {
-    let mut roots: BTreeMap<Reg, Reg> = BTreeMap::new();
-    for step in &plan.steps {
-        if let PlanStep::View { reg, base, .. } = step {
-            roots.insert(*reg, *roots.get(base).unwrap_or(base));
-        }
-    }
-    roots
 }
 
 type Steps = BTreeMap<usize, Vec<Reg>>;

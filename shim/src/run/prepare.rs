@@ -15,7 +15,7 @@ use flambeau_ir::kernel::DType;
 use flambeau_ir::plan::{Plan, PlanArg, PlanStep, Reg};
 use flambeau_ir::source::SourceId;
 use pyo3::prelude::*;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Multiplications of a product of matrices that is done before another thread could take the GIL.
 const SMALL_PRODUCT: f64 = 65536.0;
@@ -32,7 +32,7 @@ pub fn steps(
         plan,
         asynchronous: !plan.device.is_cpu(),
         visible: view::visible(plan),
-        roots: view::roots(plan),
+        roots: plan.roots(),
         own_memory: plan.steps.iter().any(|step| matches!(step, PlanStep::Import(_) | PlanStep::Reserve(_))),
         objects: HashSet::new(),
         elements: HashMap::new(),
@@ -81,7 +81,7 @@ struct Maker<'a, 'py> {
     asynchronous: bool,
     visible: Vec<u32>,
     /// Of views, the registers of the tensors whose memory they are in.
-    roots: HashMap<u32, u32>,
+    roots: BTreeMap<Reg, Reg>,
     /// Kernels run in the back end's own memory.
     own_memory: bool,
     /// Registers that Python objects were made of or for so far: to empty them needs the GIL.
@@ -155,8 +155,8 @@ impl Maker<'_, '_> {
                     scalars: (!scalars.is_empty()).then(|| Box::new(Extents::new(scalars))),
                 };
                 if self.own_memory {
-                    let root = |reg: &u32| *self.roots.get(reg).unwrap_or(reg);
-                    let roots = launch.buffers.iter().map(root).collect();
+                    let root = |reg: &Reg| self.roots.get(reg).unwrap_or(reg).0;
+                    let roots = buffers.iter().map(root).collect();
                     return Ok((Step::LaunchThere(Box::new(LaunchThere { launch, roots })), Work::Long));
                 }
                 let work = if self.asynchronous {

@@ -59,17 +59,6 @@ impl View {
     }
 }
 
-/// Of each view, the register of the tensor whose memory it is in.
-pub fn roots(plan: &Plan) -> HashMap<u32, u32> {
-    let mut roots: HashMap<u32, u32> = HashMap::new();
-    for step in &plan.steps {
-        if let PlanStep::View { reg, base, .. } = step {
-            roots.insert(reg.0, *roots.get(&base.0).unwrap_or(&base.0));
-        }
-    }
-    roots
-}
-
 /// Registers of views that the user can tell to be such: they leave the plan, and what they show is an input or another
 /// output.
 pub fn visible(plan: &Plan) -> Vec<u32> {

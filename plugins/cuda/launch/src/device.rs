@@ -1,7 +1,8 @@
 //! The GPUs of this process, in torch's order, and the context that torch computes in on each.
 
+use crate::DRIVER;
 use crate::driver::{self, COMPUTE_CAPABILITY, Context, Driver, Module, NO_DEVICE, NOT_INITIALIZED, Status};
-use crate::fork;
+use flambeau_plugin::fork;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr;
@@ -38,7 +39,7 @@ unsafe impl Sync for Shared {}
 pub fn devices() -> Result<&'static [Device], String> {
     static DEVICES: OnceLock<Result<Vec<Device>, String>> = OnceLock::new();
     if fork::is_child() {
-        return Err(fork::SENTENCE.to_owned());
+        return Err(fork::sentence(DRIVER));
     }
     DEVICES.get_or_init(|| find(driver::driver()?)).as_deref().map_err(Clone::clone)
 }
@@ -49,7 +50,7 @@ pub(crate) fn find(driver: &'static Driver) -> Result<Vec<Device>, String> {
     // SAFETY: no flags are known.
     let started = unsafe { (driver.cuInit)(0) };
     if started == NOT_INITIALIZED {
-        return Err(fork::SENTENCE.to_owned());
+        return Err(fork::sentence(DRIVER));
     }
     let mut count = 0;
     let counted = match started {

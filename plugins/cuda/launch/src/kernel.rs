@@ -1,11 +1,12 @@
 //! One kernel: its functions on a device, and launches of them in a stream. A launch waits for nothing, allocates nothing but
 //! in the order of its stream, and so can be captured in a CUDA graph.
 
+use crate::DRIVER;
 use crate::device::{Current, Device};
 use crate::driver::{self, Address, CAPTURE_RELAXED, Context, FOREIGN_CUBIN, Function, MAX_THREADS_PER_BLOCK, Module};
 use crate::driver::{Driver, Status, Stream};
-use crate::fork;
 use flambeau_cuda_artifact::{Header, Launch, decode};
+use flambeau_plugin::fork;
 use smallvec::SmallVec;
 use std::ffi::{CString, c_void};
 use std::ptr;
@@ -37,7 +38,7 @@ impl Kernel {
     /// The kernel of an artifact that was made for this device.
     pub fn load(device: &Device, artifact: &[u8]) -> Result<Kernel, String> {
         if fork::is_child() {
-            return Err(fork::SENTENCE.to_owned());
+            return Err(fork::sentence(DRIVER));
         }
         let (header, cubin) = decode(artifact).map_err(|error| error.to_string())?;
         if header.target != device.target {
@@ -227,7 +228,7 @@ unsafe fn slice<'a, T>(start: *const T, length: usize) -> &'a [T] {
 /// A sentence for a status of [`Kernel::launch`].
 pub fn explain(status: Status) -> String {
     if status == STATUS_FORKED {
-        return fork::SENTENCE.to_owned();
+        return fork::sentence(DRIVER);
     }
     let name = driver::driver().map_or_else(|_| format!("status {status}"), |driver| driver.named(status));
     let earlier = if FAILED_EARLIER.contains(&status) {

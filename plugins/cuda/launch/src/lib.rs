@@ -4,7 +4,6 @@
 
 mod device;
 mod driver;
-mod fork;
 mod kernel;
 #[cfg(test)]
 mod tests;
@@ -16,6 +15,9 @@ use flambeau_plugin::export::LaunchBackend;
 use flambeau_plugin::{Description, export_launch_half};
 use kernel::Kernel;
 use std::ffi::c_void;
+
+/// What it runs on, in sentences.
+const DRIVER: &str = "CUDA";
 
 struct Cuda;
 

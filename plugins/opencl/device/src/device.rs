@@ -1,9 +1,9 @@
 //! The devices of this machine that kernels can run on, and why others cannot.
 
 use crate::program::{Spare, checked};
-use crate::{NAME, fork, loader, scratch};
+use crate::{DRIVER, NAME, loader, scratch};
 use flambeau_plugin::abi::{MEMORY_HOST, MEMORY_OWN};
-use flambeau_plugin::{Capabilities, reference};
+use flambeau_plugin::{Capabilities, fork, reference};
 use ocl_core::ffi::cl_int;
 use ocl_core::{
     CommandQueue, Context, ContextProperties, DeviceId, DeviceInfo, DeviceType, PlatformId, PlatformInfo, ffi,
@@ -93,7 +93,7 @@ pub fn memory() -> Result<u32, String> {
 pub fn devices() -> Result<&'static [Device], String> {
     static DEVICES: OnceLock<Result<Vec<Device>, String>> = OnceLock::new();
     if fork::is_child() {
-        return Err(fork::SENTENCE.to_owned());
+        return Err(fork::sentence(DRIVER));
     }
     DEVICES.get_or_init(find).as_deref().map_err(Clone::clone)
 }

@@ -6,7 +6,6 @@
 
 pub mod artifact;
 mod device;
-mod fork;
 mod loader;
 mod memory;
 mod own;
@@ -19,3 +18,6 @@ pub use program::{ENTRY, Kernel, explain};
 
 /// Name of the back end.
 pub const NAME: &str = "opencl";
+
+/// What it runs on, in sentences.
+const DRIVER: &str = "OpenCL";

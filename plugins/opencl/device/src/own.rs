@@ -2,10 +2,10 @@
 //! one queue, in order.
 
 use crate::device::{Device, devices};
-use crate::fork;
 use crate::program::{STATUS_FORKED, checked};
 use flambeau_plugin::abi::Region;
 use flambeau_plugin::export::OwnMemory;
+use flambeau_plugin::fork;
 use ocl_core::ffi::{self, c_void, cl_int, cl_mem};
 use std::ptr;
 

@@ -3,11 +3,12 @@
 //! A kernel takes its buffers, its scalars, how many units of work there are and how many of them a work-item does. Work-groups
 //! have one work-item: on a CPU each is a thread's share, whose loops the driver turns into vector code.
 
+use crate::DRIVER;
 use crate::artifact::{Header, decode, encode};
 use crate::device::{Buffers, Device, line, status};
-use crate::fork;
 use crate::memory::HostBuffers;
 use crate::own::{STATUS_DEVICE, argument, set};
+use flambeau_plugin::fork;
 use flambeau_plugin::kernel::Extent;
 use num_traits::FromPrimitive;
 use ocl_core::ffi::{self, c_void, cl_event, cl_int, cl_uint, size_t};
@@ -80,7 +81,7 @@ impl Kernel {
     /// The kernel of an artifact that was made for this device and driver.
     pub fn load(device: &'static Device, artifact: &[u8]) -> Result<Kernel, String> {
         if fork::is_child() {
-            return Err(fork::SENTENCE.to_owned());
+            return Err(fork::sentence(DRIVER));
         }
         let (header, binary) = decode(artifact).map_err(|error| error.to_string())?;
         if header.target != device.target {
@@ -299,7 +300,7 @@ fn div_ceil(a: i64, b: i64) -> i64 {
 /// A sentence for a status of [`Kernel::launch`].
 pub fn explain(status: i32) -> String {
     if status == STATUS_FORKED {
-        return fork::SENTENCE.to_owned();
+        return fork::sentence(DRIVER);
     }
     if status == STATUS_DEVICE {
         return "there is no such OpenCL device".to_owned();
