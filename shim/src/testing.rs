@@ -113,6 +113,8 @@ pub fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("snapshot_cost", pyo3::wrap_pyfunction!(snapshot_cost, &module)?)?;
     module.add("measure_outside", pyo3::wrap_pyfunction!(measure_outside, &module)?)?;
     module.add("empty_section", pyo3::wrap_pyfunction!(empty_section, &module)?)?;
+    module.add("leave_out", pyo3::wrap_pyfunction!(leave_out, &module)?)?;
+    module.add("leave_nothing_out", pyo3::wrap_pyfunction!(leave_nothing_out, &module)?)?;
     module.add("time_guards", pyo3::wrap_pyfunction!(time_guards, &module)?)?;
     module.add("time_calls", pyo3::wrap_pyfunction!(time_calls, &module)?)?;
     parent.add_submodule(&module)
@@ -124,10 +126,25 @@ fn measure_outside(on: bool) -> (f64, u64) {
     crate::run::outside::measure(on)
 }
 
-/// Nanoseconds that an empty one of these sections counts, and nanoseconds that it takes.
+/// Nanoseconds that an empty one of these sections counts, and nanoseconds that it takes, timed and left out.
 #[pyfunction]
-fn empty_section() -> (f64, f64) {
-    crate::run::outside::of_nothing()
+fn empty_section() -> (f64, f64, f64) {
+    let empty = crate::run::outside::of_nothing();
+    (empty.counted, empty.timed, empty.left_out)
+}
+
+/// Makes one call with what its native plans do outside of flambeau on record. Until `leave_nothing_out`, this thread's calls
+/// of the same kind leave kernels and torch out and get what they made then: nothing but such calls may be made meanwhile.
+#[pyfunction]
+#[pyo3(signature = (callable, *args))]
+fn leave_out(callable: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> PyResult<()> {
+    crate::run::outside::leave_out(|| callable.call1(args).map(drop))
+}
+
+/// Ends it.
+#[pyfunction]
+fn leave_nothing_out() {
+    crate::run::outside::leave_nothing_out();
 }
 
 /// Nanoseconds of a call of any callable, over `repeats` of them; what freeing its results takes is left out.

@@ -162,7 +162,7 @@ def own_costs() -> dict[str, dict[str, float]]:
     try:
         for program in ("resnet50", "mlp", "tensors", "tensors_60"):
             ours, peer = (caches.run("own_cost.py", program, compiler) for compiler in ("flambeau", "torch"))
-            found[program] = {"own": ours["own"], "call": ours["call"], "peer": peer["own"], "peer_call": peer["call"]}
+            found[program] = ours | {f"peer_{name}": ns for name, ns in peer.items()}
     finally:
         caches.close()
     return found
@@ -218,11 +218,12 @@ def report(rows: list[dict], beside: dict[str, dict], as_json: bool) -> None:
         "A break in a loop of 10,000 adds {loop_eager_us:+.3g} us an iteration, native {loop_cpu_us:+.3g} us; "
         "{loop_graphs} graphs, {loop_recompiles} recompiles".format(**breaks)
     )
-    print("Guards and dispatch of a call, ns: flambeau, torch.compile (the whole call)")
+    print("Guards and dispatch of a call, ns, alone and between kernels: flambeau, torch.compile (the whole call)")
     for program, found in own.items():
-        print("  {}: {own:.0f}, {peer:.0f} ({call:.0f}, {peer_call:.0f})".format(program, **found))
-    each = {who: (own["tensors_60"][who] - own["tensors"][who]) / 50 for who in ("own", "peer")}
-    print("  each tensor: {own:.1f}, {peer:.1f}".format(**each))
+        text = "  {}: {alone:.0f}, {peer_alone:.0f} and {own:.0f}, {peer_own:.0f} ({call:.0f}, {peer_call:.0f})"
+        print(text.format(program, **found))
+    each = {who: (own["tensors_60"][who] - own["tensors"][who]) / 50 for who in ("alone", "peer_alone")}
+    print("  each tensor: {alone:.1f}, {peer_alone:.1f}".format(**each))
     print(
         "Calls, ns: one frame {one:.0f}, eight in turn {turns:.0f}; an attribute of a layer set {sets:.0f}, flipped "
         "{flips:.0f}; of a small function over the limit {over:.0f}, eager {eager:.0f}".format(**beside["many_frames"])

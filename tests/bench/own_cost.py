@@ -1,10 +1,13 @@
 """One process that times what calls cost beside kernels and torch's own functions, and prints nanoseconds as JSON:
-medians of a call (`call`), of what it spends outside the compiler (`outside`), and the difference (`own`): guards,
-dispatch, arguments of kernels, what is checked on the way. Of calls that take milliseconds, whose kernels vary by more
-than all of that, both are of the same call, less what timing itself takes.
+medians of a call (`call`), of what it spends outside the compiler (`outside`), the difference (`own`): guards,
+dispatch, arguments of kernels, what is checked on the way; and of a call that leaves out what is outside (`alone`),
+less what leaving out takes. Of calls that take milliseconds, whose kernels vary by more than all of that, `own` and
+`outside` are of the same call, less what timing itself takes. Such kernels also empty the processor's caches
+between any two steps of a plan: `own` has the price of filling them again, `alone` has not.
 
 Outside are, of flambeau: kernels and calls of torch's C interface, each timed by itself, less what timing counts of
-nothing. Of torch.compile: all of inductor's generated code, its checks, allocations and calls with it.
+nothing. Of torch.compile: all of inductor's generated code, its checks, allocations and calls with it. What is left out
+gives what it made in an earlier call.
 
 Usage: own_cost.py resnet50|mlp|mlp_50|tensors|tensors_60 flambeau|torch
 """
@@ -24,6 +27,8 @@ SECONDS = 4.0
 """How long calls are timed."""
 LONG = 1e6
 """Nanoseconds of a call from which on each one is compared with itself."""
+ALONE = 1000
+"""How many calls that leave out what is outside are timed at a time."""
 TIMING = flambeau._native._testing
 
 
@@ -58,11 +63,13 @@ PROGRAMS = {
 
 Outside = Callable[[], tuple[float, float]]
 """Calls a compiled program: nanoseconds spent outside, and of its own in the same call."""
+Alone = Callable[[int], float]
+"""Makes so many calls that leave out what is outside: nanoseconds of one."""
 
 
-def ours(program, args) -> tuple[Callable, Outside]:
-    """The compiled program, and what splits a call's time."""
-    compiled, (counted, taken) = flambeau.compile(program, backend="cpu"), TIMING.empty_section()
+def ours(program, args) -> tuple[Callable, Outside, Alone]:
+    """The compiled program, what splits a call's time, and what leaves out the rest."""
+    compiled, (counted, taken, left_out) = flambeau.compile(program, backend="cpu"), TIMING.empty_section()
 
     def outside() -> tuple[float, float]:
         TIMING.measure_outside(True)
@@ -70,10 +77,19 @@ def ours(program, args) -> tuple[Callable, Outside]:
         spent, sections = TIMING.measure_outside(False)
         return spent - sections * counted, call - spent - sections * (taken - counted)
 
-    return compiled, outside
+    def alone(repeats: int) -> float:
+        TIMING.measure_outside(True)
+        compiled(*args)
+        _, sections = TIMING.measure_outside(False)
+        TIMING.leave_out(compiled, *args)
+        took = TIMING.time_calls(repeats, compiled, *args)
+        TIMING.leave_nothing_out()
+        return took - sections * left_out
+
+    return compiled, outside, alone
 
 
-def peers(program, args) -> tuple[Callable, Outside]:
+def peers(program, args) -> tuple[Callable, Outside, Alone]:
     """The same for inductor."""
     compiled = torch.compile(program)
     compiled(*args)
@@ -93,21 +109,31 @@ def peers(program, args) -> tuple[Callable, Outside]:
         graph.current_callable = generated
         return spent[0], call - spent[0]
 
-    return compiled, outside
+    def alone(repeats: int) -> float:
+        made = []
+        graph.current_callable = lambda inputs: made.append(generated(inputs)) or made[0]
+        compiled(*args)
+        graph.current_callable = lambda inputs: made[0]
+        took = TIMING.time_calls(repeats, compiled, *args)
+        graph.current_callable = generated
+        return took
+
+    return compiled, outside, alone
 
 
 def main() -> None:
     torch.set_num_threads(2)
     program, args = PROGRAMS[sys.argv[1]]()
     with torch.no_grad():
-        compiled, outside = {"flambeau": ours, "torch": peers}[sys.argv[2]](program, args)
+        compiled, outside, alone = {"flambeau": ours, "torch": peers}[sys.argv[2]](program, args)
         for _ in range(20):
             outside()
         repeats = max(1, int(1e5 / TIMING.time_calls(20, compiled, *args)))
-        found: dict[str, list[float]] = {"call": [], "outside": [], "own": []}
+        found: dict[str, list[float]] = {"call": [], "outside": [], "own": [], "alone": []}
         until = time.perf_counter() + SECONDS
         while time.perf_counter() < until:
             found["call"].append(TIMING.time_calls(repeats, compiled, *args))
+            found["alone"].append(alone(ALONE))
             for spent, own in (outside() for _ in range(repeats)):
                 found["outside"].append(spent)
                 found["own"].append(own)

@@ -451,3 +451,61 @@ def test_a_view_known_by_its_guards_only(backend):
         return flat.reshape(x.shape)
 
     agree(fn, *(lambda n=n: (torch.ones(n, 3),) for n in (2, 4, 5, 6)), backend=backend)
+
+
+def written_result(x, y):
+    z = x * 2
+    z.add_(1).relu_()
+    return z + y
+
+
+def test_a_write_to_a_result_asks_nothing_of_inputs(backend):
+    """Whether inputs share memory does not matter where none is written to: one graph serves all pairs."""
+    before = flambeau.counters()["graphs"]
+    agree(written_result, distinct, shifted, halves, backend=backend)
+    assert flambeau.counters()["graphs"] - before == 1
+
+
+VIEWS = {
+    "as_strided": lambda x: x.as_strided((4,), (2,)),
+    "torch.as_strided": lambda x: torch.as_strided(x, (4,), (1,), 0),
+    "unfold": lambda x: x.unfold(0, 2, 2),
+    "narrow": lambda x: x.narrow(0, 1, 4),
+    "reshape": lambda x: x.reshape(2, 4),
+    "flatten": lambda x: x.view(2, 4).flatten(),
+    "diagonal": lambda x: x.view(2, 4).diagonal(),
+    "tensor_split": lambda x: x.tensor_split(2)[1],
+    "chunk": lambda x: x.chunk(2)[0],
+    "detach": lambda x: x.detach(),
+    "data": lambda x: x.data,
+    "as_tensor": lambda x: torch.as_tensor(x),
+    "view_as_complex": lambda x: torch.view_as_complex(x.view(4, 2)),
+    "to": lambda x: x.to(torch.float32),
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.5, False),
+    "einsum": lambda x: torch.einsum("i->i", x),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_write_to_a_view_asks_whether_inputs_overlap(view, backend):
+    def fn(x, y):
+        before = y * 2
+        VIEWS[view](x).mul_(3)
+        return before + 1, y + 1
+
+    agree(fn, distinct, shifted, backwards, same, backend=backend)
+
+
+def test_tensors_that_come_to_overlap_between_calls(backend):
+    compiled = flambeau.compile(add_into, backend=backend)
+    mine, theirs = distinct(), distinct()
+    for change in ("none", "none", "second", "none", "own", "first", "none"):
+        for x, y in (mine, theirs):
+            if change == "second":
+                y.set_(x)
+            elif change == "own":
+                y.set_(arange(8))
+            elif change == "first":
+                x.set_(y)
+        assert_same(compiled(*mine), add_into(*theirs), change)
+        assert_same(mine, theirs, f"{change}: arguments afterwards")

@@ -54,7 +54,7 @@ def resolve(backend: str | Callable[..., Any]) -> tuple[str, Callable[..., Any] 
     try:
         return f"fx:{backend}", lookup_backend(backend)
     except Exception as error:
-        names = ", ".join([*NATIVE, "eager"])
+        names = ", ".join(sorted({*NATIVE, *_native.plugins(), "eager"}))
         raise ValueError(f"no back end is called {backend!r}; there are {names}, and torch's own: {error}") from error
 
 

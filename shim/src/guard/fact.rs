@@ -17,6 +17,7 @@ use flambeau_ir::source::SourceId;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::RefCell;
+use std::ffi::c_void;
 use std::rc::Rc;
 
 /// A guard's fact with its constants made into objects.
@@ -64,7 +65,7 @@ pub enum Fact {
     /// Another object than another value.
     NotSame(Other),
     /// Pairwise disjoint storages of the values in slots.
-    Disjoint(Vec<usize>),
+    Disjoint(Disjoint),
     /// The thread's state.
     Ambient(Box<AmbientFact>),
     /// A relation of sizes.
@@ -120,7 +121,9 @@ impl Fact {
             GuardKind::NoGrad => Fact::NoGrad(super::source::grad(py)?),
             GuardKind::Same(other) => Fact::Same(Other::Source(other.0)),
             GuardKind::NotSame(other) => Fact::NotSame(Other::Source(other.0)),
-            GuardKind::DisjointStorage(sources) => Fact::Disjoint(sources.iter().map(|s| slot(*s)).collect()),
+            GuardKind::DisjointStorage(sources) => {
+                Fact::Disjoint(Disjoint { slots: sources.iter().map(|s| slot(*s)).collect(), seen: RefCell::default() })
+            }
             GuardKind::Ambient(ambient) => Fact::Ambient(Box::new(AmbientFact::new(ambient))),
             GuardKind::Relation(relation, a, b) => Fact::Relation(*relation, a.into(), b.into()),
         })
@@ -143,7 +146,7 @@ impl Fact {
         match self {
             Fact::Same(Other::Slot(other)) => !value.is_null() && slots[*other].object == value,
             Fact::NotSame(Other::Slot(other)) => !value.is_null() && slots[*other].object != value,
-            Fact::Disjoint(others) => disjoint(torch, others.iter().map(|slot| slots[*slot].object)),
+            Fact::Disjoint(disjoint) => disjoint.holds(torch, slots, symbols),
             Fact::Ambient(expected) => expected.holds(py, torch),
             Fact::Relation(relation, a, b) => relates(*relation, a, b, symbols),
             _ => false,
@@ -279,8 +282,30 @@ unsafe fn has_keys(py: Python<'_>, dict: Raw, keys: &[Constant]) -> bool {
     at == keys.len()
 }
 
+/// That no two tensors share memory.
+pub struct Disjoint {
+    slots: Vec<usize>,
+    /// Where the tensors began in a call in which they did not.
+    seen: RefCell<Vec<*mut c_void>>,
+}
+
+impl Disjoint {
+    /// Tensors with the sizes and strides that their guards ask for, where the same ones began, share no element.
+    fn holds(&self, torch: &Torch, slots: &[Slot], symbols: &[i64]) -> bool {
+        let starts = self.slots.iter().map(|slot| slots[*slot].data);
+        if symbols.is_empty() && starts.clone().eq(self.seen.borrow().iter().copied()) {
+            return true;
+        }
+        let disjoint = disjoint(torch, self.slots.iter().map(|slot| slots[*slot].object));
+        if disjoint && symbols.is_empty() && starts.clone().all(|start| !start.is_null()) {
+            *self.seen.borrow_mut() = starts.collect();
+        }
+        disjoint
+    }
+}
+
 /// Whether all are tensors with memory that no two share.
-pub fn disjoint(torch: &Torch, tensors: impl Iterator<Item = Raw>) -> bool {
+fn disjoint(torch: &Torch, tensors: impl Iterator<Item = Raw>) -> bool {
     let mut ranges = Vec::new();
     for tensor in tensors {
         // SAFETY: live objects or null; only strided tensors get here, their guards come first.

@@ -245,9 +245,11 @@ fn pair(
     results: [usize; 2],
     call: impl FnOnce(*mut Handle, *mut Handle) -> Status,
 ) -> Result<(), String> {
-    let (mut first, mut second) = (null_mut(), null_mut());
-    regs.torch.check(outside(|| call(&raw mut first, &raw mut second)))?;
-    for (reg, handle) in results.into_iter().zip([first, second]) {
+    let made = outside(|| {
+        let (mut first, mut second) = (null_mut(), null_mut());
+        regs.torch.check(call(&raw mut first, &raw mut second)).map(|()| [first, second])
+    })?;
+    for (reg, handle) in results.into_iter().zip(made) {
         // SAFETY: the call succeeded, so each is a new reference.
         let made = unsafe { Owned::new(regs.torch, handle) };
         regs.own(reg, made);

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 /// Kernels with more buffers have their pointers on the heap.
-const FEW_BUFFERS: usize = 16;
+const FEW_BUFFERS: usize = 64;
 
 /// A launch ready to be made.
 pub struct Launch {

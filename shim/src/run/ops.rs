@@ -97,11 +97,11 @@ impl Op {
             }
         };
         let positional = PyTuple::new(py, &objects[..positional])?;
-        let result = outside(|| self.overload.bind(py).call(positional, kwargs.as_ref()))?;
+        let result = outside(|| self.overload.bind(py).call(positional, kwargs.as_ref()).map(Bound::unbind))?;
         if let [only] = self.results[..] {
-            regs.keep(only, result.unbind());
+            regs.keep(only, result);
         } else if !self.results.is_empty() {
-            for (reg, item) in self.results.iter().zip(result.try_iter()?) {
+            for (reg, item) in self.results.iter().zip(result.bind(py).try_iter()?) {
                 regs.keep(*reg, item?.unbind());
             }
         }

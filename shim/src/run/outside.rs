@@ -1,26 +1,132 @@
-//! Time that runs spend in kernels and in torch, so that benchmarks can tell what flambeau itself costs. Off but there.
+//! What runs spend in kernels and in torch, so that benchmarks can tell what flambeau itself costs: these sections can be
+//! timed, or left out. Off but there.
 
+use crate::torch_abi::Handle;
+use pyo3::prelude::*;
+use std::cell::RefCell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
 
-static MEASURED: AtomicBool = AtomicBool::new(false);
+static MODE: AtomicU8 = AtomicU8::new(OFF);
 static TICKS: AtomicU64 = AtomicU64::new(0);
 static SECTIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs a kernel or a function of torch, and counts its time while measuring.
+const OFF: u8 = 0;
+const TIMED: u8 = 1;
+const RECORDED: u8 = 2;
+const LEFT_OUT: u8 = 3;
+
+thread_local! {
+    static RECORD: RefCell<Record> = const { RefCell::new(Record { words: Vec::new(), next: 0 }) };
+}
+
+/// What the sections of one call made, in order. It is never freed.
+pub struct Record {
+    words: Vec<usize>,
+    next: usize,
+}
+
+impl Record {
+    /// After the last word comes the first: of the next call.
+    fn next(&mut self) -> usize {
+        let word = self.words.get(self.next).copied().unwrap_or_default();
+        self.next = if self.next + 1 < self.words.len() { self.next + 1 } else { 0 };
+        word
+    }
+}
+
+/// What a section makes.
+pub trait Outcome {
+    /// Puts it into the record, to be given again.
+    fn record(&self, record: &mut Record);
+    /// As it was in the record.
+    fn again(record: &mut Record) -> Self;
+}
+
+impl Outcome for () {
+    fn record(&self, _: &mut Record) {}
+
+    fn again(_: &mut Record) -> Self {}
+}
+
+/// A status; zero is success.
+impl Outcome for i32 {
+    fn record(&self, _: &mut Record) {}
+
+    fn again(_: &mut Record) -> Self {
+        0
+    }
+}
+
+impl<const N: usize> Outcome for [Handle; N] {
+    fn record(&self, record: &mut Record) {
+        record.words.extend(self.iter().map(|handle| *handle as usize));
+    }
+
+    fn again(record: &mut Record) -> Self {
+        std::array::from_fn(|_| record.next() as Handle)
+    }
+}
+
+impl Outcome for Py<PyAny> {
+    fn record(&self, record: &mut Record) {
+        // SAFETY: only sections that hold the GIL make objects.
+        let object = self.clone_ref(unsafe { Python::assume_attached() });
+        record.words.push(object.into_ptr() as usize);
+    }
+
+    fn again(record: &mut Record) -> Self {
+        // SAFETY: as above, of an object that the record keeps.
+        unsafe { Py::from_borrowed_ptr(Python::assume_attached(), record.next() as *mut pyo3::ffi::PyObject) }
+    }
+}
+
+impl<T: Outcome, E> Outcome for Result<T, E> {
+    fn record(&self, record: &mut Record) {
+        if let Ok(made) = self {
+            made.record(record);
+        }
+    }
+
+    fn again(record: &mut Record) -> Self {
+        Ok(T::again(record))
+    }
+}
+
+/// Runs a kernel or a function of torch.
 #[inline]
-pub fn outside<T>(call: impl FnOnce() -> T) -> T {
-    if MEASURED.load(Ordering::Relaxed) { counted(call) } else { call() }
+pub fn outside<T: Outcome>(call: impl FnOnce() -> T) -> T {
+    if MODE.load(Ordering::Relaxed) == OFF { call() } else { measured(call) }
+}
+
+/// The same for a function that ends what another section made.
+#[inline]
+pub fn ending(call: impl FnOnce()) {
+    match MODE.load(Ordering::Relaxed) {
+        OFF => call(),
+        TIMED => measured(call),
+        _ => {}
+    }
 }
 
 #[cold]
-fn counted<T>(call: impl FnOnce() -> T) -> T {
-    let begun = ticks();
-    let made = call();
-    TICKS.fetch_add(ticks() - begun, Ordering::Relaxed);
-    SECTIONS.fetch_add(1, Ordering::Relaxed);
-    made
+fn measured<T: Outcome>(call: impl FnOnce() -> T) -> T {
+    match MODE.load(Ordering::Relaxed) {
+        LEFT_OUT => RECORD.with_borrow_mut(T::again),
+        RECORDED => {
+            let made = call();
+            RECORD.with_borrow_mut(|record| made.record(record));
+            made
+        }
+        _ => {
+            let begun = ticks();
+            let made = call();
+            TICKS.fetch_add(ticks() - begun, Ordering::Relaxed);
+            SECTIONS.fetch_add(1, Ordering::Relaxed);
+            made
+        }
+    }
 }
 
 /// The processor's clock: reading it takes a third of the time that reading the system's takes.
@@ -49,19 +155,52 @@ pub fn tick() -> f64 {
 
 /// Starts or stops measuring: nanoseconds and sections found since.
 pub fn measure(on: bool) -> (f64, u64) {
-    MEASURED.store(on, Ordering::Relaxed);
+    MODE.store(if on { TIMED } else { OFF }, Ordering::Relaxed);
     (TICKS.swap(0, Ordering::Relaxed) as f64 * tick(), SECTIONS.swap(0, Ordering::Relaxed))
 }
 
-/// Nanoseconds that an empty section counts, and nanoseconds that it takes; the least of many rounds.
-pub fn of_nothing() -> (f64, f64) {
+/// What an empty section costs, in nanoseconds: the least of many rounds.
+pub struct Empty {
+    /// What is counted of it.
+    pub counted: f64,
+    /// What it takes where it is timed.
+    pub timed: f64,
+    /// What it takes where it is left out.
+    pub left_out: f64,
+}
+
+/// Finds that out.
+pub fn of_nothing() -> Empty {
     const CALLS: u32 = 1000;
-    let round = || {
-        measure(true);
+    let round = |mode| {
+        MODE.store(mode, Ordering::Relaxed);
         let begun = ticks();
         (0..CALLS).for_each(|_| outside(|| ()));
         let took = (ticks() - begun) as f64 * tick();
         (measure(false).0 / f64::from(CALLS), took / f64::from(CALLS))
     };
-    (0..100).map(|_| round()).fold((f64::INFINITY, f64::INFINITY), |a, b| (a.0.min(b.0), a.1.min(b.1)))
+    let mut least = Empty { counted: f64::INFINITY, timed: f64::INFINITY, left_out: f64::INFINITY };
+    for _ in 0..100 {
+        let (counted, timed) = round(TIMED);
+        let (_, left_out) = round(LEFT_OUT);
+        least.counted = least.counted.min(counted);
+        least.timed = least.timed.min(timed);
+        least.left_out = least.left_out.min(left_out);
+    }
+    least
+}
+
+/// Makes one call with its sections on record; from then on, this thread's calls of the same kind leave them out and get
+/// what they made then.
+pub fn leave_out<E>(call: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    RECORD.set(Record { words: Vec::new(), next: 0 });
+    MODE.store(RECORDED, Ordering::Relaxed);
+    let made = call();
+    MODE.store(if made.is_ok() { LEFT_OUT } else { OFF }, Ordering::Relaxed);
+    made
+}
+
+/// Ends [`leave_out`].
+pub fn leave_nothing_out() {
+    MODE.store(OFF, Ordering::Relaxed);
 }

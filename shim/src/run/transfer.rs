@@ -1,7 +1,7 @@
 //! Tensors brought to the memory of a back end that has its own, and kernels launched on them there.
 
 use super::kernel::Launch;
-use super::outside::outside;
+use super::outside::{ending, outside};
 use super::regs::Regs;
 use crate::launch::{LoadedKernel, OwnMemory};
 use flambeau_plugin::abi::Region;
@@ -60,16 +60,19 @@ impl Places {
         let start = regs.data(reg)?;
         // SAFETY: a live handle of a strided tensor.
         let bytes = unsafe { regs.torch.bytes(regs.handle(reg)?) };
-        let mut memory = null_mut();
         let (table, device) = (self.own.table(), self.own.device());
-        // SAFETY: the tensor has so many bytes from its first element on, and the register keeps it alive.
-        self.own.check(outside(|| unsafe {
-            if import {
-                (table.import)(device, start, bytes, &raw mut memory)
-            } else {
-                (table.allocate)(device, bytes, &raw mut memory)
-            }
-        }))?;
+        let [memory] = outside(|| {
+            let mut memory = null_mut();
+            // SAFETY: the tensor has so many bytes from its first element on, and the register keeps it alive.
+            let status = unsafe {
+                if import {
+                    (table.import)(device, start, bytes, &raw mut memory)
+                } else {
+                    (table.allocate)(device, bytes, &raw mut memory)
+                }
+            };
+            self.own.check(status).map(|()| [memory])
+        })?;
         self.places.push(Place { reg, memory, start, bytes });
         Ok(())
     }
@@ -95,7 +98,7 @@ impl Places {
 
     fn release(&self, place: &Place) {
         // SAFETY: made by the table, and no launch names it any more.
-        outside(|| unsafe { (self.own.table().release)(place.memory) });
+        ending(|| unsafe { (self.own.table().release)(place.memory) });
     }
 
     /// Makes a launch.

@@ -247,7 +247,8 @@ fn memory(torch: &Torch, py: Python<'_>, sizes: usize) -> PyResult<Option<Memory
         let Some((storage, start)) = only(places.filter(starts)) else { return Ok(None) };
         let frees = |i: &usize| {
             let own = word(whole, storage, *i);
-            own == word(other, storage, *i) && own != word(borrowed, storage, *i) && own != word(copied, storage, *i)
+            let differs = |body: *const u64| own != word(body, storage, *i);
+            own == word(other, storage, *i) && differs(borrowed) && differs(copied) && is_in_library(own)
         };
         let moved = |at: &usize| [whole, part, other].map(|body| *body.add(*at)) == [0, 3, 0];
         let (Some(deleter), Some(offset)) =
@@ -257,6 +258,13 @@ fn memory(torch: &Torch, py: Python<'_>, sizes: usize) -> PyResult<Option<Memory
         };
         Ok(Some(Memory { storage, offset, start, deleter, own: word(whole, storage, deleter) }))
     }
+}
+
+/// Whether the address is one of a loaded library, as that of a function is. Bytes that fill a word up are anything.
+fn is_in_library(address: u64) -> bool {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: reads nothing at the address; writes what was found.
+    unsafe { libc::dladdr(address as *const c_void, found.as_mut_ptr()) != 0 }
 }
 
 /// The one item, if there is one.

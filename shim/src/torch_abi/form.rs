@@ -11,7 +11,14 @@ const SPAN: usize = 16;
 pub struct Form {
     values: Words,
     masks: Words,
+    /// Only those of [`FLAT`] do: of a tensor with two dimensions at most.
+    flat: bool,
 }
+
+/// Pairs of words that are compared of tensors with few dimensions.
+const FLAT: [usize; 5] = [0, 2, 6, 12, 14];
+/// And of all others.
+const WHOLE: [usize; 8] = [0, 2, 4, 6, 8, 10, 12, 14];
 
 /// Aligned, so that they are operands of vector instructions.
 #[repr(align(16))]
@@ -37,7 +44,7 @@ impl Layout {
         if facts.sizes.len() > INLINE || self.sizes + SPAN > super::calibrate::IMPL_WORDS {
             return None;
         }
-        let mut form = Form { values: Words([0; SPAN]), masks: Words([0; SPAN]) };
+        let mut form = Form { values: Words([0; SPAN]), masks: Words([0; SPAN]), flat: false };
         let mut expect = |word: usize, value: u64, mask: u64| {
             let at = word.checked_sub(self.sizes).filter(|at| *at < SPAN)?;
             form.values.0[at] |= value & mask;
@@ -60,6 +67,7 @@ impl Layout {
         }
         expect(self.typed / 8, typed << shift, mask << shift)?;
         expect(keys, facts.keys, u64::MAX)?;
+        form.flat = (0..SPAN).all(|at| FLAT.contains(&(at / 2 * 2)) || form.masks.0[at] == 0);
         Some(form)
     }
 
@@ -71,13 +79,16 @@ impl Layout {
     #[inline(always)]
     pub(super) unsafe fn fits(&self, body: *const u64, form: &Form) -> bool {
         // SAFETY: a `TensorImpl` is larger than the words read (see `Layout::form`).
-        unsafe { same(&*body.add(self.sizes).cast(), form) }
+        unsafe {
+            let words = &*body.add(self.sizes).cast();
+            if form.flat { same(words, form, FLAT) } else { same(words, form, WHOLE) }
+        }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn same(words: &[u64; SPAN], form: &Form) -> bool {
+fn same<const N: usize>(words: &[u64; SPAN], form: &Form, pairs: [usize; N]) -> bool {
     use std::arch::x86_64::{
         _mm_and_si128, _mm_cmpeq_epi8, _mm_load_si128, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128,
         _mm_setzero_si128, _mm_xor_si128,
@@ -87,14 +98,14 @@ fn same(words: &[u64; SPAN], form: &Form) -> bool {
         let known = |of: &Words, at: usize| _mm_load_si128(of.0.as_ptr().add(at).cast());
         let found = |at: usize| _mm_loadu_si128(words.as_ptr().add(at).cast());
         let differ = |at| _mm_and_si128(_mm_xor_si128(found(at), known(&form.values, at)), known(&form.masks, at));
-        let all = (0..SPAN).step_by(2).fold(_mm_setzero_si128(), |all, at| _mm_or_si128(all, differ(at)));
+        let all = pairs.into_iter().fold(_mm_setzero_si128(), |all, at| _mm_or_si128(all, differ(at)));
         _mm_movemask_epi8(_mm_cmpeq_epi8(all, _mm_setzero_si128())) == 0xffff
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn same(words: &[u64; SPAN], form: &Form) -> bool {
+fn same<const N: usize>(words: &[u64; SPAN], form: &Form, pairs: [usize; N]) -> bool {
     let differ = |at: usize| (words[at] ^ form.values.0[at]) & form.masks.0[at];
-    (0..SPAN).fold(0, |all, at| all | differ(at)) == 0
+    pairs.into_iter().fold(0, |all, at| all | differ(at) | differ(at + 1)) == 0
 }

@@ -405,15 +405,17 @@ impl Torch {
     /// # Safety
     /// As [`Torch::keys`]; the GIL is held.
     pub unsafe fn to_python(&self, py: Python<'_>, handle: Handle) -> Result<Py<PyAny>, String> {
-        let mut object: Raw = std::ptr::null_mut();
-        // SAFETY: torch returns a new reference.
-        unsafe {
-            match self.wrap {
-                Wrap::C(wrap) => self.check(outside(|| wrap(handle, std::ptr::null_mut(), &raw mut object)))?,
-                Wrap::Cpp(wrap) => object = outside(|| wrap(handle)),
+        outside(|| {
+            let mut object: Raw = std::ptr::null_mut();
+            // SAFETY: torch returns a new reference.
+            unsafe {
+                match self.wrap {
+                    Wrap::C(wrap) => self.check(wrap(handle, std::ptr::null_mut(), &raw mut object))?,
+                    Wrap::Cpp(wrap) => object = wrap(handle),
+                }
+                Py::from_owned_ptr_or_opt(py, object).ok_or_else(|| "torch made no tensor object".to_owned())
             }
-            Py::from_owned_ptr_or_opt(py, object).ok_or_else(|| "torch made no tensor object".to_owned())
-        }
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! A tensor handle that is deleted when it goes out of scope.
 
 use super::{Handle, Status, Torch};
-use crate::run::outside::outside;
+use crate::run::outside::{ending, outside};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
 use std::fmt;
@@ -32,8 +32,10 @@ impl Owned {
     /// # Safety
     /// On success `make` has written a new reference.
     pub unsafe fn make(torch: &'static Torch, make: impl FnOnce(*mut Handle) -> Status) -> Result<Owned, String> {
-        let mut handle = std::ptr::null_mut();
-        torch.check(outside(|| make(&raw mut handle)))?;
+        let [handle] = outside(|| {
+            let mut handle = std::ptr::null_mut();
+            torch.check(make(&raw mut handle)).map(|()| [handle])
+        })?;
         Ok(Owned { torch, handle })
     }
 
@@ -84,6 +86,8 @@ impl Owned {
 impl Drop for Owned {
     fn drop(&mut self) {
         // SAFETY: owned, and not used after this.
-        outside(|| unsafe { (self.torch.c.delete)(self.handle) });
+        ending(|| unsafe {
+            (self.torch.c.delete)(self.handle);
+        });
     }
 }

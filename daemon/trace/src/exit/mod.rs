@@ -8,6 +8,7 @@ mod resume;
 
 use crate::flow::{Flow, Stop, stop};
 use crate::frame::{FrameEnd, Slot};
+use crate::torch::Writes;
 use crate::tracer::Tracer;
 use crate::value::{DictId, Origin, Payload, Value};
 use build::{Builder, Identity};
@@ -191,9 +192,9 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Writes that could reach one tensor through another make disjointness a fact. True if they do reach another.
+    /// Writes that could reach one input through another make disjointness a fact. True if they do reach another.
     fn guard_inputs(&mut self) -> bool {
-        if !self.graph.mutates || self.inputs.len() < 2 {
+        if self.graph.writes == Writes::Nothing || self.inputs.len() < 2 {
             return false;
         }
         let mut storages: Vec<u32> = self.inputs.iter().map(|(_, s)| *s).collect();

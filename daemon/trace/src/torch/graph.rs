@@ -11,6 +11,18 @@ use std::sync::Arc;
 /// Nodes before a trace is given up.
 const MAX_NODES: usize = 100_000;
 
+/// What calls of a graph write to, beside tensors that the graph made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Writes {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A tensor that may share the memory of an input.
+    PerhapsInputs,
+    /// A tensor that existed before the trace.
+    Inputs,
+}
+
 /// The graph under construction. Placeholders are made when an input is first read, so they stand among the calls until the end.
 #[derive(Debug, Default)]
 pub struct GraphBuilder {
@@ -18,10 +30,10 @@ pub struct GraphBuilder {
     names: HashMap<String, u32>,
     locations: Vec<Location>,
     location_ids: HashMap<Location, u32>,
-    /// A call writes to a tensor that existed before it.
-    pub(crate) mutates: bool,
-    /// A call writes to a tensor that existed before the trace.
-    pub(crate) commits: bool,
+    /// What calls write to.
+    pub(crate) writes: Writes,
+    /// A call of which no rule says whether it returns views.
+    pub(crate) may_view: bool,
     /// A call switches grad mode or makes a tensor require grad.
     pub(crate) touches_grad: bool,
 }

@@ -6,7 +6,7 @@ mod fold;
 mod graph;
 mod input;
 
-pub use graph::GraphBuilder;
+pub use graph::{GraphBuilder, Writes};
 
 use crate::call::Args;
 use crate::flow::{Flow, stop};
@@ -176,17 +176,22 @@ impl Tracer<'_> {
             }
         };
         let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
-        let writes = |i: &usize| matches!(argument(*i), Some(Value::Tensor(id)) if self.is_outside(*id));
-        let commits = inferred.mutates.iter().any(writes);
-        if (commits || self.graph.commits) && self.stack.iter().any(|frame| frame.handles) {
+        let is_outside = |i: &usize| matches!(argument(*i), Some(Value::Tensor(id)) if self.is_outside(*id));
+        let commits = inferred.mutates.iter().any(is_outside);
+        if (commits || self.graph.writes == Writes::Inputs) && self.stack.iter().any(|frame| frame.handles) {
             // A plan that failed after a write is not run again as plain Python, so no handler of the user would run.
             let name = target_name(&target);
             return stop(ReasonCode::SideEffect, format!("{name} in a try or with block, once inputs are written to"));
         }
-        self.graph.commits |= commits;
+        self.graph.may_view |= !by_rule;
         if !inferred.mutates.is_empty() {
             self.check_leaves(&target, inferred.mutates.iter().filter_map(|i| argument(*i)).cloned())?;
-            self.graph.mutates = true;
+            let writes = match (commits, self.graph.may_view) {
+                (true, _) => Writes::Inputs,
+                (false, true) => Writes::PerhapsInputs,
+                (false, false) => Writes::Nothing,
+            };
+            self.graph.writes = self.graph.writes.max(writes);
             self.check_write(&target, &args, &graph_args, &inferred.mutates)?;
         }
         let base = match inferred.view_of.and_then(argument) {
