@@ -2,10 +2,10 @@
 //!
 //! [`capture`] asks torch's own built-ins.
 
+use crate::gil::GilOnce;
 use flambeau_ir::guard::Ambient;
 use flambeau_ir::tensor::Device;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBool;
 
 /// The bound built-ins that [`capture`] calls.
@@ -38,7 +38,7 @@ struct Calls {
 }
 
 fn calls(py: Python<'_>) -> PyResult<&'static Calls> {
-    static CALLS: PyOnceLock<Calls> = PyOnceLock::new();
+    static CALLS: GilOnce<Calls> = GilOnce::new();
     CALLS.get_or_try_init(py, || load(py))
 }
 

@@ -3,12 +3,12 @@
 
 use crate::backends::Wanted;
 use crate::entry::Entry;
+use crate::gil::GilOnce;
 use crate::raw::Raw;
 use pyo3::exceptions::{PyReferenceError, PyTypeError};
 use pyo3::ffi;
 use pyo3::impl_::trampoline;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr;
@@ -32,7 +32,7 @@ struct Compiled {
 
 /// The type, made once.
 pub fn class(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
-    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static CLASS: GilOnce<Py<PyAny>> = GilOnce::new();
     CLASS.get_or_try_init(py, || make(py))
 }
 

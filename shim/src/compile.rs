@@ -4,6 +4,7 @@
 use crate::backends::Backend;
 use crate::breaks::{self, Kind, Noted, describe};
 use crate::entry::Entry;
+use crate::gil::GilOnce;
 use crate::gil::{GilCell, Shared};
 use crate::guard::Passed;
 use crate::installed::{InstallContext, Installed};
@@ -26,7 +27,6 @@ use flambeau_wire::from_daemon::{Delivery, FromDaemon};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -548,7 +548,7 @@ fn unexpected(message: &FromDaemon) -> LinkError {
 
 /// Versions of Python and torch, for keys.
 fn versions(py: Python<'_>) -> &'static (String, String) {
-    static VERSIONS: PyOnceLock<(String, String)> = PyOnceLock::new();
+    static VERSIONS: GilOnce<(String, String)> = GilOnce::new();
     VERSIONS.get_or_init(py, || {
         let python = py.version_info();
         let torch = py.import("torch").and_then(|t| t.getattr("__version__")?.str()?.extract::<String>());

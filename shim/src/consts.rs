@@ -1,12 +1,12 @@
 //! Python constants ⇄ `ir::code::Const`. Only exact built-in types and torch's own constants convert.
 
+use crate::gil::GilOnce;
 use crate::raw::{self, Raw};
 use flambeau_ir::code::Const;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyComplex, PyFloat, PyFrozenSet, PyInt, PySlice, PyString, PyTuple};
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ struct TorchConsts {
 }
 
 fn torch(py: Python<'_>) -> Option<&'static TorchConsts> {
-    static TORCH: PyOnceLock<Option<TorchConsts>> = PyOnceLock::new();
+    static TORCH: GilOnce<Option<TorchConsts>> = GilOnce::new();
     TORCH.get_or_init(py, || load_torch(py).ok()).as_ref()
 }
 
@@ -238,7 +238,7 @@ fn big_int<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
 
 /// The item that a descriptor of a named tuple's field gives, if the object is one: what it would be pickled with.
 pub fn tuple_field(object: &Bound<'_, PyAny>) -> Option<u32> {
-    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static CLASS: GilOnce<Py<PyAny>> = GilOnce::new();
     let class = CLASS.get_or_try_init(object.py(), || {
         crate::paths::resolve(object.py(), "collections._tuplegetter").map(Bound::unbind)
     });

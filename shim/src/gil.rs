@@ -2,8 +2,10 @@
 
 use pyo3::prelude::*;
 use std::cell::{RefCell, RefMut};
+use std::convert::Infallible;
 use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 /// A value that only a thread holding the GIL touches. Borrows never span a call into Python.
 #[derive(Debug, Default)]
@@ -23,6 +25,47 @@ impl<T> GilCell<T> {
         self.0.borrow_mut()
     }
 }
+
+/// A value that is made when it is first asked for. Unlike pyo3's cells it does not let other threads run meanwhile: what is
+/// read of Python's objects round it may be borrowed.
+pub struct GilOnce<T>(OnceLock<T>);
+
+impl<T> GilOnce<T> {
+    /// Not made yet.
+    pub const fn new() -> Self {
+        GilOnce(OnceLock::new())
+    }
+
+    /// The value, if it was made.
+    pub fn get(&self, _py: Python<'_>) -> Option<&T> {
+        self.0.get()
+    }
+
+    /// The value; `make` may run on several threads if it runs Python, and the first result stays.
+    pub fn get_or_init(&self, py: Python<'_>, make: impl FnOnce() -> T) -> &T {
+        match self.get_or_try_init(py, || Ok::<T, Infallible>(make())) {
+            Ok(value) => value,
+        }
+    }
+
+    /// The same; a failure leaves it unmade.
+    pub fn get_or_try_init<E>(&self, _py: Python<'_>, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
+        if let Some(value) = self.0.get() {
+            return Ok(value);
+        }
+        let made = make()?;
+        Ok(self.0.get_or_init(|| made))
+    }
+}
+
+/// An interned str, made when it is first asked for, as by [`GilOnce`].
+macro_rules! interned {
+    ($py:expr, $text:literal) => {{
+        static NAME: $crate::gil::GilOnce<pyo3::Py<pyo3::types::PyString>> = $crate::gil::GilOnce::new();
+        NAME.get_or_init($py, || pyo3::types::PyString::intern($py, $text).unbind()).bind($py)
+    }};
+}
+pub(crate) use interned;
 
 /// Shared ownership that only threads holding the GIL take and give up: counting needs no atomics.
 #[derive(Debug)]

@@ -3,12 +3,12 @@
 
 use crate::code;
 use crate::consts;
+use crate::gil::GilOnce;
 use crate::raw::{self, Raw};
 use crate::torch_abi::Torch;
 use flambeau_ir::source::Step;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::ptr::null_mut;
@@ -67,7 +67,7 @@ pub unsafe fn of(py: Python<'_>, args: &[Raw]) -> Vec<(Place, Raw)> {
 /// # Safety
 /// As [`of`].
 pub unsafe fn has_tensors(py: Python<'_>, args: &[Raw]) -> bool {
-    static MODULE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static MODULE: GilOnce<Py<PyAny>> = GilOnce::new();
     let Ok(torch) = Torch::get(py) else { return false };
     let module = MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("torch.nn")?.getattr("Module")?.unbind()));
     // SAFETY: the caller's promise; subtype tests read the method resolution order only.

@@ -3,6 +3,7 @@
 use crate::leaves::MARK;
 use crate::settings::Settings;
 use crate::table::reset_all;
+use crate::torch_abi::Torch;
 use crate::{backends, callable, counters, link, region, report, say, settings};
 use flambeau_wire::from_client::{Admin, FromClient, Settings as WireSettings};
 use flambeau_wire::from_daemon::FromDaemon;
@@ -23,6 +24,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Compiled", callable::class(module.py())?)?;
     module.add_class::<crate::plugin::Plugin>()?;
     module.add_function(wrap_pyfunction!(admin, module)?)?;
+    module.add_function(wrap_pyfunction!(asked_of_torch, module)?)?;
     module.add_function(wrap_pyfunction!(configure, module)?)?;
     module.add_function(wrap_pyfunction!(count_report, module)?)?;
     module.add_function(wrap_pyfunction!(explain_data, module)?)?;
@@ -89,6 +91,12 @@ fn warm_up() {
 #[pyfunction(name = "counters")]
 fn count_report(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     counters::report(py)
+}
+
+/// What of tensors is not read in place in this process but asked of torch.
+#[pyfunction]
+fn asked_of_torch(py: Python<'_>) -> PyResult<Vec<&'static str>> {
+    Torch::get(py).map(Torch::asked).map_err(PyRuntimeError::new_err)
 }
 
 /// The folders of the plug-ins that are known here, by name.

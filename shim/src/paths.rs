@@ -3,10 +3,10 @@
 //! An object has a path only if it *is* what the path names now. Python functions must besides come from a file of the
 //! root itself, so that a patched-in function never passes for the original.
 
+use crate::gil::GilOnce;
 use crate::raw::{self, Raw};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyModule, PyString, PyType};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ struct Paths {
 }
 
 fn paths(py: Python<'_>) -> &'static Paths {
-    static PATHS: PyOnceLock<Paths> = PyOnceLock::new();
+    static PATHS: GilOnce<Paths> = GilOnce::new();
     PATHS.get_or_init(py, || Paths::load(py))
 }
 

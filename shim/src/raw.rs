@@ -350,7 +350,7 @@ struct PythonClass {
 
 fn python_class(py: pyo3::Python<'_>) -> &'static PythonClass {
     use pyo3::prelude::*;
-    static PROBE: pyo3::sync::PyOnceLock<PythonClass> = pyo3::sync::PyOnceLock::new();
+    static PROBE: crate::gil::GilOnce<PythonClass> = crate::gil::GilOnce::new();
     PROBE.get_or_init(py, || {
         let object = py.get_type::<pyo3::types::PyAny>();
         let probe = py.import("abc").and_then(|abc| abc.getattr("ABC"));

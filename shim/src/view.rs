@@ -1,15 +1,15 @@
 //! Calls of compiled views of modules: what `_compile._call` says in Python, without a frame and dicts of its own.
 
+use crate::gil::GilOnce;
 use crate::raw::{self, Raw};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use smallvec::SmallVec;
 use std::ptr::null_mut;
 
 /// `_compile._call`.
-static CALL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static CALL: GilOnce<Py<PyAny>> = GilOnce::new();
 
 /// Lets instances of a class whose `__call__` is `call` be called from C. An assignment to `__call__` ends that, as it sets
 /// the class's slot anew.
@@ -25,13 +25,13 @@ unsafe fn parts(py: Python<'_>, view: Raw) -> [Raw; 2] {
     // SAFETY: a live object; slots hold live objects or nulls.
     unsafe {
         let slot = |name: &Bound<'_, PyAny>| raw::object_member(view, name.as_ptr()).map_or(null_mut(), |at| *at);
-        let module = slot(pyo3::intern!(py, "_flambeau_module"));
-        let known = slot(pyo3::intern!(py, "_flambeau_call"));
+        let module = slot(crate::gil::interned!(py, "_flambeau_module"));
+        let known = slot(crate::gil::interned!(py, "_flambeau_call"));
         if module.is_null() || known.is_null() || ffi::PyFunction_Check(known) == 0 {
             return [null_mut(); 2];
         }
-        let found = raw::type_lookup(raw::class_of(module), pyo3::intern!(py, "__call__").as_ptr());
-        if found == known { [slot(pyo3::intern!(py, "_flambeau_compiled")), module] } else { [null_mut(); 2] }
+        let found = raw::type_lookup(raw::class_of(module), crate::gil::interned!(py, "__call__").as_ptr());
+        if found == known { [slot(crate::gil::interned!(py, "_flambeau_compiled")), module] } else { [null_mut(); 2] }
     }
 }
 

@@ -87,6 +87,15 @@ fn libraries_that_are_opened_by_name_are_opened_in_one_crate() {
     }
 }
 
+#[test]
+fn no_cell_of_the_shim_lets_other_threads_run() {
+    // The first use of one of pyo3's gives the GIL away: what was read of Python's objects before may be gone behind it.
+    let of_shim = sources(&["rs"]).into_iter().filter(|f| f.starts_with("shim/src"));
+    let cells = ["PyOnceLock", "pyo3::intern!", "GILOnceCell"];
+    let using: Vec<PathBuf> = of_shim.filter(|f| cells.iter().any(|cell| read(f).contains(cell))).collect();
+    assert!(using.is_empty(), "`GilOnce` and `interned!` are there for this: {using:?}");
+}
+
 /// A tracked file; nothing of one that was deleted.
 fn read(file: &Path) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_default()

@@ -229,6 +229,9 @@ def doctor(as_json: bool) -> int:
         check("a compiled call gives the right result", right, "report it with `flambeau record`")
         if full:
             check("a compiled call is compiled", counts["graphs"] == 1, f"it ran eagerly: {counts['eager_fallbacks']}")
+            asked = ", ".join(flambeau._native.asked_of_torch())
+            slow = f"calls ask torch for {asked} of tensors, which takes longer"
+            check(slow if asked else "tensors are read in place", True, "")
     except Exception as error:
         check("a compiled call", False, f"{type(error).__name__}: {error}")
     print_report({"checks": checks}, as_json)

@@ -142,13 +142,13 @@ impl Live {
 /// The exception, with so many entries dropped from the front of its traceback, and its `__context__`.
 fn without_front(py: Python<'_>, error: PyErr, frames: u32) -> PyResult<Py<PyAny>> {
     let value = error.into_value(py);
-    let mut entry = value.bind(py).getattr(pyo3::intern!(py, "__traceback__")).ok();
+    let mut entry = value.bind(py).getattr(crate::gil::interned!(py, "__traceback__")).ok();
     for _ in 0..frames {
-        entry = entry.and_then(|entry| entry.getattr(pyo3::intern!(py, "tb_next")).ok());
+        entry = entry.and_then(|entry| entry.getattr(crate::gil::interned!(py, "tb_next")).ok());
     }
     let entry = entry.map_or_else(|| py.None(), Bound::unbind);
     // SAFETY: a live exception; a traceback or `None`.
     unsafe { ffi::PyException_SetTraceback(value.as_ptr(), entry.as_ptr()) };
-    let context = value.bind(py).getattr(pyo3::intern!(py, "__context__"))?;
+    let context = value.bind(py).getattr(crate::gil::interned!(py, "__context__"))?;
     Ok(PyTuple::new(py, [value.bind(py).as_any(), &context])?.into_any().unbind())
 }

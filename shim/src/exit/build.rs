@@ -218,7 +218,7 @@ pub fn del_item(py: Python<'_>, dict: Raw, key: Raw) -> PyResult<()> {
 /// The allocator that C gave to the class or to its nearest base without a Python `__new__`.
 fn native_new(class: &Bound<'_, PyAny>) -> Option<ffi::newfunc> {
     let mut class: *mut ffi::PyTypeObject = class.as_ptr().cast();
-    let name = pyo3::intern!(unsafe { Python::assume_attached() }, "__new__").as_ptr();
+    let name = crate::gil::interned!(unsafe { Python::assume_attached() }, "__new__").as_ptr();
     // SAFETY: walks the bases of a live type; a type whose `__new__` is a C function has that function as `tp_new`.
     unsafe {
         while !class.is_null() {

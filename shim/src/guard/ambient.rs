@@ -5,12 +5,12 @@ use super::getters::{self, Words};
 use super::thread_state::{
     Autocast, Autograd, FunctionModes, Get, GetAddress, GetFor, GetLong, GetOf, HooksState, ModesState, SavedHooks,
 };
+use crate::gil::GilOnce;
 use crate::raw::Raw;
 use crate::torch_abi::Torch;
 use flambeau_ir::guard::Ambient;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use std::cell::{OnceCell, RefCell};
 use std::ffi::{CStr, c_void};
 
@@ -173,7 +173,7 @@ const CALLS: &[&str] = &["_get_float32_matmul_precision", "_get_cublas_allow_tf3
 
 impl Probe {
     fn get(py: Python<'_>, torch: &Torch) -> Option<&'static Probe> {
-        static PROBE: PyOnceLock<Option<Probe>> = PyOnceLock::new();
+        static PROBE: GilOnce<Option<Probe>> = GilOnce::new();
         PROBE.get_or_init(py, || Probe::load(py, torch)).as_ref()
     }
 

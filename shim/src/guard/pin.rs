@@ -384,7 +384,7 @@ impl<'a> Pinner<'a> {
         unsafe {
             let immutable = (*class.cast::<ffi::PyTypeObject>()).tp_flags & IMMUTABLE != 0;
             if version_tag(class) == 0 {
-                let name = pyo3::intern!(Python::assume_attached(), "__class__");
+                let name = crate::gil::interned!(Python::assume_attached(), "__class__");
                 raw::type_lookup(class, name.as_ptr());
             }
             if version_tag(class) == 0 {

@@ -1,9 +1,9 @@
 //! Abstract classes without virtual subclasses: `isinstance` then goes by inheritance alone.
 
+use crate::gil::GilOnce;
 use crate::raw::Raw;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use std::cell::Cell;
 
 /// That no class is registered with an abstract class or with one of its subclasses. Looked at again only when something
@@ -33,7 +33,7 @@ impl NoRegistered {
 
 /// `abc.get_cache_token()`
 fn count(py: Python<'_>) -> PyResult<u64> {
-    static TOKEN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static TOKEN: GilOnce<Py<PyAny>> = GilOnce::new();
     let token =
         TOKEN.get_or_try_init(py, || Ok::<_, PyErr>(py.import("_abc")?.getattr("get_cache_token")?.unbind()))?;
     token.bind(py).call0()?.extract()
@@ -49,7 +49,7 @@ pub fn any_registered(class: &Bound<'_, PyAny>) -> PyResult<bool> {
     while let Some(class) = waiting.pop() {
         // SAFETY: a live type; its dict is read raw.
         let hook = unsafe {
-            let name = pyo3::intern!(py, "__subclasshook__");
+            let name = crate::gil::interned!(py, "__subclasshook__");
             crate::raw::dict_get(crate::raw::type_dict(class.as_ptr()), name.as_ptr())
         };
         if !first && !hook.is_null() {

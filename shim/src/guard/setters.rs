@@ -29,7 +29,7 @@ pub fn count() -> bool {
 pub unsafe fn count_dicts_of(object: Raw) -> bool {
     // SAFETY: the caller's promise; a getter's descriptor has a definition.
     unsafe {
-        let name = pyo3::intern!(Python::assume_attached(), "__dict__");
+        let name = crate::gil::interned!(Python::assume_attached(), "__dict__");
         let found = definition(raw::type_lookup(raw::class_of(object), name.as_ptr()));
         count() && found.and_then(|d| (*d).set).is_some_and(|set| std::ptr::fn_addr_eq(set, set_dict as ffi::setter))
     }

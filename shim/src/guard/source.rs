@@ -252,7 +252,8 @@ fn partial_class(py: Python<'_>) -> PyResult<usize> {
 }
 
 fn is_partial(object: Raw) -> bool {
-    Python::attach(partial_class).is_ok_and(|class| {
+    // SAFETY: guards are read with the GIL held. `Python::attach` would drop what other threads left behind.
+    partial_class(unsafe { Python::assume_attached() }).is_ok_and(|class| {
         // SAFETY: called with live objects only.
         unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class as *mut ffi::PyTypeObject) != 0 }
     })

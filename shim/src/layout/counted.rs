@@ -2,10 +2,10 @@
 //! which a dict of our own shows when it is written to.
 
 use super::{DICT_CHANGE, DICT_FLAGS, Dict};
+use crate::gil::GilOnce;
 use crate::raw::Raw;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 struct Clock {
@@ -17,7 +17,7 @@ struct Clock {
 
 /// A number that is the same as long as nobody creates or changes a dict.
 pub fn changes(py: Python<'_>) -> u64 {
-    static CLOCK: PyOnceLock<Clock> = PyOnceLock::new();
+    static CLOCK: GilOnce<Clock> = GilOnce::new();
     let clock = CLOCK.get_or_init(py, || Clock {
         dict: pyo3::types::PyDict::new(py).into_any().unbind(),
         key: pyo3::types::PyString::intern(py, "time").into_any().unbind(),

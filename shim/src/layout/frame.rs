@@ -1,10 +1,10 @@
 //! Frames as the versions from CPython 3.12 on lay them out, which own what is in them (`_PyInterpreterFrame` of
 //! `Include/internal/pycore_frame.h`), and what else these have in common.
 
+use crate::gil::GilOnce;
 use crate::raw::Raw;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{offset_of, replace};
 use std::ptr::null_mut;
@@ -68,7 +68,7 @@ pub unsafe fn type_dict(class: Raw) -> Raw {
 }
 
 /// The code of a function that returns its argument.
-static FIRST_ARGUMENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static FIRST_ARGUMENT: GilOnce<Py<PyAny>> = GilOnce::new();
 
 /// Keeps the code of a function that returns its argument, which this expression gives; whether there is one.
 pub fn keep_first_argument(py: Python<'_>, code: &CStr) -> bool {

@@ -48,7 +48,7 @@ pub unsafe fn watch(dict: Raw) -> bool {
             return watched::watch(dict);
         }
         if ffi::PyDict_Size(dict) == 0 {
-            let key = pyo3::intern!(Python::assume_attached(), "__dict__").as_ptr();
+            let key = crate::gil::interned!(Python::assume_attached(), "__dict__").as_ptr();
             ffi::PyDict_SetItem(dict, key, key);
             ffi::Py_XDECREF(pop_item(dict));
         } else {
@@ -69,7 +69,7 @@ pub unsafe fn watch(dict: Raw) -> bool {
 /// `dict.popitem()`: a new reference, or null with an exception set.
 unsafe fn pop_item(dict: Raw) -> Raw {
     // SAFETY: a live dict, and not of a class of the user's, whose instances keep no values in an object.
-    unsafe { ffi::PyObject_CallMethodNoArgs(dict, pyo3::intern!(Python::assume_attached(), "popitem").as_ptr()) }
+    unsafe { ffi::PyObject_CallMethodNoArgs(dict, crate::gil::interned!(Python::assume_attached(), "popitem").as_ptr()) }
 }
 
 /// The code of `lambda x: x`, with an instruction before the first that a traceback knows: `NOP`, which has no location, then

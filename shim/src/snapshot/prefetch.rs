@@ -3,11 +3,11 @@
 
 use super::describe::Describer;
 use crate::code;
+use crate::gil::GilOnce;
 use crate::raw::{self, Raw};
 use flambeau_ir::code::{Code, Const};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 use std::collections::HashSet;
 
@@ -42,7 +42,7 @@ struct Known {
 }
 
 fn known(py: Python<'_>) -> Option<&'static Known> {
-    static KNOWN: PyOnceLock<Option<Known>> = PyOnceLock::new();
+    static KNOWN: GilOnce<Option<Known>> = GilOnce::new();
     let load = || -> PyResult<Known> {
         Ok(Known {
             module_class: py.import("torch.nn.modules.module")?.getattr("Module")?.unbind(),

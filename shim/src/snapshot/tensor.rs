@@ -1,11 +1,11 @@
 //! Tensors as data, through torch's own C getters. A tensor whose getters could run user code is not read.
 
+use crate::gil::GilOnce;
 use crate::raw::{self, Raw};
 use crate::torch_abi::Torch;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::tensor::{Device, TensorDesc, TensorMeta};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBool;
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ struct TorchTypes {
 }
 
 fn types(py: Python<'_>) -> Option<&'static TorchTypes> {
-    static TYPES: PyOnceLock<Option<TorchTypes>> = PyOnceLock::new();
+    static TYPES: GilOnce<Option<TorchTypes>> = GilOnce::new();
     TYPES.get_or_init(py, || load(py).ok()).as_ref()
 }
 

@@ -9,13 +9,13 @@ mod owned;
 pub use form::{Facts, Form};
 pub use owned::Owned;
 
+use crate::gil::GilOnce;
 use crate::raw::Raw;
 use crate::run::outside::outside;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
 use layout::Layout;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use std::ffi::{CStr, c_char, c_void};
 
 /// An `AtenTensorHandle`: a pointer to an `at::Tensor`.
@@ -119,8 +119,18 @@ const TENSOR_OFFSET: usize = 16;
 impl Torch {
     /// The interface, or one sentence saying why it cannot be used in this process.
     pub fn get(py: Python<'_>) -> Result<&'static Torch, String> {
-        static TORCH: PyOnceLock<Result<Torch, String>> = PyOnceLock::new();
+        static TORCH: GilOnce<Result<Torch, String>> = GilOnce::new();
         TORCH.get_or_init(py, || calibrate::load(py)).as_ref().map_err(Clone::clone)
+    }
+
+    /// What torch is asked for at each call because it was not found in tensors: right, but several times slower.
+    pub fn asked(&self) -> Vec<&'static str> {
+        let Some(layout) = &self.layout else { return vec!["sizes", "strides", "types", "gradients", "addresses"] };
+        let unknown = [
+            ("gradients", layout.required.is_none() || layout.plain.is_none()),
+            ("addresses", layout.memory.is_none()),
+        ];
+        unknown.into_iter().filter_map(|(what, asked)| asked.then_some(what)).collect()
     }
 
     /// The address of an exported symbol, or null.
