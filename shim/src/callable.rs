@@ -116,11 +116,11 @@ fn method(name: &'static std::ffi::CStr, function: ffi::PyCFunction, flags: c_in
 /// Where a compiled callable keeps its Python function.
 pub const FUNCTION: usize = offset_of!(Compiled, function);
 
-/// Whether this is a compiled callable.
+/// Whether this is a compiled callable. The GIL is held.
 pub fn is_compiled(object: Raw) -> bool {
-    // SAFETY: called with live objects only.
-    let found: Raw = unsafe { ffi::Py_TYPE(object) }.cast();
-    Python::attach(|py| class(py).is_ok_and(|class| class.as_ptr() == found))
+    // SAFETY: called with live objects only. `Python::attach` would drop what other threads left behind.
+    let (found, py) = unsafe { (ffi::Py_TYPE(object).cast::<ffi::PyObject>(), Python::assume_attached()) };
+    class(py).is_ok_and(|class| class.as_ptr() == found)
 }
 
 /// The compiled entry of a `Compiled` object; `None` for other objects.
