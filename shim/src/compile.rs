@@ -4,8 +4,7 @@
 use crate::backends::Backend;
 use crate::breaks::{self, Kind, Noted, describe};
 use crate::entry::Entry;
-use crate::gil::GilOnce;
-use crate::gil::{GilCell, Shared};
+use crate::gil::{GilCell, GilOnce, Shared};
 use crate::guard::Passed;
 use crate::installed::{InstallContext, Installed};
 use crate::leaves::{self, Dynamic, Place, Size};

@@ -27,8 +27,8 @@ SECONDS = 4.0
 """How long calls are timed."""
 LONG = 1e6
 """Nanoseconds of a call from which on each one is compared with itself."""
-ALONE = 1000
-"""How many calls that leave out what is outside are timed at a time."""
+ALONE = (20, 500)
+"""How often so many calls are timed that leave out what is outside."""
 TIMING = flambeau._native._testing
 
 
@@ -63,8 +63,14 @@ PROGRAMS = {
 
 Outside = Callable[[], tuple[float, float]]
 """Calls a compiled program: nanoseconds spent outside, and of its own in the same call."""
-Alone = Callable[[int], float]
-"""Makes so many calls that leave out what is outside: nanoseconds of one."""
+Alone = Callable[[], list[float]]
+"""Calls it without what is outside: nanoseconds of a call, many times."""
+
+
+def time_alone(compiled: Callable, args: tuple) -> list[float]:
+    """Times the calls, while something leaves out what is outside."""
+    rounds, repeats = ALONE
+    return [TIMING.time_calls(repeats, compiled, *args) for _ in range(rounds)]
 
 
 def ours(program, args) -> tuple[Callable, Outside, Alone]:
@@ -77,14 +83,15 @@ def ours(program, args) -> tuple[Callable, Outside, Alone]:
         spent, sections = TIMING.measure_outside(False)
         return spent - sections * counted, call - spent - sections * (taken - counted)
 
-    def alone(repeats: int) -> float:
+    def alone() -> list[float]:
         TIMING.measure_outside(True)
         compiled(*args)
         _, sections = TIMING.measure_outside(False)
+        # What this records stays in memory, so it is done once.
         TIMING.leave_out(compiled, *args)
-        took = TIMING.time_calls(repeats, compiled, *args)
+        took = time_alone(compiled, args)
         TIMING.leave_nothing_out()
-        return took - sections * left_out
+        return [ns - sections * left_out for ns in took]
 
     return compiled, outside, alone
 
@@ -109,12 +116,12 @@ def peers(program, args) -> tuple[Callable, Outside, Alone]:
         graph.current_callable = generated
         return spent[0], call - spent[0]
 
-    def alone(repeats: int) -> float:
+    def alone() -> list[float]:
         made = []
         graph.current_callable = lambda inputs: made.append(generated(inputs)) or made[0]
         compiled(*args)
         graph.current_callable = lambda inputs: made[0]
-        took = TIMING.time_calls(repeats, compiled, *args)
+        took = time_alone(compiled, args)
         graph.current_callable = generated
         return took
 
@@ -129,11 +136,10 @@ def main() -> None:
         for _ in range(20):
             outside()
         repeats = max(1, int(1e5 / TIMING.time_calls(20, compiled, *args)))
-        found: dict[str, list[float]] = {"call": [], "outside": [], "own": [], "alone": []}
+        found: dict[str, list[float]] = {"call": [], "outside": [], "own": [], "alone": alone()}
         until = time.perf_counter() + SECONDS
         while time.perf_counter() < until:
             found["call"].append(TIMING.time_calls(repeats, compiled, *args))
-            found["alone"].append(alone(ALONE))
             for spent, own in (outside() for _ in range(repeats)):
                 found["outside"].append(spent)
                 found["own"].append(own)
