@@ -1,5 +1,7 @@
 """Ways a graph leaves: as FX for torch's back ends and the user's, and Dynamo's graphs coming in."""
 
+import functools
+
 import pytest
 import torch
 from support import assert_same, inputs
@@ -41,6 +43,22 @@ def test_torch_compile_takes_our_backend():
     compiled = torch.compile(gated, backend="flambeau")
     assert_same(compiled(*inputs()), gated(*inputs()))
     assert flambeau.counters()["graphs"] - before == 1
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
+def test_modes_of_torch_compile_are_taken(mode):
+    for compiled in flambeau.compile(gated, mode=mode), torch.compile(gated, backend="flambeau", mode=mode):
+        before = flambeau.counters()["eager_fallbacks"]
+        assert_same(compiled(*inputs()), gated(*inputs()))
+        assert flambeau.counters()["eager_fallbacks"] == before
+
+
+def test_other_modes_and_options_are_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="mode='fast' is none of default, reduce-overhead, max-autotune, "):
+        flambeau.compile(gated, mode="fast")
+    for compile in flambeau.compile, functools.partial(torch.compile, backend="flambeau"):
+        with pytest.raises(Exception, match="options= is not available yet; set what you need on"):
+            compile(gated, options={"max_autotune": True})(*inputs())
 
 
 def test_unknown_backend_is_named():

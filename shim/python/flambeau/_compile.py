@@ -20,6 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 Backend = str | Callable[..., Any] | None
 
 NATIVE = ("cpu",)
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""What `torch.compile` takes as `mode`."""
 
 
 @dataclass(frozen=True)
@@ -95,20 +97,26 @@ def compile(
     `fullgraph`: raise where the call cannot be one graph. `dynamic`: make sizes symbolic (True), or fixed (False),
     or as `mark_dynamic` says (None). `backend`: the name of a plug-in ("cpu", ...), "eager", the name of a torch back
     end, or a callable that takes `(gm: torch.fx.GraphModule, example_inputs)`; without one `config.backend`, else the
-    user's default, which calls follow when it changes. `disable`: give `model` back as it is.
+    user's default, which calls follow when it changes. `mode`: any of `torch.compile`'s; they change nothing, as plans
+    are launched without Python in all of them. `disable`: give `model` back as it is.
 
     The argument itself is never altered. A module's compiled view shares its attributes, parameters and hooks.
     """
-    if mode not in (None, "default"):
-        raise NotImplementedError(f"mode={mode!r} is not available yet; leave it out")
-    if options:
-        raise NotImplementedError("options= is not available yet; set what you need on flambeau.config")
+    check(mode, options)
     if dynamic not in (None, True, False):
         raise TypeError(f"dynamic must be True, False or None, not {dynamic!r}")
     chosen = Options(bool(fullgraph), dynamic, backend)
     if model is None:
         return lambda target: target if disable else start(target, chosen)
     return model if disable else start(model, chosen)
+
+
+def check(mode: str | None, options: dict[str, Any] | None) -> None:
+    """Raises for what `compile` does not take."""
+    if mode is not None and mode not in MODES:
+        raise ValueError(f"mode={mode!r} is none of {', '.join(MODES)}")
+    if options:
+        raise NotImplementedError("options= is not available yet; set what you need on flambeau.config")
 
 
 def start(target: Any, options: Options) -> Any:

@@ -10,12 +10,18 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-from flambeau._compile import Options
+from flambeau._compile import Options, check
 
 
-def backend(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
-    """A callable for `gm: torch.fx.GraphModule` that takes inputs like `example_inputs` and returns a tuple."""
+def backend(
+    gm: Any, example_inputs: list[Any], *, mode: str | None = None, options: dict[str, Any] | None = None
+) -> Callable[..., Any]:
+    """A callable for `gm: torch.fx.GraphModule` that takes inputs like `example_inputs` and returns a tuple.
+
+    `mode` and `options` are those given to `torch.compile`; `flambeau.compile` says what they do.
+    """
     del example_inputs
+    check(mode, options)
     # Dynamo's modules generate their `forward` at the first call.
     getattr(gm, "real_recompile", lambda: None)()
     forward = type(gm).forward
