@@ -86,6 +86,22 @@ def test_recursion():
     assert (len(ops), found) == (2, 1)
 
 
+def test_deep_recursion_with_a_break_at_each_level():
+    """What was compiled for some levels serves all others."""
+
+    def sink(a, floor):
+        if a.sum() < floor:
+            return a
+        return sink(a - 1, floor) + 2
+
+    flambeau.reset()
+    compiled = flambeau.compile(sink)
+    a, floor = torch.full((3,), 60.0), torch.zeros(())
+    assert torch.equal(compiled(a, floor), sink(a, floor))
+    assert torch.equal(compiled(a + 20, floor), sink(a + 20, floor))
+    assert flambeau.counters()["frames_traced"] < 30
+
+
 def test_tail_call_has_no_resume_function():
     """Frames that only return what the call gives are gone after it: nothing is compiled for them."""
 

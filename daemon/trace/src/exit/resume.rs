@@ -354,7 +354,17 @@ fn beneath(frames: &[Frozen]) -> Option<usize> {
     let is_of = |f: &Frozen, origin| Origin::of(&f.code.filename) == origin;
     let standard = frames.iter().take_while(|f| is_of(f, Origin::Standard)).count().checked_sub(1);
     let whole = frames.iter().rposition(|f| is_of(f, Origin::Whole) || f.handling);
-    whole.max(standard)
+    let recursive = frames.iter().any(|f| frames.iter().filter(|g| same_source(f, g)).count() > MOST_LEVELS);
+    whole.max(standard).max(recursive.then(|| frames.len() - 2))
+}
+
+/// Levels of one function that are resumed as one: of more, each depth would be compiled by itself.
+const MOST_LEVELS: usize = 16;
+
+/// Whether both run one function's source: as a whole, or resumed.
+fn same_source(f: &Frozen, g: &Frozen) -> bool {
+    let (f, g) = (&f.code, &g.code);
+    f.firstlineno == g.firstlineno && f.qualname == g.qualname && f.filename == g.filename
 }
 
 /// Resume functions of the innermost frame.
