@@ -10,6 +10,7 @@ use crate::installed::{InstallContext, Installed, RunError};
 use crate::report::Record;
 use crate::run::outside::{tick, ticks};
 use crate::table::{Frame, Table};
+use crate::torch_abi::Torch;
 use flambeau_ir::plan::CompiledFrame;
 use flambeau_wire::from_daemon::{Artifact, Delivery};
 use pyo3::exceptions::PyRuntimeError;
@@ -138,7 +139,7 @@ fn empty_section() -> (f64, f64, f64) {
 #[pyfunction]
 #[pyo3(signature = (callable, *args))]
 fn leave_out(callable: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> PyResult<()> {
-    crate::run::outside::leave_out(|| callable.call1(args).map(drop))
+    crate::run::outside::leave_out(Torch::get(callable.py()).ok(), || callable.call1(args).map(drop))
 }
 
 /// Ends it.

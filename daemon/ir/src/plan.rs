@@ -199,6 +199,37 @@ pub enum PlanStep {
     Release(Reg),
 }
 
+impl PlanStep {
+    /// Gives every register that the step names.
+    pub fn registers(&self, visit: &mut impl FnMut(Reg)) {
+        fn argument(arg: &PlanArg, visit: &mut impl FnMut(Reg)) {
+            match arg {
+                PlanArg::Reg(r) => visit(*r),
+                PlanArg::List(items) => items.iter().for_each(|i| argument(i, visit)),
+                PlanArg::Const(_) | PlanArg::Dim(_) => {}
+            }
+        }
+        match self {
+            PlanStep::Alloc { reg, .. }
+            | PlanStep::Expect { reg, .. }
+            | PlanStep::Free(reg)
+            | PlanStep::Import(reg)
+            | PlanStep::Reserve(reg)
+            | PlanStep::Export(reg)
+            | PlanStep::Release(reg) => visit(*reg),
+            PlanStep::View { reg, base, .. } => {
+                visit(*reg);
+                visit(*base);
+            }
+            PlanStep::Launch { buffers, .. } => buffers.iter().for_each(|r| visit(*r)),
+            PlanStep::Call { args, results, .. } => {
+                args.iter().for_each(|a| argument(a, visit));
+                results.iter().for_each(|r| visit(*r));
+            }
+        }
+    }
+}
+
 /// An argument of a torch op.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PlanArg {

@@ -1,8 +1,9 @@
 //! One allocation for a plan's larger buffers: they become views of an arena, placed so that those alive at once do not
 //! overlap. What a call then raises the process's memory by is the arena; an allocator that serves the buffers one by
-//! one leaves holes, and touches twice as much.
+//! one leaves holes, and touches twice as much. So do small buffers that only kernels touch: of those the arena is all that
+//! is allocated, as nobody needs tensors of them.
 
-use crate::memory::registers;
+use crate::early::SMALL;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::plan::{Plan, PlanStep, Reg};
@@ -11,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Buffers begin at multiples of this, in bytes, as torch's own allocations do.
 const ALIGN: i64 = 64;
-/// A smaller arena is not worth the views.
+/// A smaller arena is not worth the views where calls of torch take some of them, but one is of buffers of at most
+/// [`SMALL`] bytes that only kernels touch.
 const LEAST_BYTES: i64 = 1 << 20;
 /// glibc maps blocks of 32 MiB anew each time, and the first touch of every page of theirs is a fault.
 const MOST_BYTES: i64 = 31 << 20;
@@ -26,6 +28,8 @@ struct Buffer {
     dtype: DType,
     /// Elements from the arena's first.
     offset: i64,
+    /// Only kernels touch it.
+    internal: bool,
 }
 
 impl Buffer {
@@ -53,6 +57,12 @@ pub fn share(plan: &mut Plan) {
         let outweighed = most_alive(&results) * 2 > bytes;
         if own.len() > 1 && !outweighed && (LEAST_BYTES..MOST_BYTES).contains(&bytes) {
             rewrite(plan, &own, dtype, elements);
+            continue;
+        }
+        own.retain(|buffer| buffer.internal && buffer.bytes() <= SMALL);
+        let elements = place(&mut own);
+        if own.len() > 1 && elements * (dtype.size() as i64) < LEAST_BYTES {
+            rewrite(plan, &own, dtype, elements);
         }
     }
 }
@@ -62,9 +72,13 @@ fn buffers(plan: &Plan, dtype: DType) -> (Vec<Buffer>, Vec<Buffer>) {
     let roots = plan.roots();
     let root = |reg: &Reg| *roots.get(reg).unwrap_or(reg);
     let mut last: BTreeMap<Reg, usize> = BTreeMap::new();
+    let mut tensors: BTreeSet<Reg> = BTreeSet::new();
     for (at, step) in plan.steps.iter().enumerate() {
-        registers(step, &mut |reg| {
+        step.registers(&mut |reg| {
             last.insert(root(&reg), at);
+            if !matches!(step, PlanStep::Alloc { .. } | PlanStep::Launch { .. } | PlanStep::Free(_)) {
+                tensors.insert(reg);
+            }
         });
     }
     let leaving: BTreeSet<Reg> = plan.outputs.iter().map(root).collect();
@@ -82,7 +96,7 @@ fn buffers(plan: &Plan, dtype: DType) -> (Vec<Buffer>, Vec<Buffer>) {
         }
         let Some(elements) = span(sizes, strides, *of) else { continue };
         let steps = (at, last.get(reg).copied().unwrap_or(at));
-        let buffer = Buffer { reg: *reg, steps, elements, dtype: *of, offset: 0 };
+        let buffer = Buffer { reg: *reg, steps, elements, dtype: *of, offset: 0, internal: !tensors.contains(reg) };
         if !alloc {
             others.push(buffer);
         } else if *of == dtype {
@@ -174,7 +188,7 @@ mod tests {
     use super::*;
 
     fn buffer(reg: u32, steps: (usize, usize), elements: i64) -> Buffer {
-        Buffer { reg: Reg(reg), steps, elements, dtype: DType::F32, offset: -1 }
+        Buffer { reg: Reg(reg), steps, elements, dtype: DType::F32, offset: -1, internal: false }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod affine;
 mod arena;
 mod body;
 mod collapse;
+mod early;
 mod functional;
 mod generalise;
 mod group;

@@ -1,6 +1,7 @@
 //! Memory: which values share storage, when it is allocated and freed; and the launch plan that follows.
 
 use crate::body::{Body, Expr, Place};
+use crate::early::SMALL;
 use crate::group::{MemoryView, Schedule, Task, memory_view};
 use crate::kernels::{self, Buffer, Launch};
 use flambeau_ir::core::{Core, CoreId, CoreOp, ExternArg, ExternCall, OutputBase};
@@ -11,7 +12,8 @@ use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::contiguous_strides;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A buffer is kept for a later one of the same size for at most this many tasks.
+/// A buffer is kept for a later one of the same size for at most this many tasks, but one of at most [`SMALL`] bytes to the
+/// end: the steps that free it and make another take longer than it is worth.
 const KEEP: usize = 4;
 
 /// A tensor in a register.
@@ -181,7 +183,9 @@ impl Builder<'_> {
         let shape = self.shape(id);
         let room = room(&shape);
         let fits = |s: &Storage| s.shape.dtype.size() == shape.dtype.size() && s.room == room;
-        let found = self.pool.iter().rposition(|(s, freed)| fits(&self.storages[*s]) && at - freed <= KEEP);
+        let small = room.as_const().is_some_and(|room| room <= SMALL / shape.dtype.size() as i64);
+        let fresh = |freed: usize| small || at - freed <= KEEP;
+        let found = self.pool.iter().rposition(|(s, freed)| fits(&self.storages[*s]) && fresh(*freed));
         let storage = if let Some(slot) = found {
             self.pool.remove(slot).0
         } else {
@@ -405,7 +409,8 @@ fn room(shape: &Shape) -> Dim {
     sizes.iter().zip(strides).map(reach).fold(Dim::Const(1), |all, one| all.add(&one))
 }
 
-fn loaded(body: &Body) -> impl Iterator<Item = CoreId> + '_ {
+/// Values that a kernel reads from memory, as often as it does.
+pub fn loaded(body: &Body) -> impl Iterator<Item = CoreId> + '_ {
     body.insts.iter().filter_map(|i| match i.expr {
         Expr::Load(id, _) | Expr::LoadIf(_, id, ..) => Some(id),
         _ => None,
@@ -425,7 +430,7 @@ fn only_at(body: &Body, id: CoreId, at: &crate::affine::Affine) -> bool {
 fn with_frees(steps: Vec<PlanStep>, inputs: u32, outputs: &[Reg], commit: Option<usize>) -> (Vec<PlanStep>, usize) {
     let mut last: BTreeMap<Reg, usize> = BTreeMap::new();
     for (at, step) in steps.iter().enumerate() {
-        registers(step, &mut |r| {
+        step.registers(&mut |r| {
             last.insert(r, at);
         });
     }
@@ -446,33 +451,4 @@ fn with_frees(steps: Vec<PlanStep>, inputs: u32, outputs: &[Reg], commit: Option
     }
     let end = out.len();
     (out, committed.unwrap_or(end))
-}
-
-/// Every register that a step names.
-pub fn registers(step: &PlanStep, visit: &mut impl FnMut(Reg)) {
-    fn argument(arg: &PlanArg, visit: &mut impl FnMut(Reg)) {
-        match arg {
-            PlanArg::Reg(r) => visit(*r),
-            PlanArg::List(items) => items.iter().for_each(|i| argument(i, visit)),
-            PlanArg::Const(_) | PlanArg::Dim(_) => {}
-        }
-    }
-    match step {
-        PlanStep::Alloc { reg, .. }
-        | PlanStep::Expect { reg, .. }
-        | PlanStep::Free(reg)
-        | PlanStep::Import(reg)
-        | PlanStep::Reserve(reg)
-        | PlanStep::Export(reg)
-        | PlanStep::Release(reg) => visit(*reg),
-        PlanStep::View { reg, base, .. } => {
-            visit(*reg);
-            visit(*base);
-        }
-        PlanStep::Launch { buffers, .. } => buffers.iter().for_each(|r| visit(*r)),
-        PlanStep::Call { args, results, .. } => {
-            args.iter().for_each(|a| argument(a, visit));
-            results.iter().for_each(|r| visit(*r));
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! The passes, in order.
 
 use crate::arena;
+use crate::early;
 use crate::functional::functionalise;
 use crate::generalise::generalise;
 use crate::group::schedule;
@@ -48,7 +49,10 @@ pub fn lower(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Resul
         core if core.device.is_cpu() => choose_layouts(halve_convolutions(core, symbols), symbols),
         core => LaidOut::as_it_is(core),
     };
-    let schedule = schedule(&laid_out.core, laid_out.once)?;
+    let mut schedule = schedule(&laid_out.core, laid_out.once)?;
+    if laid_out.core.device.is_cpu() && !options.own_memory {
+        early::hoist(&laid_out.core, &mut schedule);
+    }
     let mut lowered = memory::plan(&laid_out.core, &schedule, functional.inputs, &options.backend);
     if options.own_memory {
         transfers::add(&mut lowered.plan, &lowered.kernels);

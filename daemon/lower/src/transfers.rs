@@ -1,7 +1,6 @@
 //! For back ends with memory of their own: when buffers are brought there and back. Inputs, outputs and what torch's calls
 //! take and give are in the host's memory, kernels take what is in the back end's.
 
-use crate::memory::registers;
 use flambeau_ir::kernel::{Kernel, Role};
 use flambeau_ir::plan::{Plan, PlanStep, Reg};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +55,7 @@ type Steps = BTreeMap<usize, Vec<Reg>>;
 fn last_uses(plan: &Plan, root: &impl Fn(&Reg) -> Reg) -> (Steps, Steps) {
     let (mut used, mut named) = (BTreeMap::new(), BTreeMap::new());
     for (at, step) in plan.steps.iter().enumerate() {
-        registers(step, &mut |reg| {
+        step.registers(&mut |reg| {
             named.insert(reg, at);
             named.insert(root(&reg), at);
             if matches!(step, PlanStep::Launch { .. } | PlanStep::Call { .. }) {
@@ -97,7 +96,7 @@ impl Writer {
             }
             PlanStep::Call { results, .. } => {
                 let mut regs = BTreeSet::new();
-                registers(step, &mut |reg| _ = regs.insert(root(&reg)));
+                step.registers(&mut |reg| _ = regs.insert(root(&reg)));
                 for reg in regs {
                     self.bring_back(reg);
                     // A call without results writes to some of its arguments.

@@ -36,7 +36,7 @@ impl TensorFact {
             strides: &strides,
             dtype: guard.dtype,
             device: guard.device,
-            keys: guard.dispatch_keys,
+            keys: Some(guard.dispatch_keys),
         };
         let form = torch.form(&facts);
         TensorFact {

@@ -1,6 +1,8 @@
 //! Torch ops that are called through its C interface: no Python object is made for them, and they need no GIL.
 
-use super::extents::Extents;
+use super::expect::Expected;
+use super::extents::{Extents, Interner, Room};
+use super::ops::OpError;
 use super::outside::outside;
 use super::regs::Regs;
 use crate::guard::Expr;
@@ -9,8 +11,10 @@ use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::plan::{PlanArg, PlanStep};
 use flambeau_ir::tensor::Device;
+use smallvec::SmallVec;
 use std::ffi::CStr;
 use std::ptr::{from_ref, null, null_mut};
+use std::rc::Rc;
 
 type Product = unsafe extern "C" fn(Handle, Handle, Handle) -> Status;
 type ScaledProduct = unsafe extern "C" fn(Handle, Handle, Handle, Handle, f64, f64) -> Status;
@@ -56,7 +60,28 @@ type MaxPool = unsafe extern "C" fn(
     *mut Handle,
 ) -> Status;
 
-/// A call ready to be made. Tensors are registers.
+/// A call, and what follows it at once.
+pub struct DirectCall {
+    /// What is called.
+    pub op: Direct,
+    /// What its results must be.
+    pub expected: SmallVec<[Expected; 1]>,
+    /// Registers that end then.
+    pub freed: SmallVec<[usize; 3]>,
+}
+
+impl DirectCall {
+    /// Makes it.
+    #[inline]
+    pub fn run(&self, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
+        self.op.run(regs, symbols)?;
+        self.expected.iter().try_for_each(|expected| expected.check(regs, symbols))?;
+        self.freed.iter().for_each(|reg| regs.free(*reg));
+        Ok(())
+    }
+}
+
+/// A function ready to be called. Tensors are registers.
 pub enum Direct {
     /// `(a, b, *, out)`
     Product { function: Product, a: usize, b: usize, out: usize },
@@ -69,9 +94,9 @@ pub enum Direct {
         weight: usize,
         bias: Option<usize>,
         /// Stride, padding, dilation.
-        places: [Extents; 3],
+        places: [Rc<Extents>; 3],
         transposed: bool,
-        output_padding: Extents,
+        output_padding: Rc<Extents>,
         groups: Expr,
         result: usize,
     },
@@ -91,7 +116,7 @@ pub enum Direct {
         function: MaxPool,
         input: usize,
         /// Kernel size, stride, padding, dilation.
-        windows: [Extents; 4],
+        windows: [Rc<Extents>; 4],
         ceil: bool,
         results: [usize; 2],
     },
@@ -99,7 +124,7 @@ pub enum Direct {
 
 impl Direct {
     /// From a call step on tensors of a device, if it has a function here, torch exports it, and its arguments are plain.
-    pub fn new(torch: &Torch, device: Device, step: &PlanStep) -> Option<Direct> {
+    pub fn new(torch: &Torch, interner: &mut Interner, device: Device, step: &PlanStep) -> Option<Direct> {
         let PlanStep::Call { op, overload, args, results } = step else { return None };
         macro_rules! function {
             ($name:literal: $signature:ty) => {{
@@ -124,6 +149,7 @@ impl Direct {
             Some(Direct::ScaledProduct { function, input, a, b, beta, alpha, out })
         };
         let result = |i: usize| results.get(i).map(|reg| reg.0 as usize);
+        let mut ints = |at: usize| ints(args, at, interner);
         match (&**op, &**overload, args.len(), results.len()) {
             ("aten::mm", "out", 3, 0) => product(function!("mm_out": Product)),
             ("aten::bmm", "out", 3, 0) => product(function!("bmm_out": Product)),
@@ -134,9 +160,9 @@ impl Direct {
                 input: reg(args, 0)?,
                 weight: reg(args, 1)?,
                 bias: if is_none(args, 2) { None } else { Some(reg(args, 2)?) },
-                places: [ints(args, 3)?, ints(args, 4)?, ints(args, 5)?],
+                places: [ints(3)?, ints(4)?, ints(5)?],
                 transposed: boolean(args, 6)?,
-                output_padding: ints(args, 7)?,
+                output_padding: ints(7)?,
                 groups: (&int(args.get(8)?)?).into(),
                 result: result(0)?,
             }),
@@ -152,7 +178,7 @@ impl Direct {
             ("aten::max_pool2d_with_indices", "default", 6, 2) => Some(Direct::MaxPool {
                 function: function!("max_pool2d_with_indices": MaxPool),
                 input: reg(args, 0)?,
-                windows: [ints(args, 1)?, ints(args, 2)?, ints(args, 3)?, ints(args, 4)?],
+                windows: [ints(1)?, ints(2)?, ints(3)?, ints(4)?],
                 ceil: boolean(args, 5)?,
                 results: [result(0)?, result(1)?],
             }),
@@ -169,7 +195,10 @@ impl Direct {
     }
 
     /// Makes it.
-    pub fn run(&self, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), String> {
+    #[inline]
+    fn run(&self, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), String> {
+        let mut rooms = <[Room; 4]>::default();
+        let [first, second, third, fourth] = &mut rooms;
         match self {
             Direct::Product { function, a, b, out } => {
                 let (a, b, out) = (regs.handle(*a)?, regs.handle(*b)?, regs.handle(*out)?);
@@ -196,8 +225,9 @@ impl Direct {
                 let (input, weight) = (regs.handle(*input)?, regs.handle(*weight)?);
                 let bias = bias.map(|reg| regs.handle(reg)).transpose()?;
                 let bias = bias.as_ref().map_or(null(), from_ref);
-                let (stride, padding) = (stride.eval(symbols)?, padding.eval(symbols)?);
-                let (dilation, output_padding) = (dilation.eval(symbols)?, output_padding.eval(symbols)?);
+                let (stride, padding) = (stride.eval(symbols, first)?, padding.eval(symbols, second)?);
+                let (dilation, output_padding) =
+                    (dilation.eval(symbols, third)?, output_padding.eval(symbols, fourth)?);
                 let (a, a_len) = (stride.as_ptr(), stride.len() as i64);
                 let (b, b_len) = (padding.as_ptr(), padding.len() as i64);
                 let (c, c_len) = (dilation.as_ptr(), dilation.len() as i64);
@@ -223,8 +253,8 @@ impl Direct {
             }
             Direct::MaxPool { function, input, windows: [size, stride, padding, dilation], ceil, results } => {
                 let input = regs.handle(*input)?;
-                let (size, stride) = (size.eval(symbols)?, stride.eval(symbols)?);
-                let (padding, dilation) = (padding.eval(symbols)?, dilation.eval(symbols)?);
+                let (size, stride) = (size.eval(symbols, first)?, stride.eval(symbols, second)?);
+                let (padding, dilation) = (padding.eval(symbols, third)?, dilation.eval(symbols, fourth)?);
                 let (a, a_len) = (size.as_ptr(), size.len() as i64);
                 let (b, b_len) = (stride.as_ptr(), stride.len() as i64);
                 let (c, c_len) = (padding.as_ptr(), padding.len() as i64);
@@ -289,11 +319,11 @@ fn float(args: &[PlanArg], i: usize) -> Option<f64> {
     }
 }
 
-fn ints(args: &[PlanArg], i: usize) -> Option<Extents> {
+fn ints(args: &[PlanArg], i: usize, interner: &mut Interner) -> Option<Rc<Extents>> {
     let dims: Option<Vec<Dim>> = match args.get(i)? {
         PlanArg::List(items) => items.iter().map(int).collect(),
         PlanArg::Const(Const::Tuple(items)) => items.iter().map(constant).collect(),
         _ => None,
     };
-    Some(Extents::new(&dims?))
+    Some(interner.extents(&dims?))
 }

@@ -3,7 +3,8 @@
 use crate::guard::Expr;
 use flambeau_ir::dim::Dim;
 use smallvec::SmallVec;
-use std::ops::Deref;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Sizes or strides.
 pub enum Extents {
@@ -13,28 +14,28 @@ pub enum Extents {
     Dynamic(Box<[Expr]>),
 }
 
-/// Sizes or strides of one call.
-pub enum Evaluated<'a> {
-    /// As on every call.
-    Fixed(&'a [i64]),
-    /// Of this one.
-    Computed(SmallVec<[i64; 6]>),
-}
+/// The sizes and strides of a plan. Equal ones are kept once: many steps have the same, and few fit into the processor's
+/// nearest cache.
+#[derive(Default)]
+pub struct Interner(HashMap<Vec<Dim>, Rc<Extents>>);
 
-impl Deref for Evaluated<'_> {
-    type Target = [i64];
-
-    fn deref(&self) -> &[i64] {
-        match self {
-            Evaluated::Fixed(values) => values,
-            Evaluated::Computed(values) => values,
+impl Interner {
+    /// Ready to be evaluated.
+    pub fn extents(&mut self, dims: &[Dim]) -> Rc<Extents> {
+        if let Some(known) = self.0.get(dims) {
+            return known.clone();
         }
+        let made = Rc::new(Extents::new(dims));
+        self.0.insert(dims.to_vec(), made.clone());
+        made
     }
 }
 
+/// Where the values of one call are put if they are its own.
+pub type Room = SmallVec<[i64; 6]>;
+
 impl Extents {
-    /// Ready to be evaluated.
-    pub fn new(dims: &[Dim]) -> Extents {
+    fn new(dims: &[Dim]) -> Extents {
         match dims.iter().map(Dim::as_const).collect::<Option<Vec<_>>>() {
             Some(fixed) => Extents::Fixed(fixed.into()),
             None => Extents::Dynamic(dims.iter().map(Expr::from).collect()),
@@ -42,11 +43,13 @@ impl Extents {
     }
 
     /// The values for these symbols.
-    pub fn eval(&self, symbols: &[i64]) -> Result<Evaluated<'_>, String> {
+    #[inline]
+    pub fn eval<'a>(&'a self, symbols: &[i64], room: &'a mut Room) -> Result<&'a [i64], String> {
         match self {
-            Extents::Fixed(values) => Ok(Evaluated::Fixed(values)),
+            Extents::Fixed(values) => Ok(values),
             Extents::Dynamic(dims) => {
-                Ok(Evaluated::Computed(dims.iter().map(|d| size(d, symbols)).collect::<Result<_, String>>()?))
+                *room = dims.iter().map(|dim| size(dim, symbols)).collect::<Result<_, String>>()?;
+                Ok(room)
             }
         }
     }

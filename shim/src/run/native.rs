@@ -1,12 +1,12 @@
 //! A launch plan: allocations, kernels, torch ops and views over borrowed handles, with the GIL released round long work.
 
-use super::direct::Direct;
-use super::expect::{Expected, Unexpected};
-use super::extents::Extents;
+use super::direct::DirectCall;
+use super::expect::Expected;
+use super::extents::{Extents, Room};
 use super::kernel::Launch;
 use super::ops::{Op, OpError};
 use super::outside::ticks;
-use super::prepare;
+use super::prepare::{self, Ready};
 use super::regs::Regs;
 use super::stream::Stream;
 use super::transfer::{LaunchThere, Places, Transfer};
@@ -26,12 +26,15 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 /// Kernels on buffers of fewer elements than this keep the GIL: they are done before it could be handed over.
 pub const DETACH_ELEMENTS: i64 = 1 << 14;
 
 /// Ticks after which steps without the GIL stop, so that signals are looked at: some 30 ms.
 const SIGNAL_TICKS: u64 = 1 << 26;
+/// Steps between two looks at the clock, which takes longer than many a step does.
+const BETWEEN_LOOKS: usize = 8;
 
 /// A plan ready to run.
 pub struct NativeBody {
@@ -69,7 +72,7 @@ pub enum Step {
     /// A transfer there or back.
     Transfer(Transfer),
     /// An op of torch's C interface.
-    Direct(Box<Direct>),
+    Direct(Box<DirectCall>),
     /// Any other op.
     Call(Box<Op>),
     /// A check of what torch returned.
@@ -87,9 +90,9 @@ pub struct Alloc {
     /// Where its memory is.
     pub device: Device,
     /// In elements.
-    pub sizes: Extents,
+    pub sizes: Rc<Extents>,
     /// In elements.
-    pub strides: Extents,
+    pub strides: Rc<Extents>,
 }
 
 /// Successive steps that need, or do not need, the GIL.
@@ -131,7 +134,7 @@ impl NativeBody {
         let load = |artifact| launch::kernel(plugin_dirs, &plan.backend, plan.device, artifact, artifacts);
         let kernels = plan.kernels.iter().map(|kernel| load(&kernel.artifact));
         let own_memory = if plan.kernels.is_empty() { None } else { launch::own_memory(plugin_dirs, &plan.backend)? };
-        let (steps, parts) = prepare::steps(py, torch, plan, guard)?;
+        let Ready { steps, parts, commit } = prepare::steps(py, torch, plan, guard)?;
         Ok(NativeBody {
             torch,
             stream: Stream::of(torch, plan.device)?,
@@ -141,7 +144,7 @@ impl NativeBody {
             parts,
             outputs: plan.outputs.iter().map(|r| r.0 as usize).collect(),
             regs: plan.regs as usize,
-            commit: plan.commit as usize,
+            commit,
             kernels: kernels.collect::<Result<_, _>>()?,
             written: plan.written.iter().map(|r| r.0 as usize).collect(),
             increment_version: crate::paths::resolve(py, "torch._C._increment_version")
@@ -231,7 +234,9 @@ impl NativeBody {
         let numel = |handle| unsafe { self.torch.numel(handle) };
         let input = |reg: usize| regs.handle(reg).is_ok_and(|handle| numel(handle) >= DETACH_ELEMENTS);
         let made = |step: &Step| match step {
-            Step::Alloc(of) => of.sizes.eval(symbols).is_ok_and(|sizes| count(&sizes) >= DETACH_ELEMENTS),
+            Step::Alloc(of) => {
+                of.sizes.eval(symbols, &mut Room::new()).is_ok_and(|sizes| count(sizes) >= DETACH_ELEMENTS)
+            }
             _ => false,
         };
         (0..self.inputs).any(input) || self.steps[steps.clone()].iter().any(made)
@@ -284,10 +289,10 @@ impl NativeBody {
     ) -> Result<usize, Failed> {
         let failing = injected_failure();
         for index in steps.clone() {
-            let done =
-                if failing == Some(index) { Err(injected()) } else { self.step(&self.steps[index], regs, symbols) };
+            let step = &self.steps[index];
+            let done = if failing == Some(index) { Err(injected()) } else { self.step(step, regs, symbols) };
             done.map_err(|error| Failed { step: index, error })?;
-            if until.is_some_and(|until| ticks() >= until) {
+            if index % BETWEEN_LOOKS == 0 && until.is_some_and(|until| ticks() >= until) {
                 return Ok(index + 1);
             }
         }
@@ -299,8 +304,10 @@ impl NativeBody {
     fn step(&self, step: &Step, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
         match step {
             Step::Alloc(of) => {
-                let (sizes, strides) = (of.sizes.eval(symbols)?, of.strides.eval(symbols)?);
-                let made = Owned::empty(self.torch, &sizes, &strides, of.dtype, of.device)?;
+                let mut rooms = <[Room; 2]>::default();
+                let [a, b] = &mut rooms;
+                let (sizes, strides) = (of.sizes.eval(symbols, a)?, of.strides.eval(symbols, b)?);
+                let made = Owned::empty(self.torch, sizes, strides, of.dtype, of.device)?;
                 regs.own(of.reg, made);
             }
             Step::View(view) => view.run(regs, symbols)?,
@@ -317,14 +324,8 @@ impl NativeBody {
                 regs.there(|places, regs| places.launch(kernel, regs, launch, symbols))?;
             }
             Step::Transfer(transfer) => regs.there(|places, regs| places.transfer(regs, *transfer))?,
-            Step::Direct(op) => op.run(regs, symbols)?,
-            Step::Expect(expected) => {
-                let handle = regs.handle(expected.reg)?;
-                expected.check(self.torch, handle, symbols).map_err(|unexpected| match unexpected {
-                    Unexpected::Sizes(why) => OpError::Native(why),
-                    Unexpected::Tensor(what) => OpError::Unexpected(what),
-                })?;
-            }
+            Step::Direct(call) => call.run(regs, symbols)?,
+            Step::Expect(expected) => expected.check(regs, symbols)?,
             Step::Free(reg) => regs.free(*reg),
             Step::PythonView(_) | Step::Call(_) => {
                 return Err(OpError::Native("a step that needs Python stands among others".into()));

@@ -1,9 +1,10 @@
 //! What runs spend in kernels and in torch, so that benchmarks can tell what flambeau itself costs: these sections can be
 //! timed, or left out. Off but there.
 
-use crate::torch_abi::Handle;
+use crate::torch_abi::{Handle, Torch};
 use pyo3::prelude::*;
 use std::cell::RefCell;
+use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
@@ -18,16 +19,35 @@ const RECORDED: u8 = 2;
 const LEFT_OUT: u8 = 3;
 
 thread_local! {
-    static RECORD: RefCell<Record> = const { RefCell::new(Record { words: Vec::new(), next: 0 }) };
+    static RECORD: RefCell<Record> = const { RefCell::new(Record::new(None)) };
 }
 
 /// What the sections of one call made, in order. It is never freed.
 pub struct Record {
     words: Vec<usize>,
     next: usize,
+    /// Tensors that ended in that call.
+    ended: Vec<Handle>,
+    torch: Option<&'static Torch>,
 }
 
 impl Record {
+    const fn new(torch: Option<&'static Torch>) -> Record {
+        Record { words: Vec::new(), next: 0, ended: Vec::new(), torch }
+    }
+
+    /// Of tensors alike the one that ended last, if one did, as an allocator gives again what it got back: so calls that
+    /// leave it out touch no more memory than others do.
+    fn reuse(&mut self, made: Handle) -> Handle {
+        // SAFETY: the record keeps both alive.
+        let metadata = |torch: &Torch, tensor| unsafe {
+            (torch.dtype(tensor), torch.device(tensor), torch.sizes(tensor), torch.strides(tensor))
+        };
+        let alike = |torch: &Torch, ended: Handle| metadata(torch, ended) == metadata(torch, made);
+        let last = self.torch.and_then(|torch| self.ended.iter().rposition(|ended| alike(torch, *ended)));
+        last.map_or(made, |at| self.ended.remove(at))
+    }
+
     /// After the last word comes the first: of the next call.
     fn next(&mut self) -> usize {
         let word = self.words.get(self.next).copied().unwrap_or_default();
@@ -59,13 +79,28 @@ impl Outcome for i32 {
     }
 }
 
+/// New tensors.
 impl<const N: usize> Outcome for [Handle; N] {
     fn record(&self, record: &mut Record) {
-        record.words.extend(self.iter().map(|handle| *handle as usize));
+        for tensor in self {
+            let given = record.reuse(*tensor);
+            record.words.push(given as usize);
+        }
     }
 
     fn again(record: &mut Record) -> Self {
         std::array::from_fn(|_| record.next() as Handle)
+    }
+}
+
+/// Memory of a back end that has its own.
+impl Outcome for *mut c_void {
+    fn record(&self, record: &mut Record) {
+        record.words.push(*self as usize);
+    }
+
+    fn again(record: &mut Record) -> Self {
+        record.next() as *mut c_void
     }
 }
 
@@ -100,12 +135,13 @@ pub fn outside<T: Outcome>(call: impl FnOnce() -> T) -> T {
     if MODE.load(Ordering::Relaxed) == OFF { call() } else { measured(call) }
 }
 
-/// The same for a function that ends what another section made.
+/// The same for a function that ends what another section made: a tensor, or null for anything else.
 #[inline]
-pub fn ending(call: impl FnOnce()) {
+pub fn ending(tensor: Handle, call: impl FnOnce()) {
     match MODE.load(Ordering::Relaxed) {
         OFF => call(),
         TIMED => measured(call),
+        RECORDED if !tensor.is_null() => RECORD.with_borrow_mut(|record| record.ended.push(tensor)),
         _ => {}
     }
 }
@@ -192,8 +228,8 @@ pub fn of_nothing() -> Empty {
 
 /// Makes one call with its sections on record; from then on, this thread's calls of the same kind leave them out and get
 /// what they made then.
-pub fn leave_out<E>(call: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-    RECORD.set(Record { words: Vec::new(), next: 0 });
+pub fn leave_out<E>(torch: Option<&'static Torch>, call: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    RECORD.set(Record::new(torch));
     MODE.store(RECORDED, Ordering::Relaxed);
     let made = call();
     MODE.store(if made.is_ok() { LEFT_OUT } else { OFF }, Ordering::Relaxed);

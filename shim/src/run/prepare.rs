@@ -1,9 +1,9 @@
 //! The steps of a plan made ready, and divided into those that need the GIL and those that do not.
 
-use super::direct::Direct;
-use super::expect::Expected;
-use super::extents::Extents;
-use super::kernel::Launch;
+use super::direct::{Direct, DirectCall};
+use super::expect::{Expected, Metadata};
+use super::extents::Interner;
+use super::kernel::{Launch, Operand};
 use super::native::{Alloc, DETACH_ELEMENTS, Part, Step, Work};
 use super::ops::Op;
 use super::transfer::{LaunchThere, Transfer};
@@ -12,13 +12,26 @@ use crate::torch_abi::Torch;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::guard::TensorGuard;
 use flambeau_ir::kernel::DType;
-use flambeau_ir::plan::{Plan, PlanArg, PlanStep, Reg};
+use flambeau_ir::plan::{Plan, PlanStep, Reg};
 use flambeau_ir::source::SourceId;
+use flambeau_ir::tensor::Device;
 use pyo3::prelude::*;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 
 /// Multiplications of a product of matrices that is done before another thread could take the GIL.
 const SMALL_PRODUCT: f64 = 65536.0;
+
+/// Steps made ready.
+pub struct Ready {
+    /// In order.
+    pub steps: Vec<Step>,
+    /// Which of them need the GIL.
+    pub parts: Vec<Part>,
+    /// The first that cannot be taken back.
+    pub commit: usize,
+}
 
 /// Makes the steps of a plan ready. `guard` gives what is known of an input.
 pub fn steps(
@@ -26,17 +39,22 @@ pub fn steps(
     torch: &Torch,
     plan: &Plan,
     guard: &dyn Fn(SourceId) -> Option<TensorGuard>,
-) -> Result<(Vec<Step>, Vec<Part>), String> {
+) -> Result<Ready, String> {
+    let own_memory = plan.steps.iter().any(|step| matches!(step, PlanStep::Import(_) | PlanStep::Reserve(_)));
     let mut maker = Maker {
         py,
+        torch,
         plan,
         asynchronous: !plan.device.is_cpu(),
         visible: view::visible(plan),
         roots: plan.roots(),
-        own_memory: plan.steps.iter().any(|step| matches!(step, PlanStep::Import(_) | PlanStep::Reserve(_))),
+        own_memory,
+        places: if own_memory { HashMap::new() } else { view::places(plan) },
         objects: HashSet::new(),
         elements: HashMap::new(),
         dtypes: HashMap::new(),
+        interner: Interner::default(),
+        metadata: HashMap::new(),
     };
     for (reg, source) in (0..).zip(&plan.inputs) {
         if let Some(guard) = guard(*source) {
@@ -44,20 +62,49 @@ pub fn steps(
         }
     }
     let (mut steps, mut works) = (Vec::with_capacity(plan.steps.len()), Vec::with_capacity(plan.steps.len()));
+    let mut commit = None;
     for (at, step) in plan.steps.iter().enumerate() {
-        let (step, work) = maker.step(at, Direct::new(torch, plan.device, step))?;
-        steps.push(step);
-        works.push(work);
+        if plan.commit as usize == at {
+            commit = Some(steps.len());
+        }
+        match step {
+            // There is nothing to make nor to end.
+            PlanStep::View { reg, sizes, dtype, .. } if maker.places.contains_key(reg) => {
+                maker.note(*reg, Some(*dtype), sizes);
+                continue;
+            }
+            PlanStep::Free(reg) if maker.places.contains_key(reg) => continue,
+            _ => {}
+        }
+        let (step, work) = maker.step(at)?;
+        let commits = commit == Some(steps.len());
+        if let Some(step) = with_call(steps.last_mut().filter(|_| !commits), step, work) {
+            steps.push(step);
+            works.push(work);
+        }
     }
+    let commit = commit.unwrap_or(steps.len());
     // What is done at the commit point needs the GIL.
-    let commit = if plan.written.is_empty() { usize::MAX } else { plan.commit as usize };
-    Ok((steps, parts(&works, commit)))
+    let parts = parts(&works, if plan.written.is_empty() { usize::MAX } else { commit });
+    Ok(Ready { steps, parts, commit })
+}
+
+/// Makes the step part of the call before it, if it is one that checks or ends registers; else gives it back.
+fn with_call(last: Option<&mut Step>, step: Step, work: Work) -> Option<Step> {
+    match (last, step) {
+        (Some(Step::Direct(call)), Step::Expect(expected)) => call.expected.push(*expected),
+        (Some(Step::Direct(call)), Step::Free(reg)) if work == Work::Brief => call.freed.push(reg),
+        (_, step) => return Some(step),
+    }
+    None
 }
 
 fn parts(works: &[Work], commit: usize) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (at, work) in works.iter().enumerate() {
-        let alike = |part: &&mut Part| (part.work == Work::Python) == (*work == Work::Python) && at != commit;
+        // While no other thread ran, inputs lie where the guards found them: brief steps come first.
+        let first = parts.len() == 1 && parts[0].work == Work::Brief && *work > Work::Brief;
+        let alike = |part: &&mut Part| (part.work == Work::Python) == (*work == Work::Python) && at != commit && !first;
         match parts.last_mut().filter(alike) {
             Some(part) => *part = Part { end: at + 1, work: part.work.max(*work) },
             None => parts.push(Part { end: at + 1, work: *work }),
@@ -66,16 +113,9 @@ fn parts(works: &[Work], commit: usize) -> Vec<Part> {
     parts
 }
 
-fn add_registers(arg: &PlanArg, found: &mut HashSet<u32>) {
-    match arg {
-        PlanArg::Reg(reg) => _ = found.insert(reg.0),
-        PlanArg::List(items) => items.iter().for_each(|item| add_registers(item, found)),
-        PlanArg::Const(_) | PlanArg::Dim(_) => {}
-    }
-}
-
 struct Maker<'a, 'py> {
     py: Python<'py>,
+    torch: &'a Torch,
     plan: &'a Plan,
     /// Kernels and calls are only put into a stream.
     asynchronous: bool,
@@ -84,12 +124,17 @@ struct Maker<'a, 'py> {
     roots: BTreeMap<Reg, Reg>,
     /// Kernels run in the back end's own memory.
     own_memory: bool,
+    /// Where views lie that kernels alone touch.
+    places: HashMap<Reg, Operand>,
     /// Registers that Python objects were made of or for so far: to empty them needs the GIL.
     objects: HashSet<u32>,
     /// Elements of the tensors in registers so far, where that is the same on every call.
     elements: HashMap<u32, i64>,
     /// Their types.
     dtypes: HashMap<u32, DType>,
+    interner: Interner,
+    /// By dtype, device, sizes and strides.
+    metadata: HashMap<(DType, Device, Vec<Dim>, Vec<Dim>), Rc<Metadata>>,
 }
 
 impl Maker<'_, '_> {
@@ -115,16 +160,21 @@ impl Maker<'_, '_> {
         Ok(at)
     }
 
-    fn step(&mut self, at: usize, direct: Option<Direct>) -> Result<(Step, Work), String> {
+    fn operand(&self, reg: Reg) -> Operand {
+        self.places.get(&reg).copied().unwrap_or(Operand { reg: reg.0, offset: 0 })
+    }
+
+    fn step(&mut self, at: usize) -> Result<(Step, Work), String> {
         let step = &self.plan.steps[at];
+        let direct = Direct::new(self.torch, &mut self.interner, self.plan.device, step);
         Ok(match step {
             PlanStep::Alloc { reg, dtype, device, sizes, strides } => {
                 let made = Alloc {
                     reg: self.changed(*reg)?,
                     dtype: *dtype,
                     device: *device,
-                    sizes: Extents::new(sizes),
-                    strides: Extents::new(strides),
+                    sizes: self.interner.extents(sizes),
+                    strides: self.interner.extents(strides),
                 };
                 self.note(*reg, Some(*dtype), sizes);
                 (Step::Alloc(Box::new(made)), Work::Brief)
@@ -134,8 +184,8 @@ impl Maker<'_, '_> {
                 let view = Box::new(View {
                     reg: self.changed(*reg)?,
                     base: base.0 as usize,
-                    sizes: Extents::new(sizes),
-                    strides: Extents::new(strides),
+                    sizes: self.interner.extents(sizes),
+                    strides: self.interner.extents(strides),
                     offset: offset.into(),
                     dtype: *dtype,
                 });
@@ -151,8 +201,8 @@ impl Maker<'_, '_> {
                 let counts: Option<Vec<i64>> = buffers.iter().map(|reg| self.elements.get(&reg.0).copied()).collect();
                 let launch = Launch {
                     kernel: *kernel,
-                    buffers: buffers.iter().map(|r| r.0).collect(),
-                    scalars: (!scalars.is_empty()).then(|| Box::new(Extents::new(scalars))),
+                    buffers: buffers.iter().map(|reg| self.operand(*reg)).collect(),
+                    scalars: (!scalars.is_empty()).then(|| self.interner.extents(scalars)),
                 };
                 if self.own_memory {
                     let root = |reg: &Reg| self.roots.get(reg).unwrap_or(reg).0;
@@ -166,30 +216,30 @@ impl Maker<'_, '_> {
                 };
                 (Step::Launch(launch), work)
             }
-            PlanStep::Call { args, results, .. } => {
+            PlanStep::Call { results, .. } => {
                 let work = direct.as_ref().map_or(Work::Python, |direct| self.direct(direct));
                 for reg in results {
                     self.changed(*reg)?;
                 }
                 match direct {
-                    Some(direct) => (Step::Direct(Box::new(direct)), work),
+                    Some(op) => {
+                        let call = DirectCall { op, freed: SmallVec::new(), expected: SmallVec::new() };
+                        (Step::Direct(Box::new(call)), work)
+                    }
                     None => {
-                        args.iter().for_each(|arg| add_registers(arg, &mut self.objects));
-                        self.objects.extend(results.iter().map(|reg| reg.0));
+                        step.registers(&mut |reg| _ = self.objects.insert(reg.0));
                         (Step::Call(Box::new(Op::new(self.py, step)?)), work)
                     }
                 }
             }
             PlanStep::Expect { reg, dtype, device, sizes, strides } => {
                 self.note(*reg, Some(*dtype), sizes);
-                let expected = Expected {
-                    reg: reg.0 as usize,
-                    dtype: *dtype,
-                    device: *device,
-                    sizes: Extents::new(sizes),
-                    strides: Extents::new(strides),
-                    made_by: made_by(self.plan, at),
-                };
+                let key = (*dtype, *device, sizes.clone(), strides.clone());
+                let metadata = self.metadata.entry(key).or_insert_with(|| {
+                    Rc::new(Metadata::new(self.torch, &mut self.interner, (*dtype, *device), sizes, strides))
+                });
+                let metadata = metadata.clone();
+                let expected = Expected { reg: reg.0 as usize, metadata, made_by: made_by(self.plan, at).into() };
                 (Step::Expect(Box::new(expected)), Work::Brief)
             }
             PlanStep::Free(reg) => {
@@ -242,7 +292,8 @@ mod tests {
             parts(works, commit).into_iter().map(|part| (part.end, part.work)).collect()
         };
         assert_eq!(divided(&[], usize::MAX), []);
-        assert_eq!(divided(&[Brief, Long, Brief], usize::MAX), [(3, Long)]);
+        assert_eq!(divided(&[Brief, Long, Brief], usize::MAX), [(1, Brief), (3, Long)]);
+        assert_eq!(divided(&[Long, Brief], usize::MAX), [(2, Long)]);
         assert_eq!(divided(&[Brief, Python, Python, Unknown], usize::MAX), [(1, Brief), (3, Python), (4, Unknown)]);
         assert_eq!(divided(&[Brief, Brief, Long], 1), [(1, Brief), (3, Long)]);
         assert_eq!(divided(&[Python, Python], 1), [(1, Python), (2, Python)]);

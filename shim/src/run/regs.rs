@@ -57,6 +57,7 @@ impl<'a> Regs<'a> {
     }
 
     /// Fills a register with a tensor of the plan's own.
+    #[inline]
     pub fn own(&mut self, reg: usize, tensor: Owned) {
         let handle = tensor.into_handle();
         // SAFETY: a live handle of a strided tensor.
@@ -72,20 +73,21 @@ impl<'a> Regs<'a> {
     }
 
     /// Empties a register.
+    #[inline]
     pub fn free(&mut self, reg: usize) {
         self.put(reg, EMPTY);
     }
 
     /// Inputs stay as they are: `NativeBody::new` refuses steps that write to them.
+    #[inline]
     fn put(&mut self, reg: usize, slot: Slot) {
         let old = std::mem::replace(&mut self.slots[reg - self.inputs.len()], slot);
-        self.give_up(old);
+        if !old.handle.is_null() {
+            self.give_up(old);
+        }
     }
 
     fn give_up(&self, slot: Slot) {
-        if slot.handle.is_null() {
-            return;
-        }
         // SAFETY: the register owned it, and does no more.
         unsafe {
             if slot.object {
@@ -123,12 +125,13 @@ impl<'a> Regs<'a> {
     }
 
     /// The same where it is known, else null.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
+    #[inline(always)]
     pub fn known_data(&self, reg: usize) -> *mut c_void {
         match self.inputs.get(reg) {
-            // Another thread or Python may have given the tensor other memory since.
-            Some(_) if self.held => null_mut(),
-            Some(input) => input.data,
+            Some(input) if !self.held || input.object.is_null() => input.data,
+            // Another thread or Python may have given the tensor other memory since. SAFETY: the run holds it; as `handle`.
+            Some(input) => unsafe { self.torch.quick_data(self.torch.handle(input.object)) },
             None => self.slots[reg - self.inputs.len()].data,
         }
     }
@@ -163,7 +166,9 @@ impl Drop for Regs<'_> {
         // Before the tensors that they are places of.
         self.places = None;
         while let Some(slot) = self.slots.pop() {
-            self.give_up(slot);
+            if !slot.handle.is_null() {
+                self.give_up(slot);
+            }
         }
         if self.held {
             // SAFETY: the references that `hold` took.

@@ -1,5 +1,6 @@
 //! Tensors brought to the memory of a back end that has its own, and kernels launched on them there.
 
+use super::extents::Room;
 use super::kernel::Launch;
 use super::outside::{ending, outside};
 use super::regs::Regs;
@@ -61,7 +62,7 @@ impl Places {
         // SAFETY: a live handle of a strided tensor.
         let bytes = unsafe { regs.torch.bytes(regs.handle(reg)?) };
         let (table, device) = (self.own.table(), self.own.device());
-        let [memory] = outside(|| {
+        let memory = outside(|| {
             let mut memory = null_mut();
             // SAFETY: the tensor has so many bytes from its first element on, and the register keeps it alive.
             let status = unsafe {
@@ -71,7 +72,7 @@ impl Places {
                     (table.allocate)(device, bytes, &raw mut memory)
                 }
             };
-            self.own.check(status).map(|()| [memory])
+            self.own.check(status).map(|()| memory)
         })?;
         self.places.push(Place { reg, memory, start, bytes });
         Ok(())
@@ -98,7 +99,7 @@ impl Places {
 
     fn release(&self, place: &Place) {
         // SAFETY: made by the table, and no launch names it any more.
-        ending(|| unsafe { (self.own.table().release)(place.memory) });
+        ending(null_mut(), || unsafe { (self.own.table().release)(place.memory) });
     }
 
     /// Makes a launch.
@@ -110,15 +111,15 @@ impl Places {
         symbols: &[i64],
     ) -> Result<(), String> {
         let mut regions: SmallVec<[Region; 8]> = SmallVec::with_capacity(of.roots.len());
-        for (reg, root) in of.launch.buffers.iter().zip(&of.roots) {
+        for (buffer, root) in of.launch.buffers.iter().zip(&of.roots) {
             let place = self.find(*root as usize)?;
             // Tensors without elements lie nowhere.
-            let offset = if place.bytes == 0 { 0 } else { regs.data(*reg as usize)? as u64 - place.start as u64 };
+            let offset = if place.bytes == 0 { 0 } else { regs.data(buffer.reg as usize)? as u64 - place.start as u64 };
             regions.push(Region { memory: place.memory, offset, bytes: place.bytes.saturating_sub(offset) });
         }
         let pointers: SmallVec<[*mut c_void; 8]> = regions.iter_mut().map(|region| (&raw mut *region).cast()).collect();
-        let scalars = of.launch.scalars.as_ref().map(|scalars| scalars.eval(symbols)).transpose()?;
-        let scalars = scalars.as_deref().unwrap_or_default();
+        let mut room = Room::new();
+        let scalars = of.launch.scalars.as_ref().map_or(Ok(&[][..]), |scalars| scalars.eval(symbols, &mut room))?;
         // SAFETY: as for other launches; regions are what such a back end takes.
         outside(|| unsafe { kernel.launch(&pointers, scalars, null_mut(), regs.threads) })
     }

@@ -1,14 +1,16 @@
 //! Steps that make a tensor over another one's memory.
 
-use super::extents::{Extents, size};
+use super::extents::{Extents, Room, size};
+use super::kernel::Operand;
 use super::ops::OpError;
 use super::regs::Regs;
 use crate::guard::Expr;
 use crate::torch_abi::Owned;
 use flambeau_ir::kernel::DType;
-use flambeau_ir::plan::{Plan, PlanStep};
+use flambeau_ir::plan::{Plan, PlanStep, Reg};
 use pyo3::prelude::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 /// A view ready to be made.
 pub struct View {
@@ -17,9 +19,9 @@ pub struct View {
     /// Whose memory.
     pub base: usize,
     /// Of the view.
-    pub sizes: Extents,
+    pub sizes: Rc<Extents>,
     /// Of the view.
-    pub strides: Extents,
+    pub strides: Rc<Extents>,
     /// Elements from the base's own first one.
     pub offset: Expr,
     /// Of the view.
@@ -29,18 +31,22 @@ pub struct View {
 impl View {
     /// Makes it where the user cannot see that it is a view, nor has it other elements than its base.
     pub fn run(&self, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), String> {
-        let (sizes, strides) = (self.sizes.eval(symbols)?, self.strides.eval(symbols)?);
+        let mut rooms = <[Room; 2]>::default();
+        let [a, b] = &mut rooms;
+        let (sizes, strides) = (self.sizes.eval(symbols, a)?, self.strides.eval(symbols, b)?);
         let base = regs.handle(self.base)?;
         let offset = size(&self.offset, symbols)?;
         // SAFETY: a live handle; sizes, strides and offset stay within its storage as the plan was lowered for it.
-        let view = unsafe { Owned::reinterpret(regs.torch, base, &sizes, &strides, offset)? };
+        let view = unsafe { Owned::reinterpret(regs.torch, base, sizes, strides, offset)? };
         regs.own(self.reg, view);
         Ok(())
     }
 
     /// Through torch's own view functions, which share version counters and know the base.
     pub fn run_python(&self, py: Python<'_>, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
-        let (sizes, strides) = (self.sizes.eval(symbols)?, self.strides.eval(symbols)?);
+        let mut rooms = <[Room; 2]>::default();
+        let [a, b] = &mut rooms;
+        let (sizes, strides) = (self.sizes.eval(symbols, a)?, self.strides.eval(symbols, b)?);
         let handle = regs.handle(self.base)?;
         let torch = regs.torch;
         // SAFETY: a live handle.
@@ -53,10 +59,35 @@ impl View {
             base = base.call_method1("view", (dtype,))?;
         }
         let tuple = |values: &[i64]| pyo3::types::PyTuple::new(py, values);
-        let view = base.call_method1("as_strided", (tuple(&sizes)?, tuple(&strides)?, offset))?;
+        let view = base.call_method1("as_strided", (tuple(sizes)?, tuple(strides)?, offset))?;
         regs.keep(self.reg, view.unbind());
         Ok(())
     }
+}
+
+/// Views that kernels alone touch need no tensors. Of each such register, where its memory lies: in a tensor of the plan's
+/// own that outlives the uses.
+pub fn places(plan: &Plan) -> HashMap<Reg, Operand> {
+    let (mut last, mut freed) = (HashMap::new(), HashMap::new());
+    let mut named: HashSet<Reg> = plan.outputs.iter().copied().collect();
+    for (at, step) in plan.steps.iter().enumerate() {
+        match step {
+            PlanStep::Launch { buffers, .. } => buffers.iter().for_each(|reg| _ = last.insert(*reg, at)),
+            PlanStep::Free(reg) => _ = freed.insert(*reg, at),
+            PlanStep::View { base, .. } => _ = named.insert(*base),
+            step => step.registers(&mut |reg| _ = named.insert(reg)),
+        }
+    }
+    let views: HashSet<Reg> = plan.roots().into_keys().collect();
+    let place = |step: &PlanStep| {
+        let PlanStep::View { reg, base, offset, dtype, .. } = step else { return None };
+        let is_real = |base: &Reg| base.0 as usize >= plan.inputs.len() && !views.contains(base);
+        let outlives = freed.get(base).is_none_or(|end| last.get(reg).is_some_and(|used| used < end));
+        let offset = offset.as_const()?.checked_mul(dtype.size() as i64)?.try_into().ok()?;
+        let placed = !named.contains(reg) && is_real(base) && outlives;
+        placed.then_some((*reg, Operand { reg: base.0, offset }))
+    };
+    plan.steps.iter().filter_map(place).collect()
 }
 
 /// Registers of views that the user can tell to be such: they leave the plan, and what they show is an input or another

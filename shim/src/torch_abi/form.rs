@@ -34,8 +34,8 @@ pub struct Facts<'a> {
     pub dtype: DType,
     /// Device.
     pub device: Device,
-    /// Dispatch keys.
-    pub keys: u64,
+    /// Dispatch keys; `None` where any will do.
+    pub keys: Option<u64>,
 }
 
 impl Layout {
@@ -66,7 +66,9 @@ impl Layout {
             return None;
         }
         expect(self.typed / 8, typed << shift, mask << shift)?;
-        expect(keys, facts.keys, u64::MAX)?;
+        if let Some(wanted) = facts.keys {
+            expect(keys, wanted, u64::MAX)?;
+        }
         form.flat = (0..SPAN).all(|at| FLAT.contains(&(at / 2 * 2)) || form.masks.0[at] == 0);
         Some(form)
     }

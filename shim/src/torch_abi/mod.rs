@@ -214,6 +214,15 @@ impl Torch {
         self.layout.as_ref()?.form(facts, self.keys_offset / 8)
     }
 
+    /// Whether a tensor has the form.
+    ///
+    /// # Safety
+    /// As [`Torch::keys`].
+    pub unsafe fn fits(&self, handle: Handle, form: &Form) -> bool {
+        // SAFETY: as `keys`.
+        self.layout.as_ref().is_some_and(|layout| unsafe { layout.fits(*handle.cast(), form) })
+    }
+
     /// The address of the first element of a tensor that has the form and requires a gradient or not; null where torch has
     /// to be asked for it. `None` of other tensors.
     ///

@@ -86,7 +86,7 @@ impl Owned {
 impl Drop for Owned {
     fn drop(&mut self) {
         // SAFETY: owned, and not used after this.
-        ending(|| unsafe {
+        ending(self.handle, || unsafe {
             (self.torch.c.delete)(self.handle);
         });
     }
