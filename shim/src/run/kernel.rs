@@ -34,7 +34,8 @@ pub struct Launch {
 impl Launch {
     /// The frequent kind, which takes pointers that are known and the same sizes on every call: its status. `None` of
     /// others.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
+    #[inline(always)]
     pub fn run_plain(&self, kernel: &LoadedKernel, regs: &Regs<'_>) -> Option<i32> {
         let mut pointers = [MaybeUninit::uninit(); FEW_BUFFERS];
         let scalars: &[i64] = match self.scalars.as_deref() {
