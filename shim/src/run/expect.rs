@@ -1,7 +1,7 @@
 //! The check that torch returned what the rules predicted: a plan reads the memory of a call's results by sizes and strides
 //! that were known before the call ran.
 
-use super::extents::{Extents, Interner, Room};
+use super::extents::{Extents, Interner, layout};
 use super::ops::OpError;
 use super::regs::Regs;
 use crate::torch_abi::{Facts, Form, Handle, Torch};
@@ -67,9 +67,8 @@ impl Expected {
             && (device.kind == 0 || wanted.device.index < 0 || device.index == wanted.device.index);
         // SAFETY: as above.
         let (sizes, strides) = unsafe { (torch.sizes(handle), torch.strides(handle)) };
-        let mut rooms = <[Room; 2]>::default();
-        let [a, b] = &mut rooms;
-        let (expected, steps) = (wanted.sizes.eval(symbols, a)?, wanted.strides.eval(symbols, b)?);
+        let mut rooms = Default::default();
+        let (expected, steps) = layout(&wanted.sizes, &wanted.strides, symbols, &mut rooms)?;
         if plain && same_places(expected, steps, sizes, strides) {
             return Ok(());
         }

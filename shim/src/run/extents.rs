@@ -55,6 +55,17 @@ impl Extents {
     }
 }
 
+/// Sizes and strides of one call.
+#[inline]
+pub fn layout<'a>(
+    sizes: &'a Extents,
+    strides: &'a Extents,
+    symbols: &[i64],
+    [first, second]: &'a mut [Room; 2],
+) -> Result<(&'a [i64], &'a [i64]), String> {
+    Ok((sizes.eval(symbols, first)?, strides.eval(symbols, second)?))
+}
+
 /// The value of one size.
 pub fn size(dim: &Expr, symbols: &[i64]) -> Result<i64, String> {
     dim.eval(symbols).ok_or_else(|| "a size of the plan has no value".to_owned())

@@ -2,7 +2,7 @@
 
 use super::direct::DirectCall;
 use super::expect::Expected;
-use super::extents::{Extents, Room};
+use super::extents::{Extents, Room, layout};
 use super::kernel::Launch;
 use super::ops::{Op, OpError};
 use super::outside::ticks;
@@ -304,9 +304,8 @@ impl NativeBody {
     fn step(&self, step: &Step, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
         match step {
             Step::Alloc(of) => {
-                let mut rooms = <[Room; 2]>::default();
-                let [a, b] = &mut rooms;
-                let (sizes, strides) = (of.sizes.eval(symbols, a)?, of.strides.eval(symbols, b)?);
+                let mut rooms = Default::default();
+                let (sizes, strides) = layout(&of.sizes, &of.strides, symbols, &mut rooms)?;
                 let made = Owned::empty(self.torch, sizes, strides, of.dtype, of.device)?;
                 regs.own(of.reg, made);
             }

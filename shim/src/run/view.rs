@@ -1,6 +1,6 @@
 //! Steps that make a tensor over another one's memory.
 
-use super::extents::{Extents, Room, size};
+use super::extents::{Extents, layout, size};
 use super::kernel::Operand;
 use super::ops::OpError;
 use super::regs::Regs;
@@ -31,9 +31,8 @@ pub struct View {
 impl View {
     /// Makes it where the user cannot see that it is a view, nor has it other elements than its base.
     pub fn run(&self, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), String> {
-        let mut rooms = <[Room; 2]>::default();
-        let [a, b] = &mut rooms;
-        let (sizes, strides) = (self.sizes.eval(symbols, a)?, self.strides.eval(symbols, b)?);
+        let mut rooms = Default::default();
+        let (sizes, strides) = layout(&self.sizes, &self.strides, symbols, &mut rooms)?;
         let base = regs.handle(self.base)?;
         let offset = size(&self.offset, symbols)?;
         // SAFETY: a live handle; sizes, strides and offset stay within its storage as the plan was lowered for it.
@@ -44,9 +43,8 @@ impl View {
 
     /// Through torch's own view functions, which share version counters and know the base.
     pub fn run_python(&self, py: Python<'_>, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
-        let mut rooms = <[Room; 2]>::default();
-        let [a, b] = &mut rooms;
-        let (sizes, strides) = (self.sizes.eval(symbols, a)?, self.strides.eval(symbols, b)?);
+        let mut rooms = Default::default();
+        let (sizes, strides) = layout(&self.sizes, &self.strides, symbols, &mut rooms)?;
         let handle = regs.handle(self.base)?;
         let torch = regs.torch;
         // SAFETY: a live handle.
