@@ -3,7 +3,6 @@
 //! one leaves holes, and touches twice as much. So do small buffers that only kernels touch: of those the arena is all that
 //! is allocated, as nobody needs tensors of them.
 
-use crate::early::SMALL;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::plan::{Plan, PlanStep, Reg};
@@ -15,6 +14,8 @@ const ALIGN: i64 = 64;
 /// A smaller arena is not worth the views where calls of torch take some of them, but one is of buffers of at most
 /// [`SMALL`] bytes that only kernels touch.
 const LEAST_BYTES: i64 = 1 << 20;
+/// A small buffer, in bytes.
+pub const SMALL: i64 = 1 << 14;
 /// glibc maps blocks of 32 MiB anew each time, and the first touch of every page of theirs is a fault.
 const MOST_BYTES: i64 = 31 << 20;
 

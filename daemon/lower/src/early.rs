@@ -1,6 +1,7 @@
 //! Small kernels on inputs alone - the coefficients of a net's normalisations - run before all else: at the start of a call
 //! the client knows where its inputs lie, and once it let other threads run it has to look again.
 
+use crate::arena::SMALL;
 use crate::body::{Body, Place};
 use crate::group::{Schedule, Task};
 use crate::kernels::{self, Buffer};
@@ -8,9 +9,7 @@ use crate::memory::loaded;
 use flambeau_ir::core::Core;
 use flambeau_ir::dim::Dim;
 
-/// The largest result of such a kernel, in bytes.
-pub const SMALL: i64 = 1 << 14;
-/// All of them together: they are kept until they are used.
+/// Bytes of the results of all of them together, which are kept until they are used.
 const ALL: i64 = 1 << 18;
 
 /// Moves those kernels to the front where calls of torch stand before them.

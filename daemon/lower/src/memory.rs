@@ -1,7 +1,6 @@
 //! Memory: which values share storage, when it is allocated and freed; and the launch plan that follows.
 
 use crate::body::{Body, Expr, Place};
-use crate::early::SMALL;
 use crate::group::{MemoryView, Schedule, Task, memory_view};
 use crate::kernels::{self, Buffer, Launch};
 use flambeau_ir::core::{Core, CoreId, CoreOp, ExternArg, ExternCall, OutputBase};
@@ -12,8 +11,7 @@ use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::contiguous_strides;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A buffer is kept for a later one of the same size for at most this many tasks, but one of at most [`SMALL`] bytes to the
-/// end: the steps that free it and make another take longer than it is worth.
+/// A buffer is kept for a later one of the same size for at most this many tasks.
 const KEEP: usize = 4;
 
 /// A tensor in a register.
@@ -183,9 +181,7 @@ impl Builder<'_> {
         let shape = self.shape(id);
         let room = room(&shape);
         let fits = |s: &Storage| s.shape.dtype.size() == shape.dtype.size() && s.room == room;
-        let small = room.as_const().is_some_and(|room| room <= SMALL / shape.dtype.size() as i64);
-        let fresh = |freed: usize| small || at - freed <= KEEP;
-        let found = self.pool.iter().rposition(|(s, freed)| fits(&self.storages[*s]) && fresh(*freed));
+        let found = self.pool.iter().rposition(|(s, freed)| fits(&self.storages[*s]) && at - freed <= KEEP);
         let storage = if let Some(slot) = found {
             self.pool.remove(slot).0
         } else {

@@ -17,7 +17,7 @@ pub struct Expected {
     /// What its tensor must be.
     pub metadata: Rc<Metadata>,
     /// The call that made it, for messages.
-    pub made_by: Rc<str>,
+    pub made_by: String,
 }
 
 /// What plans rely on of a tensor.

@@ -41,15 +41,16 @@ pub fn steps(
     guard: &dyn Fn(SourceId) -> Option<TensorGuard>,
 ) -> Result<Ready, String> {
     let own_memory = plan.steps.iter().any(|step| matches!(step, PlanStep::Import(_) | PlanStep::Reserve(_)));
+    let roots = plan.roots();
     let mut maker = Maker {
         py,
         torch,
         plan,
         asynchronous: !plan.device.is_cpu(),
         visible: view::visible(plan),
-        roots: plan.roots(),
+        places: if own_memory { HashMap::new() } else { view::places(plan, &roots) },
+        roots,
         own_memory,
-        places: if own_memory { HashMap::new() } else { view::places(plan) },
         objects: HashSet::new(),
         elements: HashMap::new(),
         dtypes: HashMap::new(),
@@ -239,7 +240,7 @@ impl Maker<'_, '_> {
                     Rc::new(Metadata::new(self.torch, &mut self.interner, (*dtype, *device), sizes, strides))
                 });
                 let metadata = metadata.clone();
-                let expected = Expected { reg: reg.0 as usize, metadata, made_by: made_by(self.plan, at).into() };
+                let expected = Expected { reg: reg.0 as usize, metadata, made_by: made_by(self.plan, at) };
                 (Step::Expect(Box::new(expected)), Work::Brief)
             }
             PlanStep::Free(reg) => {

@@ -9,7 +9,7 @@ use crate::torch_abi::Owned;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::plan::{Plan, PlanStep, Reg};
 use pyo3::prelude::*;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 /// A view ready to be made.
@@ -64,8 +64,8 @@ impl View {
 }
 
 /// Views that kernels alone touch need no tensors. Of each such register, where its memory lies: in a tensor of the plan's
-/// own that outlives the uses.
-pub fn places(plan: &Plan) -> HashMap<Reg, Operand> {
+/// own that outlives the uses. `roots` are the plan's.
+pub fn places(plan: &Plan, roots: &BTreeMap<Reg, Reg>) -> HashMap<Reg, Operand> {
     let (mut last, mut freed) = (HashMap::new(), HashMap::new());
     let mut named: HashSet<Reg> = plan.outputs.iter().copied().collect();
     for (at, step) in plan.steps.iter().enumerate() {
@@ -76,10 +76,9 @@ pub fn places(plan: &Plan) -> HashMap<Reg, Operand> {
             step => step.registers(&mut |reg| _ = named.insert(reg)),
         }
     }
-    let views: HashSet<Reg> = plan.roots().into_keys().collect();
     let place = |step: &PlanStep| {
         let PlanStep::View { reg, base, offset, dtype, .. } = step else { return None };
-        let is_real = |base: &Reg| base.0 as usize >= plan.inputs.len() && !views.contains(base);
+        let is_real = |base: &Reg| base.0 as usize >= plan.inputs.len() && !roots.contains_key(base);
         let outlives = freed.get(base).is_none_or(|end| last.get(reg).is_some_and(|used| used < end));
         let offset = offset.as_const()?.checked_mul(dtype.size() as i64)?.try_into().ok()?;
         let placed = !named.contains(reg) && is_real(base) && outlives;
