@@ -146,8 +146,8 @@ unsafe extern "C" fn new(class: *mut ffi::PyTypeObject, args: Raw, kwargs: Raw) 
     })
 }
 
-/// Arguments of the type: function, back end, `f(gm, example_inputs)`, `fullgraph`, `dynamic`.
-type Args = (Py<PyAny>, Option<String>, Option<Py<PyAny>>, bool, Option<bool>);
+/// Arguments of the type: function, back end, `f(gm, example_inputs)`, `fullgraph`, `dynamic`, whether plans are recorded.
+type Args = (Py<PyAny>, Option<String>, Option<Py<PyAny>>, bool, Option<bool>, bool);
 
 unsafe fn build(py: Python<'_>, class: *mut ffi::PyTypeObject, args: Raw, kwargs: Raw) -> PyResult<Raw> {
     // SAFETY: a tuple and a dict or null, by the `tp_new` protocol.
@@ -155,12 +155,13 @@ unsafe fn build(py: Python<'_>, class: *mut ffi::PyTypeObject, args: Raw, kwargs
     if !kwargs.is_null() {
         return Err(PyTypeError::new_err("Compiled() takes no keyword arguments"));
     }
-    let (function, backend, fx, fullgraph, dynamic): Args = args.extract()?;
+    let (function, backend, fx, fullgraph, dynamic, records): Args = args.extract()?;
     // SAFETY: a live object.
     if unsafe { ffi::PyFunction_Check(function.as_ptr()) } == 0 {
         return Err(PyTypeError::new_err("Compiled() takes a Python function"));
     }
-    let entry = Box::new(Entry::new(backend.map_or(Wanted::Default, Wanted::Named), fx, fullgraph, dynamic));
+    let backend = backend.map_or(Wanted::Default, Wanted::Named);
+    let entry = Box::new(Entry::new(backend, fx, fullgraph, dynamic, records));
     crate::link::warm_up();
     // SAFETY: `class` is the type made above; its allocator zeroes the object.
     unsafe {

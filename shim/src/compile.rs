@@ -438,6 +438,7 @@ impl Miss<'_, '_> {
             codes: &self.entry.codes,
             fx_backend: self.entry.fx.as_ref().map(|f| f.clone_ref(self.py)),
             plugin_dirs: self.backend.folders(),
+            records: self.entry.records,
         }
     }
 

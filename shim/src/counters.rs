@@ -13,6 +13,7 @@ struct Counters {
     graph_breaks: BTreeMap<String, u64>,
     eager_fallbacks: BTreeMap<String, u64>,
     eager_graph_reasons: BTreeMap<String, u64>,
+    unrecorded: BTreeMap<String, u64>,
     cache_hits: BTreeMap<&'static str, u64>,
     cache_misses: BTreeMap<&'static str, u64>,
 }
@@ -32,6 +33,8 @@ const PLAIN: &[&str] = &[
     "recompile_limit_hits",
     "left_alone",
     "backend_moves",
+    "recordings",
+    "replays",
 ];
 
 fn with(py: Python<'_>, change: impl FnOnce(&mut Counters)) {
@@ -62,6 +65,11 @@ pub fn eager_fallback(py: Python<'_>, reason: &str) {
 pub fn eager_graph(py: Python<'_>, reason: &str) {
     with(py, |c| *c.eager_graph_reasons.entry(reason.to_owned()).or_default() += 1);
     bump(py, "eager_graph");
+}
+
+/// A plan that is run although it was to be recorded.
+pub fn unrecorded(py: Python<'_>, reason: &str) {
+    with(py, |c| *c.unrecorded.entry(reason.to_owned()).or_default() += 1);
 }
 
 /// A look-up that found something usable in this tier.
@@ -97,6 +105,7 @@ pub fn report(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     report.set_item("graph_breaks", &counters.graph_breaks)?;
     report.set_item("eager_fallbacks", &counters.eager_fallbacks)?;
     report.set_item("eager_graph_reasons", &counters.eager_graph_reasons)?;
+    report.set_item("unrecorded", &counters.unrecorded)?;
     let cache = PyDict::new(py);
     let mut hits = counters.cache_hits.clone();
     hits.insert("process", PROCESS_HITS.load(Ordering::Relaxed));

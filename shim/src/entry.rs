@@ -33,6 +33,8 @@ pub struct Entry {
     pub backend: Wanted,
     /// `f(gm, example_inputs)`, for back ends that take FX.
     pub fx: Option<Py<PyAny>>,
+    /// Whether plans are to be recorded and replayed where their device can.
+    pub records: bool,
     /// Code objects of the functions that frames make, resume functions among them.
     pub codes: Codes,
     /// What is known of the function's present code.
@@ -56,13 +58,14 @@ enum Went {
 
 impl Entry {
     /// Compiles nothing yet.
-    pub fn new(backend: Wanted, fx: Option<Py<PyAny>>, fullgraph: bool, dynamic: Option<bool>) -> Self {
+    pub fn new(backend: Wanted, fx: Option<Py<PyAny>>, fullgraph: bool, dynamic: Option<bool>, records: bool) -> Self {
         let log = crate::settings::get().logs("trace");
         let options = TraceOptions { fullgraph, dynamic, log, ..TraceOptions::default() };
         Entry {
             options,
             backend,
             fx,
+            records,
             codes: Codes::default(),
             root: GilCell::default(),
             resumed: GilCell::default(),

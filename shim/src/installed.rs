@@ -6,7 +6,7 @@ use crate::fx::FxBody;
 use crate::guard::{Kept, Passed, Program, Roots};
 use crate::leaves::{Place, Size};
 use crate::raw::Raw;
-use crate::run::{Failure, Outputs, eager::EagerBody, native::NativeBody};
+use crate::run::{Failure, Outputs, eager::EagerBody, native::NativeBody, recorded, recorded::RecordedBody};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Graph, NodeOp};
@@ -30,6 +30,8 @@ pub struct InstallContext<'a> {
     pub fx_backend: Option<Py<PyAny>>,
     /// Directories that hold launch halves of plug-ins, best first.
     pub plugin_dirs: Vec<PathBuf>,
+    /// Whether plans are to be recorded and replayed where their device can.
+    pub records: bool,
 }
 
 /// Why a run gave no value.
@@ -102,6 +104,7 @@ enum Run {
     Eager(EagerBody),
     Fx(FxBody),
     Native(NativeBody),
+    Recorded(RecordedBody),
 }
 
 impl Run {
@@ -110,6 +113,8 @@ impl Run {
             Run::Eager(body) => body.commits(),
             Run::Fx(body) => body.commits(),
             Run::Native(body) => body.commits(),
+            // Only what can be taken back is recorded.
+            Run::Recorded(_) => false,
         }
     }
 }
@@ -191,7 +196,11 @@ impl Installed {
             Body::Eager(graph) => Run::Eager(EagerBody::new(py, graph, &slot)?),
             Body::Native(plan) => {
                 let guard = |source| tensor_guard(&frame, source);
-                Run::Native(NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, &slot, &guard)?)
+                let body = NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, &slot, &guard)?;
+                match context.records.then(|| recorded::graph(py, &body, plan)).flatten() {
+                    Some(graph) => Run::Recorded(RecordedBody::new(body, graph)),
+                    None => Run::Native(body),
+                }
             }
             // There is nothing for a back end to compile.
             Body::Fx(graph) if graph.calls() == 0 => Run::Eager(EagerBody::new(py, graph, &slot)?),
@@ -304,6 +313,7 @@ impl Installed {
             Run::Eager(body) => body.run(py, &values, symbols, &mut outputs),
             Run::Fx(body) => body.run(py, &values, symbols, &mut outputs),
             Run::Native(body) => body.run(py, passed.values(), symbols, &mut outputs),
+            Run::Recorded(body) => body.run(py, passed.values(), &values, symbols, &mut outputs),
         };
         ran?;
         if let Some(Plain::Output(i)) = self.plain {

@@ -47,7 +47,7 @@ impl TestFrame {
         let artifacts =
             artifacts.into_iter().map(|bytes| Artifact { hash: *blake3::hash(&bytes).as_bytes(), bytes: bytes.into() });
         let delivery = Delivery { frame: frame.into(), artifacts: artifacts.collect() };
-        let context = InstallContext { codes: &Codes::default(), fx_backend, plugin_dirs };
+        let context = InstallContext { codes: &Codes::default(), fx_backend, plugin_dirs, records: false };
         let installed = Installed::install(py, delivery, &function, &pointers(args), &context);
         Ok(TestFrame { installed: installed.map_err(PyRuntimeError::new_err)?, function: function.unbind() })
     }
@@ -270,7 +270,7 @@ fn installed<'a>(
         callable::entry_of(py, compiled).ok_or_else(|| PyRuntimeError::new_err("expected a Compiled object"))?;
     let frame: CompiledFrame = serde_json::from_str(frame).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
     let delivery = Delivery { frame: frame.into(), artifacts: Vec::new() };
-    let context = InstallContext { codes: &entry.codes, fx_backend: None, plugin_dirs: Vec::new() };
+    let context = InstallContext { codes: &entry.codes, fx_backend: None, plugin_dirs: Vec::new(), records: false };
     let installed = Installed::install(py, delivery, function, &pointers(args), &context);
     let installed = crate::gil::Shared::new(installed.map_err(PyRuntimeError::new_err)?);
     // Frames without ops are of no use below a break.

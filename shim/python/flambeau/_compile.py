@@ -22,6 +22,8 @@ Backend = str | Callable[..., Any] | None
 NATIVE = ("cpu",)
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """What `torch.compile` takes as `mode`."""
+RECORDED = ("reduce-overhead", "max-autotune")
+"""Modes in which plans are recorded as CUDA graphs."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,14 @@ class Options:
     fullgraph: bool
     dynamic: bool | None
     backend: Backend
+    mode: str | None
 
     def start(self, fn: Callable[..., Any]) -> _native.Compiled:
         """The native callable for the Python function `fn`, with its name, documentation and signature."""
         backend = config.backend if self.backend is None else self.backend
         # Without a name it is the user's default of each call's moment.
         name, fx = (None, None) if backend is None else resolve(backend)
-        compiled = _native.Compiled(fn, name, fx, self.fullgraph, self.dynamic)
+        compiled = _native.Compiled(fn, name, fx, self.fullgraph, self.dynamic, self.mode in RECORDED)
         functools.update_wrapper(compiled, fn)
         return compiled
 
@@ -97,15 +100,16 @@ def compile(
     `fullgraph`: raise where the call cannot be one graph. `dynamic`: make sizes symbolic (True), or fixed (False),
     or as `mark_dynamic` says (None). `backend`: the name of a plug-in ("cpu", ...), "eager", the name of a torch back
     end, or a callable that takes `(gm: torch.fx.GraphModule, example_inputs)`; without one `config.backend`, else the
-    user's default, which calls follow when it changes. `mode`: any of `torch.compile`'s; they change nothing, as plans
-    are launched without Python in all of them. `disable`: give `model` back as it is.
+    user's default, which calls follow when it changes. `mode`: any of `torch.compile`'s; on CUDA "reduce-overhead" and
+    "max-autotune" record what a call launches as a CUDA graph, nothing else differs. `disable`: give `model` back as it
+    is.
 
     The argument itself is never altered. A module's compiled view shares its attributes, parameters and hooks.
     """
     check(mode, options)
     if dynamic not in (None, True, False):
         raise TypeError(f"dynamic must be True, False or None, not {dynamic!r}")
-    chosen = Options(bool(fullgraph), dynamic, backend)
+    chosen = Options(bool(fullgraph), dynamic, backend, mode)
     if model is None:
         return lambda target: target if disable else start(target, chosen)
     return model if disable else start(model, chosen)

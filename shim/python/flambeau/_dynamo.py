@@ -25,4 +25,4 @@ def backend(
     # Dynamo's modules generate their `forward` at the first call.
     getattr(gm, "real_recompile", lambda: None)()
     forward = type(gm).forward
-    return MethodType(Options(fullgraph=False, dynamic=None, backend=None).start(forward), gm)
+    return MethodType(Options(fullgraph=False, dynamic=None, backend=None, mode=mode).start(forward), gm)

@@ -1,5 +1,5 @@
 //! Executors: what runs between guards and exit. `eager` runs a torch-level graph op by op, `fx` through a compiled
-//! `GraphModule`, `native` a launch plan.
+//! `GraphModule`, `native` a launch plan, `recorded` one that is recorded and replayed.
 
 pub mod args;
 pub mod commit;
@@ -12,6 +12,7 @@ pub mod native;
 pub mod ops;
 pub mod outside;
 mod prepare;
+pub mod recorded;
 pub mod regs;
 mod stream;
 mod transfer;

@@ -163,6 +163,17 @@ impl NativeBody {
         self.commit < self.steps.len()
     }
 
+    /// How many of a call's values are inputs: the first ones.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Where the inputs lie.
+    pub fn addresses(&self, values: &[Input]) -> Result<Vec<usize>, String> {
+        let mut regs = Regs::new(self.torch, 1, &values[..self.inputs], self.inputs);
+        (0..self.inputs).map(|reg| Ok(regs.data(reg)? as usize)).collect()
+    }
+
     /// Runs the plan, and gives its outputs. The values live until Python runs or the GIL is released.
     pub fn run(&self, py: Python<'_>, values: &[Input], symbols: &[i64], outputs: &mut Outputs) -> Result<(), Failure> {
         if self.does_nothing() {
