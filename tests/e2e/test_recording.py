@@ -302,15 +302,22 @@ class Cuda:
     """Writes down what torch is asked for, in place of `torch.cuda`."""
 
     def __init__(self, monkeypatch):
-        self.calls, self.stream = [], "the program's"
-        monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: self)
-        for name in ("current_stream", "set_stream", "device", "graph", "Stream"):
+        self.calls, self.stream = [], Stream("the program's", self)
+        for name in ("CUDAGraph", "current_stream", "device", "graph", "graph_pool_handle", "set_stream", "Stream"):
             monkeypatch.setattr(torch.cuda, name, getattr(self, name))
         monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: self.calls.append("clear"), raising=False)
-        monkeypatch.setattr(_recording, "STREAMS", {})
+        monkeypatch.setattr(_recording, "LANES", {})
+
+    def called(self):
+        """Since the last time."""
+        calls, self.calls = self.calls, []
+        return calls
+
+    def CUDAGraph(self):
+        return self
 
     def Stream(self, device):
-        return f"a stream of {device}"
+        return Stream(f"one of {device}", self)
 
     def current_stream(self, device):
         return self.stream
@@ -318,52 +325,72 @@ class Cuda:
     def set_stream(self, stream):
         self.stream = stream
 
+    def graph_pool_handle(self):
+        self.calls.append("pool")
+        return "the pool"
+
     @contextmanager
     def device(self, device):
         yield
 
     @contextmanager
-    def graph(self, graph, stream, capture_error_mode):
+    def graph(self, graph, pool, stream, capture_error_mode):
         assert graph is self
-        self.calls.append((stream, capture_error_mode))
+        self.calls.append((pool, stream.name, capture_error_mode))
         self.stream = stream
         # As torch 2.11 does, no `finally`.
         yield
-        self.stream = "the program's"
+        self.stream = "none"
 
     def replay(self):
         self.calls.append("replay")
 
 
-class CudaStream:
-    def __init__(self, calls):
-        self.calls = calls
+class Stream:
+    def __init__(self, name, cuda):
+        self.name, self.cuda = name, cuda
 
     def wait_stream(self, other):
-        self.calls.append(("waits for", other))
+        self.cuda.calls.append((self.name, "waits for", other.name))
+
+
+class Input:
+    def record_stream(self, stream):
+        stream.cuda.calls.append(("read in", stream.name))
 
 
 def test_how_cuda_graphs_are_made(monkeypatch):
     cuda = Cuda(monkeypatch)
-    graph = _recording.CudaGraph("cuda:1", lambda: cuda.calls.append(cuda.stream) or ["output"])
-    assert graph.outputs == ["output"] and cuda.stream == "the program's"
-    own = "a stream of cuda:1"
-    assert cuda.calls == ["clear", (own, "thread_local"), own, "clear"]
-    cuda.calls.clear()
-    graph.follow([])
-    cuda.stream = other = CudaStream(cuda.calls)
-    graph.follow([])
-    graph.follow([])
-    graph.replay()
-    assert cuda.calls == [("waits for", "the program's"), "replay"] and graph.last is other
+    first = cuda.stream
+    graphs = [_recording.CudaGraph("cuda:1", lambda: cuda.calls.append(cuda.stream.name) or ["output"]) for _ in "12"]
+    assert graphs[0].outputs == ["output"] and cuda.stream is first
+    each = ["clear", ("the pool", "one of cuda:1", "thread_local"), "one of cuda:1", "clear"]
+    assert cuda.called() == ["pool", *each, *each]
+    # Those of other streams come behind what was replayed before, whichever graph it was.
+    graphs[0].follow([Input()])
+    cuda.stream = Stream("another", cuda)
+    for graph in graphs:
+        graph.follow([Input()])
+        graph.replay()
+    cuda.stream = first
+    graphs[0].follow([Input()])
+    waits = [
+        ("another", "waits for", "the program's"),
+        ("read in", "another"),
+        "replay",
+        ("read in", "another"),
+        "replay",
+    ]
+    assert cuda.called() == [*waits, ("the program's", "waits for", "another")]
 
 
 def test_the_programs_stream_stays_the_current_one(monkeypatch):
     cuda = Cuda(monkeypatch)
+    first = cuda.stream
 
     def fail():
         raise RuntimeError("operation not permitted when stream is capturing")
 
     with pytest.raises(RuntimeError, match="not permitted"):
         _recording.CudaGraph("cuda:1", fail)
-    assert cuda.stream == "the program's" and cuda.calls[-1] == "clear"
+    assert cuda.stream is first and cuda.calls[-1] == "clear"

@@ -31,33 +31,43 @@ class Graph(Protocol):
         """Whether the current stream takes graphs now."""
 
     def follow(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Puts the current stream behind the latest replay, which reads `inputs` and writes the outputs."""
+        """Puts the current stream behind the device's latest replay. `inputs` are those that will be copied."""
 
     def replay(self) -> None:
         """Puts the same into the current stream."""
 
 
-STREAMS: dict[torch.device, torch.cuda.Stream] = {}
-"""Recorded in, by device."""
+class Lane:
+    """What all graphs of a device share. As they never run at once, they may use the same memory for what is between
+    their inputs and outputs, workspaces of cuBLAS too."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.pool = torch.cuda.graph_pool_handle()
+        self.recorder = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self.last = torch.cuda.current_stream(device)
+        """Has the latest replay."""
+
+
+LANES: dict[torch.device, Lane] = {}
 
 
 class CudaGraph:
-    """A `torch.cuda.CUDAGraph`. What torch allocates meanwhile, workspaces of cuBLAS too, is this graph's alone."""
+    """A `torch.cuda.CUDAGraph`."""
 
     def __init__(self, device: torch.device, work: Work) -> None:
         self.device = device
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(device):
-            self.last = torch.cuda.current_stream(device)
-            stream = STREAMS.setdefault(device, torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+            self.stream = torch.cuda.current_stream(device)
+            self.lane = lane = LANES.get(device) or LANES.setdefault(device, Lane(device))
             torch._C._cuda_clearCublasWorkspaces()
             try:
                 # Other threads may use the device meanwhile.
-                with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
+                with torch.cuda.graph(self.graph, lane.pool, lane.recorder, capture_error_mode="thread_local"):
                     self.outputs = work()
             finally:
                 # Where recording fails, some versions of torch leave its stream the current one.
-                torch.cuda.set_stream(self.last)
+                torch.cuda.set_stream(self.stream)
                 torch._C._cuda_clearCublasWorkspaces()
 
     @staticmethod
@@ -67,11 +77,12 @@ class CudaGraph:
 
     def follow(self, inputs: Sequence[torch.Tensor]) -> None:
         stream = torch.cuda.current_stream(self.device)
-        if stream != self.last:
-            stream.wait_stream(self.last)
+        if stream != self.lane.last:
+            stream.wait_stream(self.lane.last)
+            self.lane.last = stream
+        if stream != self.stream:
             for tensor in inputs:
                 tensor.record_stream(stream)
-            self.last = stream
 
     def replay(self) -> None:
         self.graph.replay()
@@ -80,8 +91,8 @@ class CudaGraph:
 GRAPHS: dict[str, type[Graph]] = {"cuda": CudaGraph}
 """By type of device."""
 
-RECORDING = threading.Lock()
-"""Held by the thread that records: torch allows one at a time."""
+TURN = threading.Lock()
+"""Held by the thread that records or replays."""
 
 
 def getters() -> Iterator[Callable[[], Any]]:
@@ -124,7 +135,6 @@ class Recording:
         self.device = given[0].device
         self.graph = graph(self.device, lambda: plan(given))
         check_outputs(self.graph.outputs, given)
-        self.turn = threading.Lock()
 
     def is_outdated(self) -> bool:
         """Whether torch would choose other kernels now."""
@@ -133,9 +143,9 @@ class Recording:
     def replay(self, inputs: list[torch.Tensor]) -> list[torch.Tensor] | None:
         """The plan's outputs for these inputs, those that are copied; None where it has to be run instead.
 
-        So it is while another thread is here, while somebody else records, and once it is outdated.
+        So it is while another thread records or replays, while the program does so itself, and once it is outdated.
         """
-        if not self.turn.acquire(blocking=False):
+        if not TURN.acquire(blocking=False):
             return None
         try:
             if self.is_outdated() or not self.graph.can_replay(self.device):
@@ -148,7 +158,7 @@ class Recording:
             self.graph.replay()
             return [output.clone() for output in self.graph.outputs]
         finally:
-            self.turn.release()
+            TURN.release()
 
 
 def record(
@@ -157,13 +167,13 @@ def record(
     inputs: list[torch.Tensor],
     copied: list[int],
 ) -> Recording | None:
-    """See `Recording`; None where that has to wait for another one."""
-    if not RECORDING.acquire(blocking=False):
+    """See `Recording`; None where that has to wait."""
+    if not TURN.acquire(blocking=False):
         return None
     try:
         return Recording(graph, plan, inputs, copied) if graph.can_replay(inputs[0].device) else None
     finally:
-        RECORDING.release()
+        TURN.release()
 
 
 def twin(tensor: torch.Tensor) -> torch.Tensor:
