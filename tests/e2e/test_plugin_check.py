@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import pytest
 import torch
@@ -131,13 +132,16 @@ def test_the_template_runs_programs(tmp_path):
 
 
 def test_a_back_end_made_of_the_template(tmp_path):
-    """As cargo-generate makes it: a file that ends in .liquid takes the place of the one without."""
+    """As cargo-generate makes it: a file that ends in .liquid takes the place of the one without, and placeholders are
+    filled in where `include` has its new name."""
     template, made = plugins.ROOT / "plugins/template", tmp_path / "my-chip"
     shutil.copytree(template, made)
     for file in made.rglob("*.liquid"):
+        file.replace(file.with_suffix(""))
+    settings = tomllib.loads((template / "cargo-generate.toml").read_text())
+    for file in (file for pattern in settings["template"]["include"] for file in made.glob(pattern)):
         text = file.read_text().replace("{{project-name}}", "my-chip").replace("{{flambeau}}", str(plugins.ROOT))
-        file.with_suffix("").write_text(text)
-        file.unlink()
+        file.write_text(text)
     # The versions and profile of this repository, whose target folder has all that is needed already.
     shutil.copy(plugins.ROOT / "Cargo.lock", made)
     release = {"OPT_LEVEL": "2", "DEBUG": "line-tables-only", "CODEGEN_UNITS": "16", "INCREMENTAL": "true"}
