@@ -38,6 +38,7 @@ TWO(fmod) TWO(pow) TWO(atan2) TWO(copysign)
 static float floor(float x) { return floorf(x); }
 static float fmod(float x, float y) { return fmodf(x, y); }
 static float copysign(float x, float y) { return copysignf(x, y); }
+static float __fdividef(float x, float y) { return x / y; }
 template <class T> static bool isnan(T x) { return __builtin_isnan(x); }
 template <class T> static bool isinf(T x) { return __builtin_isinf(x); }
 

@@ -1,0 +1,96 @@
+// Two reductions of a row in one pass over it (`joint.rs`). Threads that took no element have all zeros.
+
+// Of elements how many there are, what one of them is, how far off it their mean is, and the sum of squares of what they are
+// off their mean. A mean of its own would be too coarse where elements are large and lie close together. `count` does not
+// grow beyond 2^24 for single elements of one thread in f32; nor does a sum in f32 of as many numbers that are alike.
+template <class T> struct Spread { T count, base, off, squares; };
+
+FUNCTION float ratio(float a, float b) { return __fdividef(a, b); }
+FUNCTION double ratio(double a, double b) { return a / b; }
+
+// With others, whose mean is so far off the same element (Chan, Golub and LeVeque, Updating Formulae and a Pairwise Algorithm
+// for Computing Sample Variances, 1979).
+template <class T> FUNCTION Spread<T> with(Spread<T> a, T count, T off, T squares) {
+    T all = a.count + count, part = ratio(count, all), distance = off - a.off;
+    a.off += distance * part;
+    a.squares += squares + distance * distance * (a.count * part);
+    a.count = all;
+    return a;
+}
+
+template <int N, class T> FUNCTION Spread<T> with(Spread<T> a, Pack<N, T> elements) {
+    if (a.count == 0)
+        a.base = elements.lane[0];
+    T off = elements.lane[0] - a.base, squares = 0;
+    if (N > 1) {
+        T sum = off;
+#pragma unroll
+        for (int k = 1; k < N; k++)
+            sum += elements.lane[k] - a.base;
+        off = sum / N;
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            T distance = elements.lane[k] - a.base - off;
+            squares += distance * distance;
+        }
+    }
+    return with(a, (T)N, off, squares);
+}
+
+template <class T> FUNCTION Spread<T> with(Spread<T> a, Spread<T> b) {
+    if (b.count == 0)
+        return a;
+    return a.count == 0 ? b : with(a, b.count, b.base - a.base + b.off, b.squares);
+}
+
+// The sum of squares of what the elements are off any number, which the mean as the kernel has it is.
+template <class T> FUNCTION T result(Spread<T> a, T from) {
+    T distance = a.base - from + a.off;
+    return a.count == 0 ? 0 : a.squares + a.count * (distance * distance);
+}
+
+template <class T> FUNCTION Spread<T> across(Spread<T> a, int bits) {
+    return {across(a.count, bits), across(a.base, bits), across(a.off, bits), across(a.squares, bits)};
+}
+
+template <class T> FUNCTION Spread<T> first(Spread<T> a, int threads) {
+    return {first(a.count, threads), first(a.base, threads), first(a.off, threads), first(a.squares, threads)};
+}
+
+// Of elements the greatest, and the sum of the exponentials of what they are above it.
+template <class T> struct Exponentials { T most, sum; };
+
+FUNCTION float greater(float a, float b) { return max_float(a, b); }
+FUNCTION double greater(double a, double b) { return max_double(a, b); }
+FUNCTION float raised(float x) { return expf(x); }
+FUNCTION double raised(double x) { return exp(x); }
+
+// `exp(x - most)`, and 1 where both are the same infinity: what of them is infinite is seen when the whole row is known.
+template <class T> FUNCTION T above(T x, T most) { return x == most ? 1 : raised(x - most); }
+
+template <int N, class T> FUNCTION Exponentials<T> with(Exponentials<T> a, Pack<N, T> elements) {
+    T most = a.most;
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        most = greater(elements.lane[k], most);
+    T sum = a.sum * above(a.most, most);
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        sum += above(elements.lane[k], most);
+    return {most, sum};
+}
+
+template <class T> FUNCTION Exponentials<T> with(Exponentials<T> a, Exponentials<T> b) {
+    T most = greater(a.most, b.most);
+    return {most, a.sum * above(a.most, most) + b.sum * above(b.most, most)};
+}
+
+// The sum of the exponentials of what the elements are above any number: the greatest, or what stands for it where that is
+// infinite. Only of no elements the sum is 0.
+template <class T> FUNCTION T result(Exponentials<T> a, T from) {
+    return a.sum == 0 ? 0 : a.sum * raised(a.most - from);
+}
+
+template <class T> FUNCTION Exponentials<T> across(Exponentials<T> a, int bits) {
+    return {across(a.most, bits), across(a.sum, bits)};
+}
