@@ -13,7 +13,8 @@ FUNCTION double ratio(double a, double b) { return a / b; }
 template <class T> FUNCTION Spread<T> with(Spread<T> a, T count, T off, T squares) {
     T all = a.count + count, part = ratio(count, all), distance = off - a.off;
     a.off += distance * part;
-    a.squares += squares + distance * distance * (a.count * part);
+    // In this order, as 0 times a square that is too large is not 0.
+    a.squares += squares + distance * (a.count * part) * distance;
     a.count = all;
     return a;
 }
@@ -57,32 +58,36 @@ template <class T> FUNCTION Spread<T> first(Spread<T> a, int threads) {
     return {first(a.count, threads), first(a.base, threads), first(a.off, threads), first(a.squares, threads)};
 }
 
-// Of elements the greatest, and the sum of the exponentials of what they are above it.
+// Of elements the greatest number, and the sum of the exponentials of what they are above it: inf or nan where one of them is,
+// and not 0 where all are -inf.
 template <class T> struct Exponentials { T most, sum; };
 
-FUNCTION float greater(float a, float b) { return max_float(a, b); }
-FUNCTION double greater(double a, double b) { return max_double(a, b); }
+FUNCTION float greater(float a, float b) { return fmaxf(a, b); }
+FUNCTION double greater(double a, double b) { return fmax(a, b); }
 FUNCTION float raised(float x) { return expf(x); }
 FUNCTION double raised(double x) { return exp(x); }
 
-// `exp(x - most)`, and 1 where both are the same infinity: what of them is infinite is seen when the whole row is known.
-template <class T> FUNCTION T above(T x, T most) { return x == most ? 1 : raised(x - most); }
+// What a sum is multiplied with when there is a greater one. It is computed in any case: nothing waits for a branch.
+template <class T> FUNCTION T scale(T most, T greatest) {
+    T scale = raised(most - greatest);
+    return most == greatest ? 1 : scale;
+}
 
 template <int N, class T> FUNCTION Exponentials<T> with(Exponentials<T> a, Pack<N, T> elements) {
     T most = a.most;
 #pragma unroll
     for (int k = 0; k < N; k++)
         most = greater(elements.lane[k], most);
-    T sum = a.sum * above(a.most, most);
+    T from = isinf(most) ? 0 : most, sum = most < from ? 1 : 0;
 #pragma unroll
     for (int k = 0; k < N; k++)
-        sum += above(elements.lane[k], most);
-    return {most, sum};
+        sum += raised(elements.lane[k] - from);
+    return {most, a.sum * scale(a.most, most) + sum};
 }
 
 template <class T> FUNCTION Exponentials<T> with(Exponentials<T> a, Exponentials<T> b) {
     T most = greater(a.most, b.most);
-    return {most, a.sum * above(a.most, most) + b.sum * above(b.most, most)};
+    return {most, a.sum * scale(a.most, most) + b.sum * scale(b.most, most)};
 }
 
 // The sum of the exponentials of what the elements are above any number: the greatest, or what stands for it where that is
