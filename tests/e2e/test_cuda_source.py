@@ -79,6 +79,12 @@ def exponentials(x):
     return torch.softmax(x, -1), torch.log_softmax(x, -1), torch.logsumexp(x, -1)
 
 
+def distances(x):
+    """From a number that is not the mean, and from the maximum as it is."""
+    off = x - x.sum(-1, keepdim=True) / 100
+    return (off * off).sum(-1), (x - x.amax(-1, keepdim=True)).exp().sum(-1)
+
+
 def column_exponentials(x):
     return torch.softmax(x, 0), torch.logsumexp(x, 0)
 
@@ -108,6 +114,7 @@ LONG = {
     norm: (1, 50_001),
     group_norm: (1, 80_000),
     exponentials: (1, 128_256),
+    distances: (2, 33_000),
     column_statistics: (20_000, 33),
     column_exponentials: (20_000, 33),
 }
@@ -150,7 +157,7 @@ def strange(length):
 
 
 @pytest.mark.parametrize(("length", "dynamic"), [(33_000, False), (5_000, True)], ids=["known sizes", "unknown sizes"])
-@pytest.mark.parametrize("fn", [exponentials, column_exponentials, variance, column_statistics])
+@pytest.mark.parametrize("fn", [exponentials, distances, column_exponentials, variance, column_statistics])
 def test_long_rows_that_are_strange(backend, fn, length, dynamic):
     columns = fn in (column_exponentials, column_statistics)
     x = strange(length).t().contiguous() if columns else strange(length)

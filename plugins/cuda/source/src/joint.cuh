@@ -39,8 +39,6 @@ template <int N, class T> FUNCTION Spread<T> with(Spread<T> a, Pack<N, T> elemen
 }
 
 template <class T> FUNCTION Spread<T> with(Spread<T> a, Spread<T> b) {
-    if (b.count == 0)
-        return a;
     return a.count == 0 ? b : with(a, b.count, b.base - a.base + b.off, b.squares);
 }
 
