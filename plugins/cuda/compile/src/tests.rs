@@ -259,6 +259,35 @@ fn rows_that_blocks_share_are_read_once_for_two_reductions() {
     assert_eq!(reads(&layer_norm(Extent::Const(rows), length)), [4, 12]);
 }
 
+/// The same in f64.
+fn wide(mut kernel: Kernel) -> Kernel {
+    let wide = |dtype: &mut DType| {
+        let narrow = *dtype == DType::F32;
+        *dtype = if narrow { DType::F64 } else { *dtype };
+        narrow
+    };
+    kernel.params.iter_mut().for_each(|param| _ = wide(&mut param.dtype));
+    for stage in &mut kernel.stages {
+        stage.reduces.iter_mut().for_each(|reduce| _ = wide(&mut reduce.dtype));
+        for inst in &mut stage.insts {
+            if let (true, Op::Const(bits)) = (wide(&mut inst.dtype), &mut inst.op) {
+                *bits = f64::from(f32::from_bits(*bits as u32)).to_bits();
+            }
+        }
+    }
+    kernel
+}
+
+#[test]
+fn long_rows_of_f64_are_read_once_for_two_reductions() {
+    for kernel in [variance(32, 1 << 19, &[1 << 19, 1]), softmax(Extent::Const(32), Extent::Const(1 << 19))] {
+        let kernel = wide(kernel);
+        let compiled = compiled(&kernel);
+        assert!(compiled.fast().len() == 2 && compiled.fast()[0].contains("add.rn.f64"), "{}", kernel.name);
+        compiled.assert_in_registers();
+    }
+}
+
 #[test]
 fn exponentials_are_found_without_branches() {
     let compiled = compiled(&logsumexp(1000, 1 << 17));

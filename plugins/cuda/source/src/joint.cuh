@@ -1,8 +1,9 @@
-// Two reductions of a row in one pass over it (`joint.rs`). Threads that took no element have all zeros.
+// Two reductions of a row in one pass over it (`joint.rs`): what is kept for the second one, and how elements (`Pack`) and what
+// was found of others are added to it.
 
 // Of elements how many there are, what one of them is, how far off it their mean is, and the sum of squares of what they are
-// off their mean. A mean of its own would be too coarse where elements are large and lie close together. `count` does not
-// grow beyond 2^24 for single elements of one thread in f32; nor does a sum in f32 of as many numbers that are alike.
+// off their mean; of none all zeros. The mean itself would be too coarse where elements are large and close together. In f32
+// a thread that takes single elements counts no further than 2^24; nor does a sum of as many squares that are alike.
 template <class T> struct Spread { T count, base, off, squares; };
 
 FUNCTION float ratio(float a, float b) { return __fdividef(a, b); }
@@ -42,7 +43,7 @@ template <class T> FUNCTION Spread<T> with(Spread<T> a, Spread<T> b) {
     return a.count == 0 ? b : with(a, b.count, b.base - a.base + b.off, b.squares);
 }
 
-// The sum of squares of what the elements are off any number, which the mean as the kernel has it is.
+// The sum of squares of what the elements are off any number: the mean as the kernel computes it.
 template <class T> FUNCTION T result(Spread<T> a, T from) {
     T distance = a.base - from + a.off;
     return a.count == 0 ? 0 : a.squares + a.count * (distance * distance);
@@ -56,8 +57,8 @@ template <class T> FUNCTION Spread<T> first(Spread<T> a, int threads) {
     return {first(a.count, threads), first(a.base, threads), first(a.off, threads), first(a.squares, threads)};
 }
 
-// Of elements the greatest number, and the sum of the exponentials of what they are above it: inf or nan where one of them is,
-// and not 0 where all are -inf.
+// Of elements the greatest number, -inf of none, and the sum of the exponentials of what they are above it. That is inf or nan
+// where one of them is, 1 and more where all are -inf, and 0 of none.
 template <class T> struct Exponentials { T most, sum; };
 
 FUNCTION float greater(float a, float b) { return fmaxf(a, b); }
@@ -88,8 +89,8 @@ template <class T> FUNCTION Exponentials<T> with(Exponentials<T> a, Exponentials
     return {most, a.sum * scale(a.most, most) + b.sum * scale(b.most, most)};
 }
 
-// The sum of the exponentials of what the elements are above any number: the greatest, or what stands for it where that is
-// infinite. Only of no elements the sum is 0.
+// The sum of the exponentials of what the elements are above any number: the greatest, or what the kernel has for it where it
+// is infinite.
 template <class T> FUNCTION T result(Exponentials<T> a, T from) {
     return a.sum == 0 ? 0 : a.sum * raised(a.most - from);
 }

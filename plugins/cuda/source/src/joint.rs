@@ -93,13 +93,15 @@ impl Joined {
 /// The values of a kernel.
 struct Values<'a> {
     made: BTreeMap<ValueId, &'a Inst>,
+    /// Those of elements: they are visible in one stage only.
+    of_elements: BTreeSet<ValueId>,
     /// The first of those that are always equal.
     equal: BTreeMap<ValueId, ValueId>,
 }
 
 impl<'a> Values<'a> {
     fn of(kernel: &'a Kernel) -> Self {
-        let mut values = Values { made: BTreeMap::new(), equal: BTreeMap::new() };
+        let mut values = Values { made: BTreeMap::new(), of_elements: BTreeSet::new(), equal: BTreeMap::new() };
         // What a buffer holds is the same until a stage has written it.
         let mut writes = vec![0; kernel.params.len()];
         let mut first: HashMap<(DType, Op, usize), ValueId> = HashMap::new();
@@ -114,6 +116,9 @@ impl<'a> Values<'a> {
                 let equal = *first.entry((inst.dtype, op, written)).or_insert(inst.id);
                 values.equal.insert(inst.id, equal);
                 values.made.insert(inst.id, inst);
+                if stage.scope == Scope::Row {
+                    values.of_elements.insert(inst.id);
+                }
             }
             stage.stores.iter().for_each(|store| writes[store.access.param as usize] += 1);
         }
@@ -143,7 +148,7 @@ impl<'a> Values<'a> {
             _ => return None,
         };
         let Op::Binary(Binary::Sub, element, from) = self.op(distance)? else { return None };
-        Some((kind, op, *element, *from))
+        (!self.of_elements.contains(from)).then_some((kind, op, *element, *from))
     }
 
     /// Whether a number follows from the result of a reduction so that it is not finite where that is not: it is a

@@ -66,7 +66,7 @@ pub fn source(kernel: &Kernel, target: &str) -> Result<Source, String> {
 }
 
 /// What does a whole kernel.
-struct Launches {
+struct Functions {
     launches: Vec<Launch>,
     scratch: Option<Count>,
     /// Whether they need `joint.cuh`.
@@ -74,9 +74,9 @@ struct Launches {
 }
 
 /// Writes the functions of one way to do a kernel. Their names begin with `name`.
-fn launches(kernel: &Kernel, name: &str, vector: &Vector, text: &mut Text) -> Launches {
+fn launches(kernel: &Kernel, name: &str, vector: &Vector, text: &mut Text) -> Functions {
     if is_free(kernel) {
-        Launches { launches: vec![free::write(kernel, name, vector, text)], scratch: None, joins: false }
+        Functions { launches: vec![free::write(kernel, name, vector, text)], scratch: None, joins: false }
     } else {
         row::write(kernel, name, vector, text)
     }

@@ -3,7 +3,7 @@
 //! Where blocks share a row, a launch ends with what each of its blocks found, in scratch memory, and all blocks of the next
 //! one bring that together for themselves.
 
-use crate::Launches;
+use crate::Functions;
 use crate::entry::Entry;
 use crate::joint::{Joined, operands};
 use crate::place::{product, product_text};
@@ -21,7 +21,7 @@ use std::ops::Range;
 const SLOT: u64 = 8;
 
 /// Writes the functions of all launches.
-pub fn write(kernel: &Kernel, name: &str, vector: &Vector, text: &mut Text) -> Launches {
+pub fn write(kernel: &Kernel, name: &str, vector: &Vector, text: &mut Text) -> Functions {
     let schedule = Schedule::of(kernel, vector.width);
     let joined = Joined::of(kernel, &kept(kernel, vector, &schedule), MOST_SHARED as u64);
     let parts = parts(&joined.kernel, &schedule);
@@ -38,7 +38,7 @@ pub fn write(kernel: &Kernel, name: &str, vector: &Vector, text: &mut Text) -> L
     let factor = SLOT * u64::from(schedule.splits) * joined.numbers();
     let extents = kernel.dims[..kernel.outer].to_vec();
     let scratch = leaves(&joined, &schedule).then_some(Count { factor, extents, divisor: 1 });
-    Launches { launches, scratch, joins: joined.joins() }
+    Functions { launches, scratch, joins: joined.joins() }
 }
 
 /// Whether blocks leave what they found for later launches.

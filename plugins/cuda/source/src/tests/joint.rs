@@ -91,6 +91,8 @@ enum Change {
     MeanOfOther,
     NegativeCount,
     RoundedMean,
+    /// It is computed for each element.
+    MeanOfElement,
     OtherProduct,
     Store,
     Reduction,
@@ -147,6 +149,9 @@ fn squares(change: Change) -> Kernel {
     if matches!(change, BothDouble | SecondDoubles) {
         v = double(&mut k, v);
     }
+    if change == MeanOfElement {
+        mean = binary(&mut k, Binary::Div, sum, n);
+    }
     let off = binary(&mut k, Binary::Sub, v, mean);
     let square = binary(&mut k, Binary::Mul, off, if change == OtherProduct { v } else { off });
     if change == Store {
@@ -176,7 +181,7 @@ fn only_squares_of_the_same_elements_off_their_own_mean_are_found_earlier() {
         assert_eq!(kinds(change), [("spread", 1); 2], "{change:?}");
     }
     let others = [SecondDoubles, Buffer, Place, LoadedMean, MeanOfOther, NegativeCount, RoundedMean, OtherProduct];
-    for change in [&others[..], &[Store, Reduction]].concat() {
+    for change in [&others[..], &[MeanOfElement, Store, Reduction]].concat() {
         assert_eq!(kinds(change), [("none", 2); 2], "{change:?}");
     }
 }
@@ -272,7 +277,7 @@ fn variances(buffers: usize) -> Kernel {
 fn as_many_are_found_earlier_as_there_is_memory_to_share() {
     for (buffers, joined) in [(1, 1), (4, 4), (5, 3), (10, 0)] {
         let text = functions(&variances(buffers));
-        let first = &text[..text[1..].find("extern").unwrap() + 1];
+        let first = text.split("extern").nth(1).unwrap();
         let shared = first.lines().filter_map(|line| line.trim().strip_prefix("__shared__ "));
         let sizes = shared.map(|line| (if line.starts_with("Spread<double>") { 32 } else { 8 }, line));
         let bytes = |(each, line): (usize, &str)| {
