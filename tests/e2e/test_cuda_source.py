@@ -168,7 +168,7 @@ def test_long_rows_that_are_strange(backend, fn, length, dynamic):
             torch.testing.assert_close(*pair, rtol=1e-4, atol=1e-6, equal_nan=True, msg=said)
 
 
-@pytest.mark.parametrize("shape", [(2, 33_000), (1, 300_001), (33, 20_000)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 33_000), (33, 20_000)], ids=str)
 def test_variances_far_from_zero(backend, shape):
     """They are not lost beside the mean, nor beside an element that is far off."""
     x = torch.randn(shape, generator=torch.Generator().manual_seed(7)) + 10_000
