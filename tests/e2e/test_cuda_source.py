@@ -63,6 +63,32 @@ def pointwise(x):
     return (x * 2 + x[:1]).relu() - x[:, :1], x.t().contiguous() * 3, (x > 0) & (x < 1)
 
 
+def variance(x):
+    return x.var(-1), x.mean(-1), x.var(-1, correction=0)
+
+
+def column_statistics(x):
+    return x.mean(0), x.var(0), (x - x.mean(0)) / (x.var(0) + 1)
+
+
+def group_norm(x):
+    return torch.nn.functional.group_norm(x.reshape(1, 2, -1), 2)
+
+
+def exponentials(x):
+    return torch.softmax(x, -1), torch.log_softmax(x, -1), torch.logsumexp(x, -1)
+
+
+def distances(x):
+    """From a number that is not the mean, and from the maximum as it is."""
+    off = x - x.sum(-1, keepdim=True) / 100
+    return (off * off).sum(-1), (x - x.amax(-1, keepdim=True)).exp().sum(-1)
+
+
+def column_exponentials(x):
+    return torch.softmax(x, 0), torch.logsumexp(x, 0)
+
+
 #: Rows for parts of warps, warps, blocks and several blocks, of lengths that vectors divide and that they do not;
 #: columns for few and for many threads.
 SHAPES = {
@@ -80,6 +106,79 @@ CASES = [pytest.param(fn, shape, id=f"{fn.__name__} {shape}") for fn, shapes in 
 def test_schedules(backend, fn, shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(3))
     assert_same(native(flambeau.compile(fn, backend=backend[0]), x), fn(x))
+
+
+#: Functions of rows that are read once for two reductions, along the row and along the points.
+LONG = {
+    variance: (2, 33_000),
+    norm: (1, 50_001),
+    group_norm: (1, 80_000),
+    exponentials: (1, 128_256),
+    distances: (2, 33_000),
+    column_statistics: (20_000, 33),
+    column_exponentials: (20_000, 33),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("fn", LONG, ids=lambda fn: fn.__name__)
+def test_long_rows(backend, fn, dtype):
+    x = torch.randn(LONG[fn], generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(dtype)
+    assert_same(native(flambeau.compile(fn, backend=backend[0]), x), fn(x))
+
+
+@pytest.mark.parametrize("fn", [norm, variance, exponentials, column_statistics, column_exponentials])
+def test_rows_that_might_be_long(backend, fn):
+    compiled = flambeau.compile(fn, backend=backend[0], dynamic=True)
+    for shape in ((3, 5000), (2, 30), (7, 777)):
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(3))
+        assert_same(native(compiled, x), fn(x))
+
+
+def strange(length):
+    """Rows with infinities and nan where they matter, rows whose maximum changes often, and large numbers."""
+    x = torch.randn(15, length, generator=torch.Generator().manual_seed(5))
+    x[0, : length // 2] = -torch.inf
+    x[1, length // 2 :] = -torch.inf
+    x[2] = -torch.inf
+    x[3, length // 3] = torch.inf
+    x[4, 0] = torch.inf
+    x[5] = torch.inf
+    x[6, 0], x[6, -1] = torch.inf, -torch.inf
+    x[7, 0] = torch.nan
+    x[8, : length // 2], x[8, -1] = -torch.inf, torch.nan
+    x[9] = torch.linspace(-1000, 1500, length)
+    x[10] = torch.linspace(1500, -1000, length)
+    x[11] = 3
+    x[12, 1::2] = -torch.inf
+    x[13, 0] = -1e30
+    x[14, -1] = 200
+    return x
+
+
+@pytest.mark.parametrize(("length", "dynamic"), [(33_000, False), (5_000, True)], ids=["known sizes", "unknown sizes"])
+@pytest.mark.parametrize("fn", [exponentials, distances, column_exponentials, variance, column_statistics])
+def test_long_rows_that_are_strange(backend, fn, length, dynamic):
+    columns = fn in (column_exponentials, column_statistics)
+    x = strange(length).t().contiguous() if columns else strange(length)
+    compiled = flambeau.compile(fn, backend=backend[0], dynamic=dynamic)
+    for result, expected in zip(native(compiled, x), fn(x), strict=True):
+        for row, pair in enumerate(zip(result.unbind(-columns), expected.unbind(-columns), strict=True)):
+            said = f"row {row}: {{}}".format
+            torch.testing.assert_close(*pair, rtol=1e-4, atol=1e-6, equal_nan=True, msg=said)
+
+
+@pytest.mark.parametrize("shape", [(2, 33_000), (33, 20_000)], ids=str)
+def test_variances_far_from_zero(backend, shape):
+    """They are not lost beside the mean, nor beside an element that is far off."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(7)) + 10_000
+    x[0, 0] = 9_000
+    x, dim = (x, 1) if len(x) < 3 else (x.t().contiguous(), 0)
+    expected = x.double().var(dim)
+    # A mean in f32 is not exact either: with as many elements for a thread as with unknown sizes, that is seen.
+    for dynamic, tolerance in ((False, 1e-5), (True, 2e-4)):
+        var = native(flambeau.compile(lambda x: x.var(dim), backend=backend[0], dynamic=dynamic), x)
+        torch.testing.assert_close(var.double(), expected, rtol=tolerance, atol=0)
 
 
 @pytest.mark.parametrize("backend", [""], ids=[""], indirect=True)

@@ -6,6 +6,8 @@
 mod build;
 #[path = "../../../cpu/compile/src/tests/norms.rs"]
 mod norms;
+#[path = "../../source/src/tests/rows.rs"]
+mod rows;
 
 use crate::nvrtc::Nvrtc;
 use build::{Builder, consts};
@@ -14,6 +16,7 @@ use flambeau_cuda_source::source;
 use flambeau_plugin::kernel::{Access, Binary, DType, Extent, Kernel, Op, ReduceOp, Role, Scope, Unary};
 use norms::{layer_norm, softmax};
 use object::{Object, ObjectSymbol};
+use rows::{logsumexp, variance};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -222,6 +225,89 @@ fn sums_of_columns_read_neighbours_with_neighbouring_threads() {
     let compiled = compiled(&kernel);
     assert_eq!(count(&compiled.ptx, "shfl"), 0);
     compiled.assert_in_registers();
+}
+
+/// Reads of 16 bytes in each fast launch of a kernel in f32: four for a buffer in a loop over long rows.
+fn reads(kernel: &Kernel) -> Vec<usize> {
+    let compiled = compiled(kernel);
+    compiled.assert_in_registers();
+    assert_eq!(doubles(&compiled.ptx), 0, "{}", compiled.ptx);
+    let reads = compiled.fast().into_iter().map(|ptx| {
+        assert_eq!(count(ptx, "ld.global.nc"), count(ptx, "ld.global.nc.v4"), "{ptx}");
+        count(ptx, "ld.global.nc.v4")
+    });
+    reads.collect()
+}
+
+#[test]
+fn long_rows_are_read_once_for_two_reductions() {
+    let (rows, length) = (1000, 1 << 17);
+    assert_eq!(reads(&sums(rows, length, &[length, 1])), [4]);
+    assert_eq!(reads(&variance(rows, length, &[length, 1])), [4]);
+    assert_eq!(reads(&logsumexp(rows, length)), [4]);
+    assert_eq!(reads(&softmax(Extent::Const(rows), Extent::Const(length))), [8]);
+    // Weight and bias are read with the row the second time.
+    assert_eq!(reads(&layer_norm(Extent::Const(rows), length)), [4 + 12]);
+}
+
+#[test]
+fn rows_that_blocks_share_are_read_once_for_two_reductions() {
+    let (rows, length) = (32, 1 << 19);
+    assert_eq!(reads(&variance(rows, length, &[length, 1])), [4, 0]);
+    assert_eq!(reads(&logsumexp(rows, length)), [4, 0]);
+    assert_eq!(reads(&softmax(Extent::Const(rows), Extent::Const(length))), [4, 4]);
+    assert_eq!(reads(&layer_norm(Extent::Const(rows), length)), [4, 12]);
+}
+
+/// The same in f64.
+fn wide(mut kernel: Kernel) -> Kernel {
+    let wide = |dtype: &mut DType| {
+        let narrow = *dtype == DType::F32;
+        *dtype = if narrow { DType::F64 } else { *dtype };
+        narrow
+    };
+    kernel.params.iter_mut().for_each(|param| _ = wide(&mut param.dtype));
+    for stage in &mut kernel.stages {
+        stage.reduces.iter_mut().for_each(|reduce| _ = wide(&mut reduce.dtype));
+        for inst in &mut stage.insts {
+            if let (true, Op::Const(bits)) = (wide(&mut inst.dtype), &mut inst.op) {
+                *bits = f64::from(f32::from_bits(*bits as u32)).to_bits();
+            }
+        }
+    }
+    kernel
+}
+
+#[test]
+fn long_rows_of_f64_are_read_once_for_two_reductions() {
+    for kernel in [variance(32, 1 << 19, &[1 << 19, 1]), softmax(Extent::Const(32), Extent::Const(1 << 19))] {
+        let kernel = wide(kernel);
+        let compiled = compiled(&kernel);
+        assert!(compiled.fast().len() == 2 && compiled.fast()[0].contains("add.rn.f64"), "{}", kernel.name);
+        compiled.assert_in_registers();
+    }
+}
+
+#[test]
+fn exponentials_are_found_without_branches() {
+    let compiled = compiled(&logsumexp(1000, 1 << 17));
+    let fast = compiled.fast()[0];
+    let end = fast.rfind("ld.global.nc.v4").unwrap();
+    let steps = &fast[fast.find("ld.global.nc.v4").unwrap()..end];
+    // Of three steps: for each of 8 elements, and for the sum so far.
+    assert_eq!((count(steps, "ex2"), count(steps, "bra")), (3 * 9, 0), "{steps}");
+}
+
+#[test]
+fn columns_are_read_once_for_their_variance() {
+    let kernel = variance(1024, 65536, &[1, 1024]);
+    let compiled = compiled(&kernel);
+    compiled.assert_in_registers();
+    let [parts, total] = [0, 1].map(|at| compiled.entry(&compiled.header.plain[at].entry));
+    assert!(count(parts, "ld.global.nc.f32") >= 4 && compiled.header.plain.len() == 2, "{parts}");
+    assert_eq!((count(total, "ld.global.nc"), doubles(&compiled.ptx)), (0, 0), "{total}");
+    // Neither of the divisions whose result is rounded correctly takes many instructions for every element.
+    assert_eq!(count(parts, "div.rn"), 0, "{parts}");
 }
 
 #[test]

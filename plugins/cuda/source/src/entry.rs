@@ -1,9 +1,10 @@
 //! A function of the program on its way: its parameters, its values, and what it does with elements of a row.
 
 use crate::place::{Index, extent, place};
+use crate::reduction::Reduction;
 use crate::vector::{Vector, Walk, loads};
 use flambeau_c_text::{Dialect, Text, ctype, name, value};
-use flambeau_plugin::kernel::{Access, DType, Extent, Inst, Kernel, Op, Reduce, Role, Stage, ValueId};
+use flambeau_plugin::kernel::{Access, DType, Extent, Inst, Kernel, Op, Role, Stage, ValueId};
 use std::collections::BTreeMap;
 
 /// A function that is being written.
@@ -63,17 +64,11 @@ impl<'a> Entry<'a> {
     }
 
     /// Declares what a stage's reductions are kept in.
-    pub fn start(&mut self, reduces: &[Reduce]) {
-        for reduce in reduces {
-            let (kept, start) = Dialect::Cuda.accumulator(reduce.op, reduce.dtype);
-            self.line(&format!("{} a{} = {start};", ctype(kept), reduce.id.0));
+    pub fn start(&mut self, reductions: &[Reduction]) {
+        for reduction in reductions {
+            let (kept_type, kept) = (reduction.kept_type(), reduction.kept_in());
+            self.line(&format!("{kept_type} {kept} = {};", reduction.start()));
         }
-    }
-
-    /// Adds a value to what a reduction found so far.
-    pub fn add(&mut self, reduce: &Reduce, value: &str) {
-        let kept = format!("a{}", reduce.id.0);
-        self.line(&format!("{kept} = {};", Dialect::Cuda.step(reduce.op, reduce.dtype, value, &kept)));
     }
 
     /// What a stage computes once for each row, as far as it is needed.
@@ -101,8 +96,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A stage for the elements whose indices were declared. `turn` counts them in what was read before.
-    pub fn elements(&mut self, stage: &Stage, turn: &str) {
+    /// A stage for the elements whose indices were declared, and what it finds. `turn` counts them in what was read before.
+    pub fn elements(&mut self, stage: &Stage, reductions: &[Reduction], turn: &str) {
         let wide = self.vector.width > 1;
         let packed = |access: &&Access| wide && self.vector.walk(access) == Walk::Packed;
         let mut read: Vec<Access> = Vec::new();
@@ -119,6 +114,11 @@ impl<'a> Entry<'a> {
             let c = ctype(self.kernel.params[access.param as usize].dtype);
             self.line(&format!("Pack<{}, {c}> w{at};", self.vector.width));
         }
+        for reduction in reductions {
+            if let Some(pack) = reduction.pack() {
+                self.line(&format!("Pack<{}, {}> {pack};", self.vector.width, ctype(reduction.dtype)));
+            }
+        }
         self.open_lanes();
         for inst in &stage.insts {
             let computed = value(Dialect::Cuda, inst, &self.types, |access| self.element(inst, access, &read, turn));
@@ -131,10 +131,20 @@ impl<'a> Entry<'a> {
                 None => self.store(&store.access, &value),
             }
         }
-        for reduce in &stage.reduces {
-            self.add(reduce, &name(reduce.value));
+        for reduction in reductions {
+            let value = name(reduction.value);
+            let lane = if wide { "k" } else { "0" };
+            self.line(&match reduction.pack() {
+                Some(pack) => format!("{pack}.lane[{lane}] = {value};"),
+                None => reduction.add(&value),
+            });
         }
         self.close_lanes();
+        for reduction in reductions {
+            if let Some(pack) = reduction.pack() {
+                self.line(&reduction.add(&pack));
+            }
+        }
         for (at, access) in written.iter().enumerate() {
             let place = place(access, |dim| self.base(dim));
             self.line(&format!("write(p{} + {place}, w{at});", access.param));

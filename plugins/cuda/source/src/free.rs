@@ -22,7 +22,7 @@ pub fn write(kernel: &Kernel, name: &str, vector: &Vector, text: &mut Text) -> L
     entry.open(&format!("for ({c} at = {first}; at < {points}; at += ({c})gridDim.x * {each})"));
     entry.indices("at");
     for stage in &kernel.stages {
-        entry.elements(stage, "");
+        entry.elements(stage, &[], "");
     }
     entry.close();
     entry.close();

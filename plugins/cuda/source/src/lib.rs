@@ -2,12 +2,15 @@
 //! here (`schedule`); what an operation becomes is in `flambeau_c_text`. No compiler and no device here.
 //!
 //! A kernel whose points are alike is one loop over all of them (`free`). Any other is teams of threads, each of which does a
-//! row, stage by stage (`row`), and adds up what its threads found (`team`); where there are few long rows, a row is divided
+//! row, stage by stage (`row`), and adds up what its threads found (`team`). Rows too long for registers are read once for what
+//! takes two stages where it can be found in one (`joint`). Where there are few long rows, a row is divided
 //! between blocks, and a stage that needs what they found is another launch.
 
 mod entry;
 mod free;
+mod joint;
 mod place;
+mod reduction;
 mod row;
 mod schedule;
 mod team;
@@ -22,6 +25,7 @@ use vector::Vector;
 
 const PRELUDE: &str = include_str!("prelude.cuh");
 const THREADS: &str = include_str!("threads.cuh");
+const JOINT: &str = include_str!("joint.cuh");
 
 /// A kernel in CUDA C.
 pub struct Source {
@@ -37,14 +41,15 @@ pub fn source(kernel: &Kernel, target: &str) -> Result<Source, String> {
     let kernel = simplified(kernel)?;
     let name = identifier(&kernel.name);
     let mut text = Text::default();
-    text.text.extend([PRELUDE, OPERATIONS, "\n", THREADS]);
     let vector = Vector::of(&kernel).filter(|_| is_free(&kernel) || !lie_along_points(&kernel));
     // What is hardly ever launched is short, as it is compiled too.
     let one = Vector { short: vector.is_some(), ..Vector::none(&kernel) };
     let plain = launches(&kernel, &name, &one, &mut text);
     let mut scratch = plain.scratch;
+    let mut joins = plain.joins;
     let fast = vector.map(|vector| {
         let fast = launches(&kernel, &format!("{name}_by_{}", vector.width), &vector, &mut text);
+        joins |= fast.joins;
         // Both count the same extents.
         let more = |scratch: &Count| fast.scratch.as_ref().is_some_and(|other| other.factor > scratch.factor);
         if scratch.as_ref().is_none_or(more) {
@@ -55,19 +60,23 @@ pub fn source(kernel: &Kernel, target: &str) -> Result<Source, String> {
     let (buffers, scalars) = (kernel.params.len() as u32, kernel.scalars);
     let (target, plain) = (target.to_owned(), plain.launches);
     let header = Header { target, buffers, scalars, scratch, plain, fast, hash: [0; 32] };
-    Ok(Source { text: text.text, header })
+    let joint = if joins { ["\n", JOINT] } else { ["", ""] };
+    let text = [PRELUDE, OPERATIONS, "\n", THREADS, joint[0], joint[1], &text.text].concat();
+    Ok(Source { text, header })
 }
 
 /// What does a whole kernel.
-struct Launches {
+struct Functions {
     launches: Vec<Launch>,
     scratch: Option<Count>,
+    /// Whether they need `joint.cuh`.
+    joins: bool,
 }
 
 /// Writes the functions of one way to do a kernel. Their names begin with `name`.
-fn launches(kernel: &Kernel, name: &str, vector: &Vector, text: &mut Text) -> Launches {
+fn launches(kernel: &Kernel, name: &str, vector: &Vector, text: &mut Text) -> Functions {
     if is_free(kernel) {
-        Launches { launches: vec![free::write(kernel, name, vector, text)], scratch: None }
+        Functions { launches: vec![free::write(kernel, name, vector, text)], scratch: None, joins: false }
     } else {
         row::write(kernel, name, vector, text)
     }

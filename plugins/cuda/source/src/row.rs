@@ -3,48 +3,47 @@
 //! Where blocks share a row, a launch ends with what each of its blocks found, in scratch memory, and all blocks of the next
 //! one bring that together for themselves.
 
-use crate::Launches;
+use crate::Functions;
 use crate::entry::Entry;
+use crate::joint::{Joined, operands};
 use crate::place::{product, product_text};
-use crate::schedule::{Along, Schedule};
-use crate::team::{self, kept_in};
+use crate::reduction::Reduction;
+use crate::schedule::{Along, MOST_SHARED, Schedule};
+use crate::team;
 use crate::vector::{Vector, loads};
-use flambeau_c_text::{Dialect, Text, ctype};
+use flambeau_c_text::{Text, name};
 use flambeau_cuda_artifact::{Count, Launch};
-use flambeau_plugin::kernel::{Access, Extent, Inst, Kernel, Op, Reduce, Role, Scope, Stage, ValueId};
+use flambeau_plugin::kernel::{Access, Extent, Kernel, Role, Scope, Stage, ValueId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Bytes of what a block found, in scratch memory.
+/// Bytes of a number that a block found, in scratch memory.
 const SLOT: u64 = 8;
 
 /// Writes the functions of all launches.
-pub fn write(kernel: &Kernel, name: &str, vector: &Vector, text: &mut Text) -> Launches {
+pub fn write(kernel: &Kernel, name: &str, vector: &Vector, text: &mut Text) -> Functions {
     let schedule = Schedule::of(kernel, vector.width);
-    let parts = parts(kernel, &schedule);
+    let joined = Joined::of(kernel, &kept(kernel, vector, &schedule), MOST_SHARED as u64);
+    let parts = parts(&joined.kernel, &schedule);
     let launches = parts.iter().enumerate().map(|(at, part)| {
         let name = if parts.len() == 1 { name.to_owned() } else { format!("{name}_{at}") };
-        let with_rows = kernel.stages[part.clone()].iter().any(|stage| stage.scope == Scope::Row);
+        let with_rows = joined.kernel.stages[part.clone()].iter().any(|stage| stage.scope == Scope::Row);
         let splits = if with_rows { schedule.splits } else { 1 };
-        let mut writer = Writer::begin(kernel, vector, text, &name, schedule, splits, part.clone());
+        let mut writer = Writer::begin(&joined, vector, text, &name, schedule, splits, part.clone());
         writer.rows();
         writer.entry.close();
         Launch { entry: name, threads: schedule.threads(), blocks: blocks(kernel, &schedule, splits) }
     });
     let launches = launches.collect();
-    let factor = SLOT * u64::from(schedule.splits) * reductions(kernel);
+    let factor = SLOT * u64::from(schedule.splits) * joined.numbers();
     let extents = kernel.dims[..kernel.outer].to_vec();
-    let scratch = leaves(kernel, &schedule).then_some(Count { factor, extents, divisor: 1 });
-    Launches { launches, scratch }
-}
-
-fn reductions(kernel: &Kernel) -> u64 {
-    kernel.stages.iter().map(|stage| stage.reduces.len() as u64).sum()
+    let scratch = leaves(&joined, &schedule).then_some(Count { factor, extents, divisor: 1 });
+    Functions { launches, scratch, joins: joined.joins() }
 }
 
 /// Whether blocks leave what they found for later launches.
-fn leaves(kernel: &Kernel, schedule: &Schedule) -> bool {
-    schedule.splits > 1 && reductions(kernel) > 0
+fn leaves(joined: &Joined, schedule: &Schedule) -> bool {
+    schedule.splits > 1 && joined.numbers() > 0
 }
 
 /// The stages of each launch.
@@ -79,6 +78,7 @@ fn blocks(kernel: &Kernel, schedule: &Schedule, splits: u32) -> Count {
 /// One launch.
 struct Writer<'a> {
     entry: Entry<'a>,
+    joined: &'a Joined,
     schedule: Schedule,
     /// Blocks of this launch that share a row.
     splits: u32,
@@ -94,7 +94,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn begin(
-        kernel: &'a Kernel,
+        joined: &'a Joined,
         vector: &'a Vector,
         text: &'a mut Text,
         name: &str,
@@ -102,20 +102,21 @@ impl<'a> Writer<'a> {
         splits: u32,
         part: Range<usize>,
     ) -> Self {
-        let more: &[&str] = if leaves(kernel, &schedule) { &["char *scratch"] } else { &[] };
+        let kernel = &joined.kernel;
+        let more: &[&str] = if leaves(joined, &schedule) { &["char *scratch"] } else { &[] };
         let entry = Entry::begin(kernel, vector, text, name, schedule.threads(), more);
         let length = product(&kernel.dims[kernel.outer..]);
         let rows = product(&kernel.dims[..kernel.outer]);
         let idle = rows.is_none_or(|rows| rows % i64::from(schedule.rows) != 0);
-        let needed = needed(kernel, &part);
-        Writer { entry, schedule, splits, part, needed, length, idle }
+        let needed = needed(joined, &part);
+        Writer { entry, joined, schedule, splits, part, needed, length, idle }
     }
 
     /// All rows of this block.
     fn rows(&mut self) {
         let kernel = self.entry.kernel;
         let Schedule { along, rows, lanes, .. } = self.schedule;
-        team::declare(&mut self.entry, &self.schedule);
+        team::declare(&mut self.entry, &self.joined.all_reductions(), &self.schedule);
         let c = self.entry.index.ctype();
         let (row, lane) = match along {
             Along::Row => (format!("threadIdx.x / {lanes}"), format!("threadIdx.x % {lanes}")),
@@ -158,25 +159,12 @@ impl<'a> Writer<'a> {
 
     /// Reads what several stages need, if there is room for it in registers.
     fn cache(&mut self) {
-        let kernel = self.entry.kernel;
-        let Some(turns) = self.turns() else { return };
-        let mut room = self.schedule.registers();
-        for access in repeated(kernel) {
-            let each = kernel.params[access.param as usize].dtype.size().div_ceil(4) as i64;
-            let registers = turns * self.entry.vector.width as i64 * each;
-            if registers <= room {
-                room -= registers;
-                self.entry.cached.push(access);
-            }
-        }
-        if !self.entry.cached.is_empty() {
+        let (kernel, vector) = (self.entry.kernel, self.entry.vector);
+        self.entry.cached = kept(kernel, vector, &self.schedule);
+        if let Some(turns) = turns(kernel, vector, &self.schedule).filter(|_| !self.entry.cached.is_empty()) {
             self.entry.declare_cached(turns);
             self.elements(Entry::fill);
         }
-    }
-
-    fn turns(&self) -> Option<i64> {
-        self.schedule.turns(self.length, self.entry.vector.width).filter(|_| !self.entry.vector.short)
     }
 
     fn stage(&mut self, at: usize) {
@@ -185,6 +173,10 @@ impl<'a> Writer<'a> {
             Scope::Outer => {
                 let needed = &self.needed;
                 self.entry.outside(stage, |id| needed.contains(&id));
+                for (reduction, from) in self.joined.known(at).filter(|(found, _)| needed.contains(&found.id)) {
+                    let result = format!("result({}, {})", reduction.kept_in(), name(from));
+                    self.entry.define(reduction.id, reduction.dtype, &result);
+                }
                 if self.part.contains(&at) && !stage.stores.is_empty() {
                     self.store_outside(stage);
                 }
@@ -214,15 +206,15 @@ impl<'a> Writer<'a> {
 
     fn row_stage(&mut self, at: usize) {
         let stage = &self.entry.kernel.stages[at];
-        self.entry.start(&stage.reduces);
-        self.elements(|entry, turn| entry.elements(stage, turn));
-        let leaves = self.schedule.splits > 1 && !stage.reduces.is_empty();
-        team::total(&mut self.entry, &stage.reduces, &self.schedule);
-        if leaves {
+        let reductions = self.joined.reductions(at);
+        self.entry.start(&reductions);
+        self.elements(|entry, turn| entry.elements(stage, &reductions, turn));
+        team::total(&mut self.entry, &reductions, &self.schedule);
+        if self.schedule.splits > 1 && !reductions.is_empty() {
             self.entry.open(&format!("if ({})", self.first_of_row()));
-            for reduce in &stage.reduces {
-                let slot = self.slot(reduce, "split");
-                self.entry.line(&format!("{slot} = {};", kept_in(reduce)));
+            for reduction in &reductions {
+                let slot = self.slot(reduction, "split");
+                self.entry.line(&format!("{slot} = {};", reduction.kept_in()));
             }
             self.entry.close();
         }
@@ -230,28 +222,32 @@ impl<'a> Writer<'a> {
 
     /// What the blocks of an earlier launch found, as far as this one uses it.
     fn found_before(&mut self, at: usize) {
-        let found = self.entry.kernel.stages[at].reduces.iter();
-        let reduces: Vec<Reduce> = found.filter(|reduce| self.needed.contains(&reduce.id)).cloned().collect();
-        if reduces.is_empty() {
+        let mut reductions = self.joined.reductions(at);
+        reductions.retain(|reduction| self.needed.contains(&reduction.id));
+        if reductions.is_empty() {
             return;
         }
-        self.entry.start(&reduces);
+        self.entry.start(&reductions);
         let (splits, lanes) = (self.schedule.splits, self.schedule.lanes);
         self.entry.open(&format!("for (int part = lane; part < {splits}; part += {lanes})"));
-        for reduce in &reduces {
-            let slot = self.slot(reduce, "part");
-            self.entry.add(reduce, &slot);
+        for reduction in &reductions {
+            let slot = self.slot(reduction, "part");
+            self.entry.line(&reduction.add(&slot));
         }
         self.entry.close();
-        team::total(&mut self.entry, &reduces, &self.schedule);
+        team::total(&mut self.entry, &reductions, &self.schedule);
     }
 
     /// Where a block leaves what it found.
-    fn slot(&self, reduce: &Reduce, split: &str) -> String {
-        let reduces = self.entry.kernel.stages.iter().flat_map(|stage| &stage.reduces);
-        let first = reduces.take_while(|other| other.id != reduce.id).count() as u64 * u64::from(self.schedule.splits);
-        let (kept, _) = Dialect::Cuda.accumulator(reduce.op, reduce.dtype);
-        format!("*({} *)(scratch + {SLOT}l * (({first}l + {split}) * rows + row))", ctype(kept))
+    fn slot(&self, reduction: &Reduction, split: &str) -> String {
+        let all = self.joined.all_reductions();
+        let before = all.iter().take_while(|other| other.id != reduction.id);
+        let first = before.map(Reduction::numbers).sum::<u64>() * u64::from(self.schedule.splits);
+        let place = match reduction.numbers() {
+            1 => format!("({first}l + {split}) * rows + row"),
+            many => format!("{first}l * rows + {many}l * ({split} * rows + row)"),
+        };
+        format!("*({} *)(scratch + {SLOT}l * ({place}))", reduction.kept_type())
     }
 
     /// Does something for the elements of the row that are this thread's, whose indices are declared.
@@ -262,7 +258,8 @@ impl<'a> Writer<'a> {
         let step = i64::from(self.schedule.lanes) * width;
         let length = product_text(&kernel.dims[kernel.outer..]);
         let owns = self.idle;
-        if let (Some(turns), Some(known)) = (self.turns(), self.length) {
+        let turns = turns(kernel, self.entry.vector, &self.schedule);
+        if let (Some(turns), Some(known)) = (turns, self.length) {
             let within = if known % step == 0 { None } else { Some(format!("element < {length}")) };
             let condition = owns.then(|| "owns".to_owned()).into_iter().chain(within).collect::<Vec<_>>().join(" && ");
             self.entry.line("#pragma unroll");
@@ -303,6 +300,27 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// How often a thread goes over the elements of a row, if they may be kept in registers.
+fn turns(kernel: &Kernel, vector: &Vector, schedule: &Schedule) -> Option<i64> {
+    schedule.turns(product(&kernel.dims[kernel.outer..]), vector.width).filter(|_| !vector.short)
+}
+
+/// What several stages read and registers have room for.
+fn kept(kernel: &Kernel, vector: &Vector, schedule: &Schedule) -> Vec<Access> {
+    let Some(turns) = turns(kernel, vector, schedule) else { return Vec::new() };
+    let mut room = schedule.registers();
+    let fits = |access: &Access| {
+        let each = kernel.params[access.param as usize].dtype.size().div_ceil(4) as i64;
+        let registers = turns * vector.width as i64 * each;
+        let fits = registers <= room;
+        room -= if fits { registers } else { 0 };
+        fits
+    };
+    let mut read = repeated(kernel);
+    read.retain(fits);
+    read
+}
+
 /// What several stages read of each element of a row.
 fn repeated(kernel: &Kernel) -> Vec<Access> {
     let stages = || kernel.stages.iter().filter(|stage| stage.scope == Scope::Row);
@@ -318,9 +336,9 @@ fn repeated(kernel: &Kernel) -> Vec<Access> {
 }
 
 /// Values that the stages of a launch use, and values that those are computed from.
-fn needed(kernel: &Kernel, part: &Range<usize>) -> BTreeSet<ValueId> {
+fn needed(joined: &Joined, part: &Range<usize>) -> BTreeSet<ValueId> {
     let mut needed = BTreeSet::new();
-    for (at, stage) in kernel.stages[..part.end].iter().enumerate().rev() {
+    for (at, stage) in joined.kernel.stages[..part.end].iter().enumerate().rev() {
         if part.contains(&at) {
             needed.extend(stage.stores.iter().map(|store| store.value));
             needed.extend(stage.reduces.iter().map(|reduce| reduce.value));
@@ -329,19 +347,12 @@ fn needed(kernel: &Kernel, part: &Range<usize>) -> BTreeSet<ValueId> {
         }
         for inst in stage.insts.iter().rev() {
             if stage.scope == Scope::Row || needed.contains(&inst.id) {
-                needed.extend(operands(inst));
+                needed.extend(operands(&inst.op));
             }
         }
+        needed.extend(
+            joined.known(at).filter(|(found, _)| needed.contains(&found.id)).map(|(_, from)| from).collect::<Vec<_>>(),
+        );
     }
     needed
-}
-
-fn operands(inst: &Inst) -> Vec<ValueId> {
-    match &inst.op {
-        Op::Load(_) | Op::Const(_) | Op::Scalar(_) | Op::Index(_) => vec![],
-        Op::LoadIf { cond, other, .. } => vec![*cond, *other],
-        Op::Unary(_, a) | Op::Cast(a) => vec![*a],
-        Op::Binary(_, a, b) => vec![*a, *b],
-        Op::Select(cond, a, b) => vec![*cond, *a, *b],
-    }
 }

@@ -14,8 +14,8 @@ const FULL: i64 = 132;
 /// Elements of a row that are worth a block of their own.
 const WORTH: i64 = 8192;
 
-/// Reductions for which a block has the memory to share what each of its threads found.
-const MOST_SHARED: usize = 20;
+/// Numbers of up to eight bytes that a block has the memory to share from each of its threads.
+pub const MOST_SHARED: usize = 20;
 
 /// Along what neighbouring threads lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

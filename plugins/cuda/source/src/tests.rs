@@ -1,5 +1,13 @@
 //! What a person reads in a profiler and in the text of a kernel, and which schedules kernels get.
 
+#[path = "../../../cpu/compile/src/tests/build.rs"]
+#[allow(dead_code, reason = "the CPU back end's tests use more of it")]
+mod build;
+mod joint;
+#[path = "../../../cpu/compile/src/tests/norms.rs"]
+mod norms;
+mod rows;
+
 use crate::schedule::{Along, Schedule};
 use crate::source;
 use flambeau_plugin::kernel::{

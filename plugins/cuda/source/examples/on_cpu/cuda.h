@@ -34,10 +34,11 @@ static unsigned short float_to_f16(float x) { return (unsigned short)__builtin_i
 ONE(exp) ONE(exp2) ONE(expm1) ONE(log) ONE(log2) ONE(log10) ONE(log1p) ONE(sqrt) ONE(sin) ONE(cos) ONE(tan) ONE(asin)
 ONE(acos) ONE(atan) ONE(sinh) ONE(cosh) ONE(tanh) ONE(asinh) ONE(acosh) ONE(atanh) ONE(erf) ONE(erfc) ONE(floor) ONE(ceil)
 ONE(rint) ONE(trunc) ONE(fabs)
-TWO(fmod) TWO(pow) TWO(atan2) TWO(copysign)
+TWO(fmod) TWO(fmax) TWO(pow) TWO(atan2) TWO(copysign)
 static float floor(float x) { return floorf(x); }
 static float fmod(float x, float y) { return fmodf(x, y); }
 static float copysign(float x, float y) { return copysignf(x, y); }
+static float __fdividef(float x, float y) { return x / y; }
 template <class T> static bool isnan(T x) { return __builtin_isnan(x); }
 template <class T> static bool isinf(T x) { return __builtin_isinf(x); }
 
