@@ -37,8 +37,8 @@ INTEGERS(int, uint)
 INTEGERS(long, ulong)
 
 #define FLOATS(T)                                                                              \
-    FUNCTION T max_##T(T a, T b) { return (b > a) | isnan(b) ? b : a; }                         \
-    FUNCTION T min_##T(T a, T b) { return (b < a) | isnan(b) ? b : a; }                         \
+    FUNCTION T max_##T(T a, T b) { return (b > a) | isnan(b) ? b : a; }                        \
+    FUNCTION T min_##T(T a, T b) { return (b < a) | isnan(b) ? b : a; }                        \
     FUNCTION T rem_##T(T a, T b) {                                                             \
         T rest = fmod(a, b);                                                                   \
         return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;                           \
