@@ -1,6 +1,7 @@
 """Ops that the back end has no kernel for: each is one call of torch in the plan, and the graph is still compiled."""
 
 import copy
+import math
 import sys
 from pathlib import Path
 
@@ -164,3 +165,52 @@ def test_what_has_no_overload_runs_op_by_op():
 
 def test_the_list_of_overloads_is_what_torch_has():
     assert gen_aten.text() == gen_aten.TARGET.read_text()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_cross_entropy(backend, reduction, dtype):
+    """Numbers of classes that are ignored, all of them, none at all; scores that are infinite or no numbers."""
+    x, target = torch.randn(8, 300).to(dtype) * 5, torch.randint(0, 300, (8,))
+    strange = x.clone()
+    strange[1], strange[2, 5], strange[4, :3], strange[5, 1] = -math.inf, math.inf, -math.inf, math.nan
+    some, none = target.clone(), torch.full((8,), -100)
+    some[3] = some[5] = -100
+    calls = [(x, target), (x, some), (x, none), (x[0], target[0]), (x[:0], target[:0]), (strange, some)]
+    calls += [(x.t().contiguous().t(), some), (x[:, 1::2], target // 2)]
+
+    def plain(x, target):
+        return F.cross_entropy(x, target, reduction=reduction)
+
+    def own_number(x, target):
+        return F.cross_entropy(x, target, reduction=reduction, ignore_index=7)
+
+    def others(x, target):
+        smoothed = F.cross_entropy(x, target, reduction=reduction, label_smoothing=0.1)
+        return smoothed, F.cross_entropy(x, target, reduction=reduction, weight=x.new_ones(x.shape[-1]))
+
+    for fn in plain, own_number, others:
+        compiled = flambeau.compile(fn, backend=backend)
+        for args in calls:
+            if fn is not own_number or -100 not in args[1]:
+                assert_same(compiled(*args), fn(*args))
+    assert not flambeau.counters()["eager_graph_reasons"] and not flambeau.counters()["eager_fallbacks"]
+
+
+@pytest.mark.parametrize("number", [300, -1])
+def test_cross_entropy_of_no_class(backend, number):
+    def fn(x, target):
+        return F.cross_entropy(x * 2, target)
+
+    x, target = torch.randn(3, 300), torch.tensor([1, number, 2])
+    with pytest.raises(IndexError, match=f"Target {number} is out of bounds"), pytest.warns(RuntimeWarning):
+        flambeau.compile(fn, backend=backend)(x, target)
+
+
+def test_reductions_of_what_has_no_rows(backend):
+    def fn(x):
+        return x.sum(1).sum(), x.amax(1).prod(), x.sum(1).mean(), (x - x.amax(1, keepdim=True)).exp().sum(1).sum()
+
+    compiled = flambeau.compile(fn, backend=backend)
+    assert_same(compiled(torch.randn(0, 5)), fn(torch.randn(0, 5)))
+    assert not flambeau.counters()["eager_graph_reasons"]

@@ -460,13 +460,14 @@ pub fn apply(core: &mut Core, id: CoreId, view: &View) -> CoreId {
 
 /// The decomposition of the op with this canonical name.
 pub fn decomposition(name: &str) -> Option<Rule> {
-    let families: [fn(&str) -> Option<Rule>; 11] = [
+    let families: [fn(&str) -> Option<Rule>; 12] = [
         crate::pointwise::decompose::rule,
         crate::pointwise::decompose_activation::rule,
         crate::view::decompose::rule,
         crate::index::decompose::rule,
         crate::reduce::decompose::rule,
         crate::norm::decompose::rule,
+        crate::loss::decompose::rule,
         crate::matmul::decompose::rule,
         crate::conv::decompose::rule,
         crate::pool::decompose::rule,

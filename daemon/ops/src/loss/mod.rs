@@ -1,5 +1,7 @@
 //! Losses. `reduction` is 0 for none, 1 for mean, 2 for sum.
 
+pub(crate) mod decompose;
+
 use crate::call::{Answer, Call, Pointwise, broadcast, invalid};
 use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred};

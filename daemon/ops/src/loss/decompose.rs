@@ -1,0 +1,68 @@
+//! Decompositions of losses.
+
+use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
+use flambeau_ir::code::Const;
+use flambeau_ir::core::ExternArg;
+use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
+use flambeau_ir::reason::Reason;
+use flambeau_ir::tensor::TensorMeta;
+
+/// The decomposition of an op of this family.
+pub(crate) fn rule(name: &str) -> Option<Rule> {
+    Some(match name {
+        "cross_entropy_loss" => cross_entropy,
+        _ => return None,
+    })
+}
+
+/// `max - x[target] + log(sum(exp(x - max)))`: the scores are read once, and nothing of their size is written. Torch picks
+/// those of the targets, so that it says what it says of a number of no class.
+fn cross_entropy(cx: &mut Decompose) -> Result<Outcome, Reason> {
+    let (scores, target) = (cx.tensor("input")?, cx.tensor("target")?);
+    let class = cx.sizes(scores).len() - 1;
+    if class > 1 || cx.maybe_tensor("weight")?.is_some() || cx.float("label_smoothing")?.unwrap_or(0.0) != 0.0 {
+        return refuse("cross_entropy with weights, smoothing or more dimensions");
+    }
+    let ignored = Const::Int(cx.int("ignore_index")?.unwrap_or(-100));
+    let (given, result) = (cx.meta_of("input")?, cx.result()?);
+    let each = cx.sizes(target);
+    let args = vec![
+        ExternArg::Value(scores),
+        ExternArg::Value(target),
+        ExternArg::Const(Const::None),
+        ExternArg::Const(Const::Int(0)),
+        ExternArg::Const(ignored.clone()),
+    ];
+    let picked = TensorMeta::contiguous(given.dtype, given.device, each.clone());
+    let picked = cx.call(("aten::nll_loss_nd", "default"), None, args, &[picked])[0];
+
+    let dtype = compute_type(result.dtype);
+    let x = cx.operand("input", dtype)?;
+    let top = cx.reduce(ReduceOp::Max, x, &[class]);
+    let below = cx.sub(x, top);
+    let grown = cx.unary(Unary::Exp, below);
+    let total = cx.reduce(ReduceOp::Sum, grown, &[class]);
+    let (top, total) = (cx.reshape(top, each.clone()), cx.reshape(total, each.clone()));
+    let (picked, total) = (cx.cast(picked, dtype), cx.unary(Unary::Log, total));
+    let off = cx.add(picked, top);
+    let loss = cx.add(off, total);
+
+    let (ignored, zero) = (cx.constant(&ignored, DType::I64, vec![])?, cx.real(0.0, dtype));
+    let counts = cx.binary(Binary::Ne, target, ignored);
+    let loss = cx.select(counts, loss, zero);
+    let reduction = cx.int("reduction")?.unwrap_or(1);
+    let over: Vec<usize> = (0..each.len()).collect();
+    let loss = match reduction {
+        0 => loss,
+        _ => cx.reduce(ReduceOp::Sum, loss, &over),
+    };
+    let loss = match reduction {
+        1 => {
+            let counts = cx.cast(counts, dtype);
+            let count = cx.reduce(ReduceOp::Sum, counts, &over);
+            cx.div(loss, count)
+        }
+        _ => loss,
+    };
+    Ok(Outcome::Fresh(cx.reshape(loss, result.sizes)))
+}
