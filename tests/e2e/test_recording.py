@@ -233,6 +233,29 @@ def test_threads_do_not_wait_for_each_other():
     assert not wrong and flambeau.counters()["replays"] > 10
 
 
+def test_a_call_of_another_thread_while_one_is_recorded(monkeypatch):
+    def fn(x, weight):
+        return x @ weight
+
+    f, first, second = compiled(fn), torch.randn(5, 5), torch.randn(5, 5)
+
+    class Disturbed(Rerun):
+        disturb = True
+
+        def __init__(self, device, work):
+            super().__init__(device, work)
+            if Disturbed.disturb:
+                Disturbed.disturb = False
+                thread = threading.Thread(target=torch.no_grad()(f), args=(torch.randn(3, 5), second))
+                thread.start(), thread.join()
+
+    monkeypatch.setitem(_recording.GRAPHS, "cpu", Disturbed)
+    for weight in (first, first, second, first, second, second):
+        x = torch.randn(3, 5)
+        assert_same(f(x, weight), fn(x, weight))
+    assert not Disturbed.disturb
+
+
 def test_while_the_program_records_itself(monkeypatch):
     fn, calls = compiled(affine), inputs(8, 3, 5)
     with counted(recordings=1, replays=4):

@@ -37,29 +37,35 @@ pub struct RecordedBody {
 /// What is known of calls with certain sizes.
 struct Case {
     symbols: Vec<i64>,
-    /// Where each input lay in the latest call that was run; once recorded, where it has to lie.
-    addresses: Vec<usize>,
-    /// Whether it is copied.
-    copied: Vec<bool>,
+    /// Where each input lay in the latest call that was run.
+    places: Rc<[Place]>,
     recordings: u32,
     recording: Option<Recording>,
-    /// Why nothing is recorded any more.
+    /// Nothing is recorded any more.
     refused: bool,
+}
+
+/// Where a recording reads an input.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Where it lies: at this address.
+    There(usize),
+    /// In a copy.
+    Copy,
 }
 
 #[derive(Clone)]
 struct Recording {
     made: Shared<Py<PyAny>>,
-    /// The inputs that it copies.
-    copied: Rc<[usize]>,
+    places: Rc<[Place]>,
 }
 
 /// What becomes of a call.
 enum Next {
     /// The plan runs.
     Run,
-    /// The plan runs, and is recorded for the next calls, which copy these inputs.
-    Record(Vec<usize>),
+    /// The plan runs, and is recorded for the next calls, whose inputs are read there.
+    Record(Rc<[Place]>),
     /// A recording is replayed.
     Replay(Recording),
 }
@@ -108,9 +114,9 @@ impl RecordedBody {
                 }
                 self.body.run(py, &inputs, symbols, outputs)
             }
-            Next::Record(copied) => {
+            Next::Record(places) => {
                 self.body.run(py, &inputs, symbols, outputs)?;
-                self.record(py, kept, symbols, copied)
+                self.record(py, kept, symbols, places)
             }
         }
     }
@@ -140,7 +146,7 @@ impl RecordedBody {
         symbols: &[i64],
         outputs: &mut Outputs,
     ) -> Result<bool, Failure> {
-        let inputs = recording.copied.iter().map(|index| kept[*index].as_ref());
+        let inputs: Vec<_> = copied(&recording.places).map(|index| kept[index].as_ref()).collect();
         let made = recording.made.bind(py);
         let given = PyList::new(py, inputs).and_then(|inputs| made.call_method1(interned!(py, "replay"), (inputs,)));
         let given = given.map_err(|error| failure(py, error, false))?;
@@ -158,20 +164,20 @@ impl RecordedBody {
     }
 
     /// Records the plan for calls like this one, which was served. Where that fails calls go on to be run.
-    fn record(&self, py: Python<'_>, kept: &Kept, symbols: &[i64], copied: Vec<usize>) -> Result<(), Failure> {
+    fn record(&self, py: Python<'_>, kept: &Kept, symbols: &[i64], places: Rc<[Place]>) -> Result<(), Failure> {
         let inputs = &kept[..self.body.inputs()];
         let make = || -> PyResult<Option<Py<PyAny>>> {
             let inputs = PyList::new(py, inputs.iter().map(Option::as_ref))?;
             let callable = Callable { body: self.body.clone(), symbols: symbols.to_vec() };
             let plan = PyCFunction::new_closure(py, None, None, move |args, _| callable.call(args))?;
             let record = py.import("flambeau._recording")?.getattr("record")?;
-            let made = record.call1((&self.graph, plan, inputs, copied.clone()))?;
+            let made = record.call1((&self.graph, plan, inputs, copied(&places).collect::<Vec<_>>()))?;
             Ok((!made.is_none()).then(|| made.unbind()))
         };
         match make() {
             Ok(Some(made)) => {
                 counters::bump(py, "recordings");
-                let recording = Recording { made: Shared::new(made), copied: copied.into() };
+                let recording = Recording { made: Shared::new(made), places };
                 let old = self.with_case(py, symbols, |case| {
                     case.recordings += 1;
                     case.recording.replace(recording)
@@ -219,38 +225,46 @@ impl Callable {
 
 impl Case {
     fn new(symbols: &[i64], addresses: &[usize]) -> Case {
-        let (symbols, addresses) = (symbols.to_vec(), addresses.to_vec());
-        let copied = vec![false; addresses.len()];
-        Case { symbols, addresses, copied, recordings: 0, recording: None, refused: false }
+        let places = addresses.iter().copied().map(Place::There).collect();
+        Case { symbols: symbols.to_vec(), places, recordings: 0, recording: None, refused: false }
     }
 
     fn next(&mut self, py: Python<'_>, addresses: &[usize]) -> (Next, Option<Recording>) {
         if self.refused {
             return (Next::Run, None);
         }
-        let both = self.addresses.iter().zip(addresses);
-        let moved = both.zip(&self.copied).map(|((old, new), copied)| old != new && !copied);
-        let moved: Vec<usize> = moved.enumerate().filter(|(_, moved)| *moved).map(|(index, _)| index).collect();
-        if moved.is_empty()
-            && let Some(recording) = &self.recording
-        {
-            return (Next::Replay(recording.clone()), None);
-        }
-        addresses.clone_into(&mut self.addresses);
-        let outdated = self.recording.take();
+        let outdated = match self.recording.take() {
+            Some(recording) if moved(&recording.places, addresses).next().is_none() => {
+                self.recording = Some(recording.clone());
+                return (Next::Replay(recording), None);
+            }
+            outdated => outdated,
+        };
         if self.recordings == MOST_TRIES {
             self.refused = true;
             unrecorded(py, "moves", "what it reads lies elsewhere too often, or torch's settings change");
             return (Next::Run, outdated);
         }
-        if outdated.is_some() && self.recordings < TRIES {
-            // It may stay there from now on, as parameters that were loaded anew do.
-            return (Next::Run, outdated);
+        // What moved once may stay there from now on, as parameters that were loaded anew do.
+        let wait = outdated.is_some() && self.recordings < TRIES;
+        let mut places = self.places.to_vec();
+        for index in moved(&self.places, addresses) {
+            places[index] = if wait { Place::There(addresses[index]) } else { Place::Copy };
         }
-        moved.iter().for_each(|index| self.copied[*index] = true);
-        let copied = self.copied.iter().enumerate().filter(|(_, copied)| **copied).map(|(index, _)| index);
-        (Next::Record(copied.collect()), outdated)
+        self.places = places.into();
+        (if wait { Next::Run } else { Next::Record(self.places.clone()) }, outdated)
     }
+}
+
+/// The inputs that lie elsewhere than they are read.
+fn moved(places: &[Place], addresses: &[usize]) -> impl Iterator<Item = usize> {
+    let differs = |(place, address): (&Place, &usize)| matches!(place, Place::There(there) if there != address);
+    places.iter().zip(addresses).map(differs).enumerate().filter(|(_, differs)| *differs).map(|(index, _)| index)
+}
+
+/// The inputs that are copied.
+fn copied(places: &[Place]) -> impl Iterator<Item = usize> {
+    places.iter().enumerate().filter(|(_, place)| **place == Place::Copy).map(|(index, _)| index)
 }
 
 /// Says that a plan runs although it was to be recorded.
