@@ -39,7 +39,7 @@ with warnings.catch_warnings(record=True) as caught:
     import flambeau
     from flambeau._compile import Options
 
-    doubled = Options(fullgraph=False, dynamic=None, backend=None).start(lambda x: 2 * x)
+    doubled = Options(fullgraph=False, dynamic=None, backend=None, mode=None).start(lambda x: 2 * x)
     assert [doubled(3), doubled(4)] == [6, 8]
     try:
         flambeau.compile(len)

@@ -33,7 +33,7 @@ class Options:
     fullgraph: bool
     dynamic: bool | None
     backend: Backend
-    mode: str | None
+    mode: str | None = None
 
     def start(self, fn: Callable[..., Any]) -> _native.Compiled:
         """The native callable for the Python function `fn`, with its name, documentation and signature."""
