@@ -25,6 +25,13 @@ pub struct CoreNode {
     pub strides: Vec<Dim>,
 }
 
+impl CoreNode {
+    /// Whether it has no elements, whatever the symbols are: no kernel makes it.
+    pub fn is_empty(&self) -> bool {
+        self.sizes.iter().any(|size| size.is(0))
+    }
+}
+
 /// Primitive ops.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CoreOp {

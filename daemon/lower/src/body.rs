@@ -286,8 +286,8 @@ impl Writer<'_> {
         let node = self.core.node(id);
         let out = if self.stored(id) {
             self.load(id, Affine::dot(index, &node.strides), mask)
-        } else if node.sizes.iter().any(|size| size.is(0)) {
-            // Nobody makes it, and there is no element to be read.
+        } else if node.is_empty() {
+            // No loop reads an element of it.
             self.push(Expr::Const(0), node.dtype)
         } else {
             self.compute(id, node, index, mask)?

@@ -183,7 +183,7 @@ impl Planner<'_> {
                     for part in operands {
                         live[part.0 as usize] = true;
                         let size = core.node(*part).sizes[*dim as usize].clone();
-                        if !core.node(*part).sizes.iter().any(|s| s.is(0)) {
+                        if !core.node(*part).is_empty() {
                             parts.push(Root { node: *part, place: Place::Part(id, *dim, start.clone()) });
                         }
                         start = start.add(&size);
@@ -197,7 +197,7 @@ impl Planner<'_> {
             stops.iter().filter(|id| computes(&core.node(**id).op)).map(|id| Root { node: *id, place: Place::Own });
         let mut roots: Vec<Root> = own.chain(parts).collect();
         roots.sort_by(|a, b| (a.node, &a.place).cmp(&(b.node, &b.place)));
-        roots.retain(|r| r.place != Place::Own || !core.node(r.node).sizes.iter().any(|s| s.is(0)));
+        roots.retain(|r| r.place != Place::Own || !core.node(r.node).is_empty());
         roots.extend(core.writes.iter().map(|(i, v)| Root { node: *v, place: Place::Input(*i) }));
         Live { roots, externs, stops, cost }
     }

@@ -59,7 +59,9 @@ class CudaGraph:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(device):
             self.stream = torch.cuda.current_stream(device)
-            self.lane = lane = LANES.get(device) or LANES.setdefault(device, Lane(device))
+            if device not in LANES:
+                LANES[device] = Lane(device)
+            self.lane = lane = LANES[device]
             torch._C._cuda_clearCublasWorkspaces()
             try:
                 # Other threads may use the device meanwhile.

@@ -1,6 +1,7 @@
 //! Decompositions of losses.
 
 use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
+use crate::reduce::decompose::exponentials;
 use flambeau_ir::code::Const;
 use flambeau_ir::core::ExternArg;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
@@ -39,9 +40,7 @@ fn cross_entropy(cx: &mut Decompose) -> Result<Outcome, Reason> {
     let dtype = compute_type(result.dtype);
     let x = cx.operand("input", dtype)?;
     let top = cx.reduce(ReduceOp::Max, x, &[class]);
-    let below = cx.sub(x, top);
-    let grown = cx.unary(Unary::Exp, below);
-    let total = cx.reduce(ReduceOp::Sum, grown, &[class]);
+    let (_, _, total) = exponentials(cx, x, top, &[class]);
     let (top, total) = (cx.reshape(top, each.clone()), cx.reshape(total, each.clone()));
     let (picked, total) = (cx.cast(picked, dtype), cx.unary(Unary::Log, total));
     let off = cx.add(picked, top);
@@ -49,20 +48,16 @@ fn cross_entropy(cx: &mut Decompose) -> Result<Outcome, Reason> {
 
     let (ignored, zero) = (cx.constant(&ignored, DType::I64, vec![])?, cx.real(0.0, dtype));
     let counts = cx.binary(Binary::Ne, target, ignored);
-    let loss = cx.select(counts, loss, zero);
+    let mut loss = cx.select(counts, loss, zero);
     let reduction = cx.int("reduction")?.unwrap_or(1);
     let over: Vec<usize> = (0..each.len()).collect();
-    let loss = match reduction {
-        0 => loss,
-        _ => cx.reduce(ReduceOp::Sum, loss, &over),
-    };
-    let loss = match reduction {
-        1 => {
-            let counts = cx.cast(counts, dtype);
-            let count = cx.reduce(ReduceOp::Sum, counts, &over);
-            cx.div(loss, count)
-        }
-        _ => loss,
-    };
+    if reduction != 0 {
+        loss = cx.reduce(ReduceOp::Sum, loss, &over);
+    }
+    if reduction == 1 {
+        let counts = cx.cast(counts, dtype);
+        let count = cx.reduce(ReduceOp::Sum, counts, &over);
+        loss = cx.div(loss, count);
+    }
     Ok(Outcome::Fresh(cx.reshape(loss, result.sizes)))
 }

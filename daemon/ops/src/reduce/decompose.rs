@@ -167,12 +167,17 @@ fn softmax(cx: &mut Decompose, log: bool) -> Done {
     Ok(Outcome::Fresh(softmaxed(cx, x, dim, log)))
 }
 
+/// What elements are above a number, the exponential of that, and the sum of those over dimensions that stay with size 1.
+pub(crate) fn exponentials(cx: &mut Decompose, x: CoreId, from: CoreId, over: &[usize]) -> (CoreId, CoreId, CoreId) {
+    let above = cx.sub(x, from);
+    let grown = cx.unary(Unary::Exp, above);
+    (above, grown, cx.reduce(ReduceOp::Sum, grown, over))
+}
+
 /// Softmax of a value.
 pub(crate) fn softmaxed(cx: &mut Decompose, x: CoreId, dim: usize, log: bool) -> CoreId {
     let top = cx.reduce(ReduceOp::Max, x, &[dim]);
-    let below = cx.sub(x, top);
-    let grown = cx.unary(Unary::Exp, below);
-    let total = cx.reduce(ReduceOp::Sum, grown, &[dim]);
+    let (below, grown, total) = exponentials(cx, x, top, &[dim]);
     if log {
         let total = cx.unary(Unary::Log, total);
         cx.sub(below, total)
@@ -191,9 +196,7 @@ fn logsumexp(cx: &mut Decompose) -> Done {
     let size = cx.unary(Unary::Abs, top);
     let infinite = cx.binary(Binary::Eq, size, inf);
     let top = cx.select(infinite, zero, top);
-    let below = cx.sub(x, top);
-    let grown = cx.unary(Unary::Exp, below);
-    let total = cx.reduce(ReduceOp::Sum, grown, &over);
+    let (_, _, total) = exponentials(cx, x, top, &over);
     let log = cx.unary(Unary::Log, total);
     let sum = cx.add(log, top);
     shaped(cx, sum)
