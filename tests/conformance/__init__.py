@@ -1,1 +1,1 @@
-"""Other people's programs as tests: suites that run compiled what passes eagerly, and compare with a checked-in table."""
+"""Other people's programs as tests: suites that run compiled what passes eagerly; each has a checked-in table."""

@@ -38,7 +38,8 @@ class Place:
         paths = [str(ROOT), str(ROOT / "shim/python")]
         return {
             **os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1",
-            "XDG_RUNTIME_DIR": self.folder, "FLAMBEAU_CACHE_DIR": f"{self.folder}/cache", "FLAMBEAU_DATA_DIR": f"{self.folder}/data",
+            "XDG_RUNTIME_DIR": self.folder, "FLAMBEAU_CACHE_DIR": f"{self.folder}/cache",
+            "FLAMBEAU_DATA_DIR": f"{self.folder}/data",
         }  # fmt: skip
 
     def events(self, module: str, job: dict[str, Any], silence: float, errors: Any = None) -> Iterator[dict[str, Any]]:

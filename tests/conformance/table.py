@@ -4,8 +4,9 @@
     GROUP count seconds
       KIND name
 
-A *group* is run in one process. `count` is how many of its programs pass eagerly; all of them pass compiled and are traced
-but for those that have a line. Kinds: `fails`, and `untraced` for what passes because nothing of it was compiled.
+A *group* is run in one process. `count` is how many of its programs pass eagerly; all of them pass compiled and are
+traced but for those that have a line. Kinds: `fails`, and `untraced` for what passes because nothing of it was
+compiled.
 """
 
 from __future__ import annotations

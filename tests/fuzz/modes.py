@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import types
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau

@@ -1,7 +1,7 @@
 """`cargo xtask conformance cpython`: runs the test methods of CPython's `Lib/test` eagerly and compiled, and compares.
 
-A method that passes eagerly must pass compiled, and count as traced: what the checked-in table (`tables/VERSION-MODE.txt`)
-does not list as failing or untraced must not be so. Internal reasons during a method are failures of it.
+A method that passes eagerly must pass compiled, and count as traced: what the checked-in table
+(`tables/VERSION-MODE.txt`) does not list as failing or untraced must not be so. Internal reasons during a method are failures of it.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class Run:
         """One process; gives back how it died, if it did."""
         limits = {name: max(LIMIT, 20 * seconds) for name, seconds in times.items()}
         job = {
-            "module": part.module, "mode": part.mode, "compiled": compiled, "only": only, "limits": limits, "limit": LIMIT,
-            "loud": self.args.loud,
+            "module": part.module, "mode": part.mode, "compiled": compiled, "only": only, "limits": limits,
+            "limit": LIMIT, "loud": self.args.loud,
         }  # fmt: skip
         running = ""
         silence = 30 + max([LIMIT, *limits.values()])
@@ -218,11 +218,11 @@ class Report:
         for name in sorted(worse["untraced"]):
             self.red.append(f"{part.mode} {part.module}.{name}: passes, but nothing of it was traced")
         better = known.better(part.module, group, set(found.run))
-        counts = (
-            f"{found.passing} pass eagerly, {found.compiled} compiled, {found.traced} traced, {found.seconds:.0f} s"
-        )
+        counts = f"{found.passing} pass eagerly, {found.compiled} compiled, {found.traced} traced"
         more = f"; {sum(map(len, worse.values()))} worse" if any(worse.values()) else ""
-        print(f"{part}: {counts}{more}" + (f"; {len(better)} better" if better else ""), flush=True)
+        print(
+            f"{part}: {counts}, {found.seconds:.0f} s{more}" + (f"; {len(better)} better" if better else ""), flush=True
+        )
         if self.write and part.of == 1:
             known.groups[part.module] = group
             known.write(table_path(self.version, part.mode), HEAD.format(version=self.version, mode=part.mode))
@@ -265,9 +265,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--mode", default=",".join(MODES), help="plain, wrap, or both with a comma (the default)")
     parser.add_argument("--modules", help="like test_dict,test_list; all by default")
     parser.add_argument("-k", help="only methods with this in their name; `--write` is off")
-    parser.add_argument(
-        "--slice", help="run the part that this ID draws, at most 3 minutes; `commit`: the commit's name"
-    )
+    parser.add_argument("--slice", help="run what this ID draws, at most 3 minutes; `commit`: the commit's name")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--resume", action="store_true", help="go on with the run that was stopped")
     parser.add_argument("--write", action="store_true", help="write what is found into the tables, and be green")

@@ -2,7 +2,8 @@
 
 {"found": [name, ...]}   {"start": name}   {"done": name, "outcome", "detail", "traced", "seconds"}   {"end": true}
 
-The job: {"module", "mode", "compiled", "only": [name, ...] or null, "limits": {name: seconds}, "limit": seconds, "loud"}.
+The job: {"module", "mode", "compiled", "only": [name, ...] or null, "limits": {name: seconds}, "limit": seconds,
+"loud"}.
 `setUp` and `tearDown` stay eager. In the mode wrap the eager run has the additional frame too.
 """
 
@@ -21,11 +22,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.conformance import children
-from tests.fuzz import modes
-
 import flambeau
 from flambeau import _report
+from tests.conformance import children
+from tests.fuzz import modes
 
 INTERNAL = ("internal", "run_failed", "output_mismatch")
 """Reasons that say that the compiler was wrong; a run in which one is counted fails."""
