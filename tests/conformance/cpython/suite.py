@@ -1,7 +1,8 @@
 """`cargo xtask conformance cpython`: runs the test methods of CPython's `Lib/test` eagerly and compiled, and compares.
 
 A method that passes eagerly must pass compiled, and count as traced: what the checked-in table
-(`tables/VERSION-MODE.txt`) does not list as failing or untraced must not be so. Internal reasons during a method are failures of it.
+(`tables/VERSION-MODE.txt`) does not list as failing or untraced must not be so.
+Internal reasons during a method are failures of it.
 """
 
 from __future__ import annotations
