@@ -498,3 +498,37 @@ def test_a_wrapped_function_has_the_names_of_what_it_wraps(backend):
 
     for f in (first, second, tripled, inputs, torch.nn.functional.relu):
         check(named(f), (torch.ones(2),), backend=backend, graphs=None)
+
+
+SENTINEL = "no such value"
+
+
+def test_a_constant_leaves_the_frame_as_the_object_that_it_was():
+    class Holder:
+        value = SENTINEL
+
+    def f(holder, x):
+        held = holder.value
+        flambeau.graph_break()
+        return held is SENTINEL, held, x + 1
+
+    compiled = flambeau.compile(f)
+    for _ in range(2):
+        same, held, _ = compiled(Holder(), torch.ones(2))
+        assert same
+        assert held is SENTINEL
+    assert flambeau.compile(lambda x: SENTINEL)(torch.ones(1)) is SENTINEL
+
+
+def test_a_coroutine_is_made_by_plain_python():
+    async def answer(x):
+        return x + 1
+
+    def f(x):
+        made = answer(x)
+        try:
+            made.send(None)
+        except StopIteration as done:
+            return done.value * 2
+
+    assert torch.equal(flambeau.compile(f)(torch.ones(2)), f(torch.ones(2)))

@@ -179,6 +179,17 @@ impl Const {
     pub fn str(s: &str) -> Const {
         Const::Str(s.into())
     }
+
+    /// Whether Python keeps one object for all that are equal to it.
+    pub fn is_singleton(&self) -> bool {
+        match self {
+            Const::None | Const::Ellipsis | Const::NotImplemented | Const::Bool(_) => true,
+            Const::Dtype(_) | Const::Layout(_) | Const::MemoryFormat(_) => true,
+            Const::Int(i) => (-5..=256).contains(i),
+            Const::Str(s) => s.len() <= 1,
+            _ => false,
+        }
+    }
 }
 
 impl Code {

@@ -42,6 +42,9 @@ const MARKS: &str = "/flambeau/_marks.py";
 const VARARGS: u32 = 4;
 const VARKEYWORDS: u32 = 8;
 
+/// `CO_COROUTINE`, `CO_ITERABLE_COROUTINE` and `CO_ASYNC_GENERATOR`.
+const ASYNCHRONOUS: u32 = 0x80 | 0x100 | 0x200;
+
 impl Tracer<'_> {
     /// Calls `callee`.
     pub fn call(&mut self, callee: &Value, mut args: Args) -> Flow<Value> {
@@ -144,6 +147,9 @@ impl Tracer<'_> {
             if let Some(value) = builtins::call(self, &path, args.clone())? {
                 return Ok(value);
             }
+        }
+        if function.code.flags & ASYNCHRONOUS != 0 {
+            return stop(ReasonCode::UnsupportedCall, format!("{}, which makes a coroutine", function.qualname));
         }
         self.prefetch_code(function, args.pos.first())?;
         let locals = self.bind(function, args)?;

@@ -58,7 +58,11 @@ impl Tracer<'_> {
     fn wrap_new(&mut self, object: &Object, source: SourceId) -> Flow<Value> {
         let origin = Origin { object: object.id, source };
         match &object.data {
-            ObjectData::Const(c) => self.wrap_const(c, source),
+            ObjectData::Const(c) => {
+                let known = self.const_objects.entry(c.clone()).or_insert(Some((object.id, source)));
+                known.take_if(|(id, _)| *id != object.id);
+                self.wrap_const(c, source)
+            }
             ObjectData::ConstSubclass(c) => {
                 let class = self.guard_type(object.class, source)?;
                 self.guard(source, GuardKind::BaseEquals(c.clone()));

@@ -39,6 +39,8 @@ pub struct Tracer<'a> {
     pub(crate) stack: Vec<FrameInfo>,
     /// The value of each outside object met, with its first source.
     pub(crate) known: HashMap<ObjId, (Value, SourceId)>,
+    /// Which object from outside a constant is, and where; `None` if it is several. It leaves the frame as itself.
+    pub(crate) const_objects: HashMap<Const, Option<(ObjId, SourceId)>>,
     pub(crate) classes: HashMap<ObjId, Rc<Class>>,
     pub(crate) dicts: HashMap<ObjId, DictId>,
     pub(crate) cells: HashMap<ObjId, CellId>,
@@ -103,6 +105,7 @@ impl<'a> Tracer<'a> {
             ambient: frame.ambient.clone(),
             stack: Vec::new(),
             known: HashMap::new(),
+            const_objects: HashMap::new(),
             classes: HashMap::new(),
             dicts: HashMap::new(),
             cells: HashMap::new(),
@@ -309,22 +312,9 @@ impl<'a> Tracer<'a> {
     pub fn is_same(&self, a: &Value, b: &Value) -> Option<bool> {
         Some(match (a, b) {
             (Value::Const(x), Value::Const(y)) => {
-                let singleton = |c: &Const| {
-                    matches!(
-                        c,
-                        Const::None
-                            | Const::Ellipsis
-                            | Const::NotImplemented
-                            | Const::Bool(_)
-                            | Const::Dtype(_)
-                            | Const::Layout(_)
-                            | Const::MemoryFormat(_)
-                    )
-                };
-                let small = |c: &Const| matches!(c, Const::Int(-5..=256)) || matches!(c, Const::Str(s) if s.len() <= 1);
                 if x != y {
                     false
-                } else if singleton(x) || small(x) {
+                } else if x.is_singleton() {
                     true
                 } else {
                     return None;

@@ -78,7 +78,11 @@ impl Tracer<'_> {
             return Ok(builder.source(origin.source));
         }
         if let Value::Const(c) = value {
-            return Ok(builder.constant(c));
+            return Ok(match self.const_objects.get(c) {
+                // Someone may ask whether it is this very object.
+                Some(Some((_, source))) if !c.is_singleton() => builder.source(*source),
+                _ => builder.constant(c),
+            });
         }
         let identity = match value {
             Value::Tensor(id) => Some(Identity::Tensor(id.0)),
