@@ -5,6 +5,7 @@ import collections.abc
 import datetime
 import functools
 import inspect
+import itertools
 import numbers
 import types
 
@@ -263,6 +264,102 @@ def abstract_classes(x):
     return found, x
 
 
+class Rev(tuple):
+    mark = None
+
+    def reverse(self):
+        if self.mark is not None:
+            return self.mark
+        self.mark = Rev(reversed(list(self)))
+        return self.mark
+
+
+class OnlySet:
+    def __set__(self, instance, value):
+        instance.__dict__["stored"] = value
+
+
+class Stores:
+    stored = OnlySet()
+
+
+class Proxied:
+    """Says to be something else, by `__getattribute__`."""
+
+    def __init__(self, of):
+        self.of = of
+
+    def __getattribute__(self, name):
+        if name == "__class__":
+            return Plain
+        return super().__getattribute__(name)
+
+
+class Noisy(types.ModuleType):
+    """A module whose attributes are watched."""
+
+    def __setattr__(self, name, value):
+        self.__dict__.setdefault("log", []).append(("set", name))
+        super().__setattr__(name, value)
+
+    def __getattribute__(self, name):
+        if name == "odd":
+            return "odd one"
+        return super().__getattribute__(name)
+
+
+def instances_of_subclasses(x):
+    r = Rev((1, 2, 3))
+    first = r.reverse()
+    s = Stores()
+    before = s.stored is Stores.__dict__["stored"]
+    s.stored = 4
+    noisy = Noisy("noisy")
+    noisy.a = 1
+    return list(first), r.reverse() is first, before, s.stored, noisy.log, noisy.odd, noisy.a, x
+
+
+def proxies(x):
+    p = Proxied(1)
+    return isinstance(p, Plain), isinstance(p, Proxied), p.__class__ is Plain, type(p) is Proxied, x
+
+
+def sets_and_iterators(x):
+    f = frozenset((1, 2))
+    s = {1, 2}
+    s.__init__("ab")
+
+    class Fetched:
+        def __init__(self):
+            self.log = []
+
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, i):
+            self.log.append(i)
+            return i
+
+    fetched = Fetched()
+    it = reversed(fetched)
+    early = list(fetched.log)
+    return frozenset(f) is f, sorted(s), early, list(it), fetched.log, x
+
+
+def iterators_leave(x):
+    made = [
+        iter("ab"),
+        iter((1, 2)),
+        reversed([1, 2]),
+        itertools.product("ab", repeat=2),
+        itertools.pairwise([1, 2, 3]),
+    ]
+    made += [itertools.combinations("abc", 2), itertools.accumulate([1, 2]), itertools.zip_longest([1], [2, 3])]
+    next(made[0])
+    flambeau.graph_break()
+    return [type(m).__name__ for m in made], [list(m) for m in made], x
+
+
 def kinds(x):
     d = {"a": 1}
     return (
@@ -292,6 +389,10 @@ def kinds(x):
         methods_of_functions,
         class_methods_of_c_types,
         abstract_classes,
+        instances_of_subclasses,
+        proxies,
+        sets_and_iterators,
+        iterators_leave,
         kinds,
     ],
     ids=lambda p: p.__name__,

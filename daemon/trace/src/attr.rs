@@ -4,7 +4,9 @@ use crate::builtins;
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{Builtin, Class, Descriptor, DictId, DictValue, Function, InstanceId, Method, Payload, Value};
+use crate::value::{
+    Builtin, Class, Descriptor, DictId, DictValue, Function, InstanceId, Method, Payload, Tuple, Value,
+};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::oracle::{AnswerValue, Question};
@@ -101,7 +103,8 @@ impl Tracer<'_> {
                 if let Some(item) = builtins::field(self, tuple, name)? {
                     return Ok(Some(item));
                 }
-                self.subclass_attr(value, tuple.class.clone(), None, name)
+                let attrs = self.tuple_attrs(tuple)?;
+                self.subclass_attr(value, tuple.class.clone(), attrs, name)
             }
             Value::Descriptor(d) => self.descriptor_attr(d, name),
             Value::Builtin(b) => match name {
@@ -122,12 +125,29 @@ impl Tracer<'_> {
         }
     }
 
+    /// The instance dict of a tuple subclass's instance. One that was made in the trace has nothing in it.
+    fn tuple_attrs(&mut self, tuple: &Tuple) -> Flow<Option<DictId>> {
+        let (Some(class), Some(origin)) = (&tuple.class, tuple.origin) else { return Ok(None) };
+        if !class.is_python || !class.has_dict {
+            return Ok(None);
+        }
+        let described = self.describe(origin.object)?;
+        let attrs = self.attrs_of(&described, origin.source);
+        if attrs.is_none() {
+            self.guard(origin.source, GuardKind::NoDict);
+        }
+        Ok(attrs)
+    }
+
     /// Whether `__class__` of the value is other code than `object`'s.
-    fn overrides_class(&mut self, value: &Value) -> Flow<bool> {
+    pub(crate) fn overrides_class(&mut self, value: &Value) -> Flow<bool> {
         let Value::Instance(id) = value else { return Ok(false) };
         let class = self.arenas.instances[*id].class.clone();
         if !class.is_python {
             return Ok(false);
+        }
+        if !self.reads_generically(&class)? {
+            return Ok(true);
         }
         Ok(self.type_lookup(&class, "__class__")?.is_some_and(|(owner, _)| !owner.is("builtins.object")))
     }
@@ -213,6 +233,7 @@ impl Tracer<'_> {
         let found = self.type_lookup(&class, name)?;
         if let Some((_, raw)) = &found
             && self.is_data_descriptor(raw)?
+            && self.has_get(raw)?
         {
             return match self.bind_attr(raw, &value, &class, name) {
                 // A property that raises AttributeError falls back to `__getattr__`.
@@ -370,6 +391,16 @@ impl Tracer<'_> {
             }
             _ => false,
         })
+    }
+
+    /// Whether a data descriptor is asked when an attribute is read. One that only stores gives way to the instance dict.
+    fn has_get(&mut self, raw: &Value) -> Flow<bool> {
+        let class = match raw {
+            Value::Instance(id) => self.arenas.instances[*id].class.clone(),
+            Value::Opaque(o) => o.class.clone(),
+            _ => return Ok(true),
+        };
+        Ok(self.type_lookup(&class, "__get__")?.is_some())
     }
 
     /// What a class attribute gives when read through `receiver`: descriptors run, functions bind.
@@ -533,7 +564,16 @@ impl Tracer<'_> {
                     Some(_) => stop(ReasonCode::SideEffect, format!("{}.__setattr__", class.name.qualname)),
                 }
             }
-            Value::Module(m) => self.dict_set(m.dict, Value::str(name), value),
+            Value::Module(m) => {
+                if let Some(class) = self.module_subclass(m)?
+                    && let Some((_, hook)) = self.type_lookup(&class, "__setattr__")?
+                    && !matches!(hook, Value::Builtin(_))
+                {
+                    let hook = self.bind_attr(&hook, target, &class, "__setattr__")?;
+                    return self.call(&hook, Args::new(vec![Value::str(name), value])).map(|_| ());
+                }
+                self.dict_set(m.dict, Value::str(name), value)
+            }
             Value::Function(f) => {
                 let attrs = match f.attrs.get() {
                     Some(attrs) => attrs,
@@ -637,6 +677,9 @@ impl Tracer<'_> {
                     }
                     Some(_) => stop(ReasonCode::SideEffect, format!("{}.__delattr__", class.name.qualname)),
                 }
+            }
+            Value::Module(m) if self.module_subclass(m)?.is_some() => {
+                stop(ReasonCode::SideEffect, format!("deleting {name} of a module's subclass"))
             }
             Value::Module(m) => match self.dict_remove(m.dict, &Value::str(name))? {
                 Some(_) => Ok(()),

@@ -4,7 +4,7 @@ use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::frame::FrameEnd;
 use crate::tracer::Tracer;
-use crate::value::{Class, DictId, Iter, IterId, ListId, Value, ViewKind};
+use crate::value::{Class, DictId, Iter, IterId, ListId, Of, Value, ViewKind};
 use flambeau_bytecode::Binary;
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::Target;
@@ -27,12 +27,14 @@ impl Tracer<'_> {
             Value::List(list) => Iter::List { list: *list, at: 0 },
             Value::Dict(dict) => self.dict_iter(*dict, ViewKind::Keys)?,
             Value::DictView(dict, kind) => self.dict_iter(*dict, *kind)?,
-            Value::Tuple(t) => Iter::Items { items: t.items.clone(), at: 0 },
+            Value::Tuple(t) => Iter::Items { items: t.items.clone(), at: 0, of: Of::Value(value.clone()) },
             Value::Const(Const::Str(s)) => {
-                Iter::Items { items: s.chars().map(|c| Value::str(c.encode_utf8(&mut [0; 4]))).collect(), at: 0 }
+                let items = s.chars().map(|c| Value::str(c.encode_utf8(&mut [0; 4]))).collect();
+                Iter::Items { items, at: 0, of: Of::Value(value.clone()) }
             }
             Value::Const(Const::Bytes(b)) => {
-                Iter::Items { items: b.iter().map(|b| Value::int(i64::from(*b))).collect(), at: 0 }
+                let items = b.iter().map(|b| Value::int(i64::from(*b))).collect();
+                Iter::Items { items, at: 0, of: Of::Value(value.clone()) }
             }
             Value::Set(set) => {
                 let items: Vec<Value> = self.arenas.sets[*set].items.values().cloned().collect();
@@ -40,7 +42,7 @@ impl Tracer<'_> {
                     // The order depends on hashes and history, which no guard covers.
                     return stop(ReasonCode::UnguardableObject, "the order of a set's elements");
                 }
-                Iter::Items { items, at: 0 }
+                Iter::Items { items, at: 0, of: Of::Value(value.clone()) }
             }
             Value::Range(parts) => self.range_iter(parts)?,
             Value::Tensor(_) => {
@@ -49,7 +51,7 @@ impl Tracer<'_> {
                 let Value::Tuple(items) = items else {
                     return stop(ReasonCode::Internal, "unbind gave no tuple");
                 };
-                Iter::Items { items: items.items.clone(), at: 0 }
+                Iter::Items { items: items.items.clone(), at: 0, of: Of::Items }
             }
             Value::Instance(_) => {
                 if self.python_special(value, "__getitem__")?.is_none() {
@@ -144,7 +146,7 @@ impl Tracer<'_> {
         match iter {
             Iter::Done => Ok(None),
             Iter::Running => stop(ReasonCode::LiveIterator, "an iterator that is advanced by what it calls"),
-            Iter::Items { items, at } => {
+            Iter::Items { items, at, .. } => {
                 *at += 1;
                 Ok(items.get(*at - 1).cloned())
             }
@@ -152,10 +154,16 @@ impl Tracer<'_> {
                 *at += 1;
                 Ok(self.list_items(*list)?.get(*at - 1).cloned())
             }
-            Iter::Reversed { list, left } => {
+            Iter::Reversed { of, left } => {
                 let Some(at) = left.checked_sub(1) else { return Ok(None) };
+                if let Value::List(list) = of {
+                    *left = at;
+                    return Ok(self.list_items(*list)?.get(at).cloned());
+                }
+                let item = self.subscript(of, &Value::int(at as i64));
+                let item = self.catch(item, "IndexError")?;
                 *left = at;
-                Ok(self.list_items(*list)?.get(at).cloned())
+                Ok(item)
             }
             Iter::Sequence { object, at } => {
                 let Some(getitem) = self.python_special(object, "__getitem__")? else {

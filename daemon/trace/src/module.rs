@@ -12,6 +12,9 @@ impl Tracer<'_> {
     pub(crate) fn python_module_attr(&mut self, module: &Rc<Module>, name: &str) -> Flow<Option<Value>> {
         let Some(class) = self.module_subclass(module)? else { return self.plain_module_attr(module, name) };
         let value = Value::Module(module.clone());
+        if let Some((_, hook @ Value::Function(_))) = self.type_lookup(&class, "__getattribute__")? {
+            return self.call(&hook, Args::new(vec![value, Value::str(name)])).map(Some);
+        }
         let found = self.type_lookup(&class, name)?;
         if let Some((_, raw)) = &found
             && self.is_data_descriptor(raw)?

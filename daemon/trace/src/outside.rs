@@ -408,7 +408,7 @@ impl Tracer<'_> {
         }
         let described = self.describe(class)?;
         let ObjectData::Class(desc) = &described.data else {
-            return stop(ReasonCode::Internal, "a type that was not described as one");
+            return stop(ReasonCode::UnsupportedObject, "a type with an unusual MRO");
         };
         let s = self.step(source, Step::Class);
         self.make_class(&described, desc, s)
@@ -484,7 +484,7 @@ impl Tracer<'_> {
         }
         let described = self.describe(object)?;
         let ObjectData::Class(desc) = &described.data else {
-            return stop(ReasonCode::Internal, "a base that was not described as a type");
+            return stop(ReasonCode::UnsupportedObject, "a base with an unusual MRO");
         };
         let s = self.step(origin.source, Step::Mro(position as u32));
         self.wrap_class(&described, desc, s)

@@ -5,7 +5,7 @@ use super::{Table, slots, types, unsupported};
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{Iter, Super, Value};
+use crate::value::{Iter, Of, Super, Value};
 use flambeau_bytecode::Compare;
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
@@ -259,11 +259,7 @@ fn reversed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         }
         let length = tracer.length(&value)?;
         let length = super::fixed_int(tracer, &length, path)?;
-        let mut items = Vec::new();
-        for i in (0..length).rev() {
-            items.push(tracer.subscript(&value, &Value::int(i))?);
-        }
-        return Ok(tracer.new_iter(Iter::Items { items, at: 0 }));
+        return Ok(tracer.new_iter(Iter::Reversed { of: value, left: length.max(0) as usize }));
     }
     if !matches!(
         value,
@@ -275,11 +271,11 @@ fn reversed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         && tracer.arenas.lists[list].class.is_none()
     {
         let left = tracer.list_items(list)?.len();
-        return Ok(tracer.new_iter(Iter::Reversed { list, left }));
+        return Ok(tracer.new_iter(Iter::Reversed { of: value, left }));
     }
     let mut items = tracer.collect(&value)?;
     items.reverse();
-    Ok(tracer.new_iter(Iter::Items { items, at: 0 }))
+    Ok(tracer.new_iter(Iter::Items { items, at: 0, of: Of::Call("builtins.reversed", vec![value]) }))
 }
 
 fn sorted(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {

@@ -6,7 +6,7 @@ use super::{Table, fixed_int, unsupported};
 use crate::call::Args;
 use crate::flow::Flow;
 use crate::tracer::Tracer;
-use crate::value::{Iter, Value};
+use crate::value::{Iter, Of, Value};
 use flambeau_bytecode::Binary;
 
 pub const TABLE: Table = &[
@@ -24,8 +24,9 @@ pub const TABLE: Table = &[
     ("itertools.filterfalse", filterfalse),
 ];
 
-fn items(tracer: &mut Tracer<'_>, items: Vec<Value>) -> Value {
-    tracer.new_iter(Iter::Items { items, at: 0 })
+/// An iterator over these, which is what the function at `path` makes of `args`.
+fn items(tracer: &mut Tracer<'_>, items: Vec<Value>, path: &'static str, args: Vec<Value>) -> Value {
+    tracer.new_iter(Iter::Items { items, at: 0, of: Of::Call(path, args) })
 }
 
 /// Items of something that can be drained early unseen.
@@ -42,7 +43,7 @@ fn chain(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     if !args.kw.is_empty() {
         return unsupported(path);
     }
-    let outer = items(tracer, args.pos);
+    let outer = tracer.new_iter(Iter::Items { items: args.pos, at: 0, of: Of::Items });
     Ok(tracer.new_iter(Iter::Chain { outer, inner: None }))
 }
 
@@ -101,6 +102,7 @@ fn product(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
     for pool in &args.pos {
         pools.push(tracer.collect(pool)?);
     }
+    let made_of = pools.iter().cycle().take(pools.len() * repeat).map(|pool| Value::tuple(pool.clone())).collect();
     let pools: Vec<_> = std::iter::repeat_n(&pools, repeat).flatten().collect();
     let total = pools.iter().try_fold(1_usize, |n, p| n.checked_mul(p.len())).filter(|n| *n <= 1 << 14);
     if total.is_none() {
@@ -113,7 +115,7 @@ fn product(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
             .flat_map(|row| pool.iter().map(|v| [row.as_slice(), std::slice::from_ref(v)].concat()))
             .collect();
     }
-    Ok(items(tracer, rows.into_iter().map(Value::tuple).collect()))
+    Ok(items(tracer, rows.into_iter().map(Value::tuple).collect(), "itertools.product", made_of))
 }
 
 fn zip_longest(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
@@ -125,9 +127,10 @@ fn zip_longest(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Valu
     for column in &args.pos {
         columns.push(drained(tracer, column, path)?);
     }
+    let of = if fill.is_none() { Of::Call("itertools.zip_longest", args.pos.clone()) } else { Of::Items };
     let length = columns.iter().map(Vec::len).max().unwrap_or(0);
     let row = |i: usize| Value::tuple(columns.iter().map(|c| c.get(i).unwrap_or(&fill).clone()).collect());
-    Ok(items(tracer, (0..length).map(row).collect()))
+    Ok(tracer.new_iter(Iter::Items { items: (0..length).map(row).collect(), at: 0, of }))
 }
 
 fn accumulate(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
@@ -137,6 +140,11 @@ fn accumulate(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     if !matches!(func, None | Some(Value::Builtin(_))) {
         return unsupported(path);
     }
+    let of = if initial.is_none() {
+        Of::Call("itertools.accumulate", std::iter::once(iterable.clone()).chain(func.clone()).collect())
+    } else {
+        Of::Items
+    };
     let mut out: Vec<Value> = initial.filter(|i| !i.is_none()).into_iter().collect();
     for item in drained(tracer, &iterable, path)? {
         let total = match (out.last().cloned(), &func) {
@@ -146,14 +154,14 @@ fn accumulate(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         };
         out.push(total);
     }
-    Ok(items(tracer, out))
+    Ok(tracer.new_iter(Iter::Items { items: out, at: 0, of }))
 }
 
 fn pairwise(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [iterable] = exactly(path, args)?;
     let all = drained(tracer, &iterable, path)?;
     let pairs = all.windows(2).map(|pair| Value::tuple(pair.to_vec())).collect();
-    Ok(items(tracer, pairs))
+    Ok(items(tracer, pairs, "itertools.pairwise", vec![iterable]))
 }
 
 fn combinations(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
@@ -177,6 +185,7 @@ fn chosen(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         return unsupported(path);
     }
     let increasing = name(path) == "combinations";
+    let made_of = vec![Value::tuple(pool.clone()), Value::int(count)];
     let mut rows: Vec<Vec<usize>> = vec![vec![]];
     for _ in 0..count {
         let extend = |row: &Vec<usize>| {
@@ -188,7 +197,8 @@ fn chosen(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     }
     let row = |row: Vec<usize>| Value::tuple(row.into_iter().map(|i| pool[i].clone()).collect());
     let rows = rows.into_iter().map(row).collect();
-    Ok(items(tracer, rows))
+    let path = if increasing { "itertools.combinations" } else { "itertools.permutations" };
+    Ok(items(tracer, rows, path, made_of))
 }
 
 fn filterfalse(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

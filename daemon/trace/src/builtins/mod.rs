@@ -66,6 +66,9 @@ static TABLE: LazyLock<HashMap<&'static str, Handler>> =
 const ALIASES: &[(&str, &str)] =
     &[("_operator.", "operator."), ("_functools.", "functools."), ("_collections.", "collections."), ("_abc.", "abc.")];
 
+/// Those in the table that are bound to the class, also when they are read through an instance.
+const CLASS_METHODS: &[&str] = &["fromkeys", "from_iterable"];
+
 /// The table's name for what is at `path`, if it is there.
 fn canonical(path: &str) -> Option<(&'static str, Handler)> {
     let found = |path: &str| TABLE.get_key_value(path).map(|(p, h)| (*p, *h));
@@ -92,6 +95,9 @@ pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Valu
 pub fn attribute(tracer: &mut Tracer<'_>, value: &Value, name: &str) -> Flow<Option<Value>> {
     if let Some(found) = slots::attribute(tracer, value, name)? {
         return Ok(Some(found));
+    }
+    if CLASS_METHODS.contains(&name) {
+        return Ok(None);
     }
     let class = tracer.class_of(value)?;
     for base in &class.mro_paths {

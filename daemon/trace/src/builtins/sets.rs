@@ -12,6 +12,7 @@ use indexmap::IndexMap;
 pub const TABLE: Table = &[
     ("builtins.set", set),
     ("builtins.frozenset", set),
+    ("builtins.set.__init__", init),
     ("builtins.set.add", add),
     ("builtins.set.discard", discard),
     ("builtins.set.remove", remove),
@@ -44,6 +45,7 @@ pub type Elements = IndexMap<Key, Value>;
 fn set(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let frozen = path == "builtins.frozenset";
     let items = match bind(path, args, [""], 0)? {
+        [Some(Value::Set(id))] if frozen && tracer.arenas.sets[id].frozen => return Ok(Value::Set(id)),
         [Some(iterable)] => elements(tracer, &iterable)?,
         [None] => Elements::new(),
     };
@@ -112,6 +114,16 @@ pub fn change<'t>(tracer: &'t mut Tracer<'_>, id: SetId) -> &'t mut Elements {
     let set = &mut tracer.arenas.sets[id];
     set.dirty = true;
     &mut set.items
+}
+
+fn init(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (id, rest) = receiver_set(path, args)?;
+    let [iterable] = bind(path, rest, [""], 0)?;
+    change(tracer, id).clear();
+    if let Some(iterable) = iterable {
+        extend(tracer, id, &iterable)?;
+    }
+    Ok(Value::NONE)
 }
 
 fn add(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

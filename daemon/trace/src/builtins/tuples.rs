@@ -5,7 +5,7 @@ use super::{Table, unsupported};
 use crate::call::Args;
 use crate::flow::Flow;
 use crate::tracer::Tracer;
-use crate::value::{Class, Tuple, Value};
+use crate::value::{Class, Iter, Of, Tuple, Value};
 use flambeau_bytecode::Binary;
 use std::rc::Rc;
 
@@ -98,7 +98,7 @@ fn getitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (tuple, _) = receiver(path, args)?;
     let items = tracer.collect(&tuple)?;
-    Ok(tracer.new_iter(crate::value::Iter::Items { items, at: 0 }))
+    Ok(tracer.new_iter(Iter::Items { items, at: 0, of: Of::Value(tuple) }))
 }
 
 /// Field names of torch's structured results, in order.

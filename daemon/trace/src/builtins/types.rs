@@ -102,12 +102,13 @@ pub fn is_instance(tracer: &mut Tracer<'_>, value: &Value, class: &Value) -> Flo
     if is_subclass(tracer, &actual, &class)? {
         return Ok(true);
     }
-    if let Value::Instance(_) = value
-        && actual.is_python
-        && let Some((owner, _)) = tracer.type_lookup(&actual, "__class__")?
-        && !owner.is("builtins.object")
-    {
-        return stop(ReasonCode::UnsupportedObject, "isinstance of an object that overrides __class__");
+    // `object_isinstance` in CPython's `Objects/abstract.c`: what the object says of itself counts as well.
+    if tracer.overrides_class(value)? {
+        let said = tracer.find_attr(value, "__class__")?;
+        return match said {
+            Some(Value::Class(said)) => is_subclass(tracer, &said, &class),
+            _ => Ok(false),
+        };
     }
     Ok(false)
 }

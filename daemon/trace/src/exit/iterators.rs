@@ -5,7 +5,7 @@ use crate::broken::Frozen;
 use crate::flow::{Flow, stop};
 use crate::frame::{GeneratorId, PyFrame};
 use crate::tracer::Tracer;
-use crate::value::{Iter, IterId, Value, ViewKind};
+use crate::value::{Iter, IterId, Of, Value, ViewKind};
 use flambeau_bytecode::resume::Entry;
 use flambeau_ir::exit::{Build, BuildId};
 use flambeau_ir::reason::ReasonCode;
@@ -15,22 +15,20 @@ impl Tracer<'_> {
         let call = |path: &str, args| Build::Call(path.into(), args);
         Ok(match self.arenas.iters[id].clone() {
             Iter::Done => Build::Iter(b.add(Build::Tuple(vec![], None)), 0),
-            Iter::Items { items, at } => {
+            Iter::Items { at, of: Of::Value(value), .. } => Build::Iter(self.build(b, &value)?, at as u64),
+            Iter::Items { at: 0, of: Of::Call(path, args), .. } => call(path, self.build_all(b, &args)?),
+            Iter::Items { items, at, .. } => {
                 let items = self.build_all(b, items.get(at..).unwrap_or_default())?;
                 Build::Iter(b.add(Build::Tuple(items, None)), 0)
             }
             Iter::List { list, at } => Build::Iter(self.build(b, &Value::List(list))?, at as u64),
-            Iter::Reversed { list, left } => {
-                let items = self.list_items(list)?.clone();
-                if left == items.len() {
-                    call("builtins.reversed", vec![self.build(b, &Value::List(list))?])
-                } else {
-                    // Its place in the list cannot be set.
-                    let rest: Vec<Value> = items.into_iter().take(left).rev().collect();
-                    let rest = self.build_all(b, &rest)?;
-                    Build::Iter(b.add(Build::Tuple(rest, None)), 0)
-                }
+            Iter::Reversed { of: Value::List(list), left } if left < self.list_items(list)?.len() => {
+                // Its place in the list cannot be set.
+                let rest: Vec<Value> = self.list_items(list)?.iter().take(left).rev().cloned().collect();
+                let rest = self.build_all(b, &rest)?;
+                Build::Iter(b.add(Build::Tuple(rest, None)), 0)
             }
+            Iter::Reversed { of: of @ Value::List(_), .. } => call("builtins.reversed", vec![self.build(b, &of)?]),
             Iter::Sequence { object, at: 0 } => call("builtins.iter", vec![self.build(b, &object)?]),
             Iter::Dict { dict, kind, at, .. } => {
                 let entry = &self.arenas.dicts[dict];
@@ -91,7 +89,7 @@ impl Tracer<'_> {
                 call("itertools.islice", args)
             }
             Iter::CallUntil { func, sentinel } => call("builtins.iter", self.build_all(b, &[func, sentinel])?),
-            Iter::Zip { .. } | Iter::Islice { .. } | Iter::Sequence { .. } | Iter::Running => {
+            Iter::Zip { .. } | Iter::Islice { .. } | Iter::Sequence { .. } | Iter::Reversed { .. } | Iter::Running => {
                 return stop(ReasonCode::SideEffect, "an iterator of this kind leaves the frame");
             }
         })

@@ -6,6 +6,17 @@ use std::rc::Rc;
 /// Names an iterator.
 pub type IterId = Id<Iter>;
 
+/// What an iterator over fixed values was made of.
+#[derive(Clone, Debug)]
+pub enum Of {
+    /// Nothing that could be had again: a tuple of the values does as well.
+    Items,
+    /// `iter(value)`
+    Value(Value),
+    /// A call of the function or type at this path.
+    Call(&'static str, Vec<Value>),
+}
+
 /// State of a built-in iterator.
 #[derive(Clone, Debug)]
 pub enum Iter {
@@ -15,6 +26,8 @@ pub enum Iter {
         items: Vec<Value>,
         /// Next index.
         at: usize,
+        /// What it is made of where it leaves the trace before it began.
+        of: Of,
     },
     /// Over a list, which may change meanwhile.
     List {
@@ -23,11 +36,11 @@ pub enum Iter {
         /// Next index.
         at: usize,
     },
-    /// Over a list from its end, which may change meanwhile.
+    /// `reversed` of a list or other sequence, which may change meanwhile.
     Reversed {
-        /// The list.
-        list: ListId,
-        /// How many items are left, if the list stays as it is.
+        /// The sequence.
+        of: Value,
+        /// How many items are left, if it stays as it is.
         left: usize,
     },
     /// Over an object's `[0]`, `[1]`, ... until `IndexError`: the old sequence protocol.

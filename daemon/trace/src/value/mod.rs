@@ -15,7 +15,7 @@ pub use class::Class;
 pub use dict::{DictId, DictValue, ViewKind};
 pub use function::{Builtin, CellId, CellValue, Descriptor, Function, Method, Partial, Super};
 pub use instance::{Instance, InstanceId, Module, Opaque, Payload};
-pub use iterator::{Iter, IterId};
+pub use iterator::{Iter, IterId, Of};
 pub use key::Key;
 pub use list::{ListId, ListValue};
 pub use set::{SetId, SetValue};
