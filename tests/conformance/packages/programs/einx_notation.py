@@ -15,7 +15,7 @@ def program(compile):
         scores = einx.dot("b h q d, b h k d -> b h q k", heads, heads)
         weights = einx.softmax("b h q [k]", scores)
         mixed = einx.dot("b h q k, b h k d -> b q (h d)", weights, heads)
-        out = einx.dot("b s [c->o]", mixed, w)
+        out = einx.dot("b s [c], [c] o -> b s o", mixed, w)
         table = einx.get_at("[s] c, i -> i c", x[0], index)
         return out, table, einx.max("b s [c]", x), einx.add("a, b -> a b", x[0, 0], x[0, 1])
 

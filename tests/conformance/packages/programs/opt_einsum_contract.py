@@ -11,17 +11,17 @@ def program(compile):
     expression = oe.contract_expression("ab,bc,cd->ad", (4, 5), core, (6, 3), constants=[1])
 
     @compile
-    def run(a, b, c, d):
-        full = oe.contract("bdik,acaj,ikab,ajac,ikbd->", a, b, c, b.permute(1, 3, 0, 2).permute(2, 0, 3, 1), a.permute(2, 3, 0, 1))
+    def run(tensors, d):
+        full = oe.contract("bdik,acaj,ikab,ajac,ikbd->", *tensors)
         path, info = oe.contract_path("ij,jk,kl->il", d, core, core.t(), optimize="greedy")
-        return full, path, oe.contract("ij,jk,kl->il", d, core, core.t()), expression(d, torch.ones(6, 3))
+        with oe.shared_intermediates():
+            first = oe.contract("ij,jk,kl->il", d, core, core.t())
+            second = oe.contract("ij,jk,kl->li", d, core, core.t())
+        return full, path, first, second, expression(d, torch.ones(6, 3))
 
     def batch():
-        return (
-            torch.randn(2, 3, 4, 5),
-            torch.randn(6, 7, 6, 8),
-            torch.randn(4, 5, 6, 2),
-            torch.randn(4, 5, requires_grad=True),
-        )
+        sizes = dict(zip("abcdijk", (2, 3, 4, 5, 6, 2, 3), strict=True))
+        shapes = [[sizes[c] for c in term] for term in "bdik acaj ikab ajac ikbd".split()]
+        return [torch.randn(s) for s in shapes], torch.randn(4, 5, requires_grad=True)
 
     return Program(run, [batch], tolerance=1e-3)

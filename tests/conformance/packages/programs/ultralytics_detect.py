@@ -15,7 +15,7 @@ def program(compile):
     def detect(image):
         with torch.no_grad():
             predicted = model(image)
-        return predicted[0], non_max_suppression(predicted, conf_thres=0.001, iou_thres=0.6, max_det=30)
+        return predicted, non_max_suppression(predicted, conf_thres=0.001, iou_thres=0.6, max_det=30)
 
     inputs = [lambda: (torch.rand(1, 3, 64, 64),), lambda: (torch.rand(2, 3, 96, 64),)]
     return Program(detect, inputs, state=[model], times=2, tolerance=1e-3)
