@@ -85,6 +85,15 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             let any = guard::any_registered(&class).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
             Ok(AnswerValue::Const(Const::Bool(any)))
         }
+        Question::RegisteredWith { class, path } => {
+            let class = live(describer, *class)?;
+            // SAFETY: a live object.
+            let class = unsafe { Bound::from_borrowed_ptr(py, class) };
+            let with = crate::paths::object_at(py, path);
+            let found = with.and_then(|with| guard::registered_with(&class, &with));
+            let found = found.map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+            Ok(AnswerValue::Const(Const::Bool(found)))
+        }
         Question::SysModule(name) => {
             let modules = py.import("sys").and_then(|sys| sys.getattr("modules"));
             let modules = modules.map_err(|e| (ReasonCode::Internal, e.to_string()))?;

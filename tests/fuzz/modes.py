@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Iterator
+import inspect
+import types
+import zlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau
@@ -92,6 +95,51 @@ def transform(source: str, mode: str, seed: int) -> tuple[str, str]:
     if mode == "leaf":
         return ast.unparse(leaf_breaks(ast.parse(source))) + "\n", "f"
     return source, "f"
+
+
+def wrapped(fn: Any) -> Callable[..., Any]:
+    """One more frame round a function, with its parameters and code of its own."""
+    code = fn.__code__
+    signature = inspect.signature(fn, follow_wrapped=False)
+    parameters, arguments = _spelled(signature)
+    name = f"{fn.__qualname__} {hash((code, code.co_filename))}"  # another code, another frame, as without a wrapper
+    shape = zlib.crc32(fn.__qualname__.encode()) % len(WRAPPERS)
+    if parameters.startswith("self"):  # as a method; the class decides what is compiled for it
+        shape %= len(WRAPPERS) - 1
+    text = WRAPPERS[shape].format(f="_wrapped", parameters=parameters, arguments=arguments, extra="pass")
+    scope: dict[str, Any] = {"_wrapped": fn, "__name__": "wrap"}
+    exec(compile(text, f"<wrap {name}>", "exec"), scope)
+    root: types.FunctionType = scope["root"]
+    if shape != len(WRAPPERS) - 1:
+        root.__defaults__, root.__kwdefaults__ = fn.__defaults__, fn.__kwdefaults__
+    return root
+
+
+def _spelled(signature: inspect.Signature) -> tuple[str, str]:
+    """Parameters and arguments as text. Defaults are set on the function; here they only say that there is one."""
+    parameters, arguments, bare = [], [], False
+    kinds = inspect.Parameter
+    every = list(signature.parameters.values())
+    for i, p in enumerate(every):
+        default = "" if p.default is kinds.empty else "=None"
+        if p.kind is kinds.VAR_POSITIONAL:
+            bare = True
+            parameters.append(f"*{p.name}")
+            arguments.append(f"*{p.name}")
+        elif p.kind is kinds.VAR_KEYWORD:
+            parameters.append(f"**{p.name}")
+            arguments.append(f"**{p.name}")
+        elif p.kind is kinds.KEYWORD_ONLY:
+            parameters += [] if bare else ["*"]
+            bare = True
+            parameters.append(f"{p.name}{default}")
+            arguments.append(f"{p.name}={p.name}")
+        else:
+            parameters.append(f"{p.name}{default}")
+            arguments.append(p.name)
+            last = i + 1 == len(every) or every[i + 1].kind is not kinds.POSITIONAL_ONLY
+            parameters += ["/"] if p.kind is kinds.POSITIONAL_ONLY and last else []
+    return ", ".join(parameters), ", ".join(arguments)
 
 
 @contextlib.contextmanager

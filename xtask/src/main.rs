@@ -6,7 +6,7 @@ mod run;
 mod setup;
 mod wheel;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use python::{FIRST, Python};
 use run::{Step, root};
@@ -32,7 +32,7 @@ enum Command {
         args: Vec<String>,
     },
     /// Run every test: Rust unit and integration tests, then pytest with a real daemon, then end-to-end tests in modes, a
-    /// wheel, and end-to-end tests with the other versions of Python.
+    /// slice of CPython's tests, a wheel, and end-to-end tests with the other versions of Python.
     Test {
         /// The version of Python; the Rust tests, which ask nothing of it, run with the first one only.
         #[arg(long, default_value_t = FIRST)]
@@ -45,6 +45,18 @@ enum Command {
     Bench {
         /// Arguments for tests/bench/bench.py; `--help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Run a suite of other people's programs, compiled, against its checked-in table; red only where something is worse
+    /// than the table says. `cpython`: every test method of CPython's `Lib/test` for the language and the library's types,
+    /// on all versions of Python that this machine has, in the modes plain and wrap (hours; `--slice ID`: minutes).
+    Conformance {
+        /// A version of Python, like 3.12; may be given several times. All that this machine has, by default; a slice runs
+        /// on the first one.
+        #[arg(long)]
+        python: Vec<Python>,
+        /// The suite, like `cpython`, and its arguments; `SUITE --help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         args: Vec<String>,
     },
     /// Check formatting, clippy, dependencies (cargo-deny), ruff and mypy.
@@ -86,6 +98,12 @@ fn main() -> Result<()> {
                 return Ok(());
             }
             in_modes(python)?;
+            run::python(
+                python,
+                "CPython's tests, a slice",
+                &[CONFORMANCE, &["cpython", "--slice", "commit"]].concat(),
+                &[],
+            )?;
             if python != FIRST {
                 return Ok(());
             }
@@ -96,6 +114,7 @@ fn main() -> Result<()> {
             ready(FIRST)?;
             run::python(FIRST, "Benchmarks", &["tests/bench/bench.py"], &args)
         }
+        Command::Conformance { python, args } => conformance(python, &args),
         Command::Lint => {
             setup::all(FIRST)?;
             lint()
@@ -111,6 +130,30 @@ fn main() -> Result<()> {
             wheel::all(&pythons, &root().join(out))
         }
     }
+}
+
+/// The program of the conformance suites.
+const CONFORMANCE: &[&str] = &["-m", "tests.conformance"];
+
+/// A conformance suite with each version of Python; all of them run, whatever one finds.
+fn conformance(pythons: Vec<Python>, args: &[String]) -> Result<()> {
+    let first_only = args.iter().any(|arg| arg.starts_with("--slice") || arg == "--help");
+    let pythons = match pythons {
+        given if !given.is_empty() => given,
+        _ if first_only => vec![FIRST],
+        _ => Python::here()?,
+    };
+    let mut red = Vec::new();
+    for python in pythons {
+        ready(python)?;
+        if let Err(error) = run::python(python, "Conformance", CONFORMANCE, args) {
+            red.push(format!("Python {python}: {error:#}"));
+        }
+    }
+    if red.is_empty() {
+        return Ok(());
+    }
+    bail!("{}", red.join("\n"))
 }
 
 /// Sets up and builds for one version of Python.

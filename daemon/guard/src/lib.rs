@@ -66,7 +66,11 @@ fn phase_and_cost(kind: &GuardKind) -> (u8, u8) {
         | GuardKind::Len(_)
         | GuardKind::Function { .. } => (0, 1),
         GuardKind::Tensor(_) | GuardKind::Ambient(_) => (0, 2),
-        GuardKind::NoItem(_) | GuardKind::NoSlot(_) | GuardKind::NoSysModule(_) | GuardKind::NoRegistered => (0, 3),
+        GuardKind::NoItem(_)
+        | GuardKind::NoSlot(_)
+        | GuardKind::NoSysModule(_)
+        | GuardKind::NoRegistered
+        | GuardKind::NotRegistered(_) => (0, 3),
         GuardKind::NoTypeAttr(_) => (0, 4),
         GuardKind::Keys(_) | GuardKind::Elements(_) => (0, 5),
         GuardKind::Same(_) | GuardKind::NotSame(_) => (1, 0),

@@ -49,6 +49,8 @@ pub enum GuardKind {
     NoTypeAttr(Arc<str>),
     /// An abstract class that no class is registered with, nor with one of its subclasses.
     NoRegistered,
+    /// A class that is not registered with the abstract class at this path, nor with one below it.
+    NotRegistered(Arc<str>),
     /// The value has no instance `__dict__`.
     NoDict,
     /// A raw slot is empty; the source is the object.

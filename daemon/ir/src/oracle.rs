@@ -37,6 +37,13 @@ pub enum Question {
     },
     /// Whether a class is registered with this abstract class or with one of its subclasses.
     Registered(ObjId),
+    /// Whether `class` is registered with the abstract class at a trusted path, or with one below it.
+    RegisteredWith {
+        /// A type.
+        class: ObjId,
+        /// e.g. `collections.abc.Sequence`.
+        path: Arc<str>,
+    },
     /// `sys.modules.get(name)`.
     SysModule(String),
     /// Calls an allow-listed pure built-in, by path, on constants.

@@ -86,12 +86,8 @@ reasons! {
         means: "The operation on an object of this kind cannot be traced.",
         hint: "Pass plain Python or tensor values instead.",
         example: Code(
-            r#"import os
-
-
-def f(x):
-    os.environ["SEEN"] = "1"
-    return x + 1"#
+            r"def f(x):
+    return x + len(f.__annotations__)"
         ),
     }
     DataDependentJump {

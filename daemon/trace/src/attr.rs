@@ -4,9 +4,7 @@ use crate::builtins;
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{
-    Builtin, Class, Descriptor, DictId, DictValue, Function, InstanceId, Method, Payload, Super, Value,
-};
+use crate::value::{Builtin, Class, Descriptor, DictId, DictValue, Function, InstanceId, Method, Payload, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::oracle::{AnswerValue, Question};
@@ -37,27 +35,26 @@ impl Tracer<'_> {
         Ok(self.catch(result, "AttributeError")?.flatten())
     }
 
-    /// An attribute of a value of a built-in type. That the tracer does not know it is no proof that there is none.
+    /// An attribute of a value of a built-in type: one that the tracer knows, else what its type provides.
     fn builtin_attr(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
         if let Some(found) = builtins::attribute(self, value, name)? {
             return Ok(Some(found));
         }
+        self.attr_of_type(value, name)
+    }
+
+    /// What the value's type provides, where the value has no dict.
+    pub(crate) fn attr_of_type(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
         let class = self.class_of(value)?;
-        let path = class.path.clone().unwrap_or_default();
-        if let Some(short) = path.strip_prefix("builtins.") {
-            let namespace = self.builtins_dict()?;
-            if let Some(Value::Class(real)) = self.dict_get_str(namespace, short)?
-                && real.is(&path)
-                && self.type_lookup(&real, name)?.is_none()
-            {
-                return Ok(None);
-            }
+        let class = self.real_class(&class)?;
+        match self.type_lookup(&class, name)? {
+            Some((_, raw)) => self.bind_attr(&raw, value, &class, name).map(Some),
+            None => Ok(None),
         }
-        stop(ReasonCode::UnsupportedObject, format!("{name} of a {}", class.name.qualname))
     }
 
     fn lookup_attr(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
-        if name == "__class__" {
+        if name == "__class__" && !self.overrides_class(value)? {
             return self.class_of(value).map(|c| Some(Value::Class(c)));
         }
         match value {
@@ -67,9 +64,15 @@ impl Tracer<'_> {
             Value::Class(c) => self.class_attr(&c.clone(), name),
             Value::Super(s) => self.super_attr(&s.clone(), name),
             Value::Function(f) => self.function_attr(&f.clone(), name),
+            // `method_getattro` in CPython's `Objects/classobject.c`: the type comes first, and has special names only.
             Value::Method(m) => match name {
                 "__self__" => Ok(Some(m.receiver.clone())),
                 "__func__" => Ok(Some(m.func.clone())),
+                "__doc__" => self.lookup_attr(&m.func, name),
+                _ if is_special(name) => match self.attr_of_type(value, name)? {
+                    Some(found) => Ok(Some(found)),
+                    None => self.lookup_attr(&m.func, name),
+                },
                 _ => self.lookup_attr(&m.func, name),
             },
             Value::Partial(p) => match name {
@@ -117,6 +120,16 @@ impl Tracer<'_> {
             },
             _ => self.builtin_attr(value, name),
         }
+    }
+
+    /// Whether `__class__` of the value is other code than `object`'s.
+    fn overrides_class(&mut self, value: &Value) -> Flow<bool> {
+        let Value::Instance(id) = value else { return Ok(false) };
+        let class = self.arenas.instances[*id].class.clone();
+        if !class.is_python {
+            return Ok(false);
+        }
+        Ok(self.type_lookup(&class, "__class__")?.is_some_and(|(owner, _)| !owner.is("builtins.object")))
     }
 
     /// Attribute of a list, dict or tuple, whose subclass may define it.
@@ -219,9 +232,6 @@ impl Tracer<'_> {
         }
         match found {
             Some((_, raw)) => self.bind_attr(&raw, &value, &class, name).map(Some),
-            None if class.origin.is_none() => {
-                stop(ReasonCode::UnsupportedObject, format!("{name} of a {}", class.name.qualname))
-            }
             None => Ok(None),
         }
     }
@@ -289,104 +299,15 @@ impl Tracer<'_> {
         Ok(None)
     }
 
-    fn class_attr(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
-        if class.is("builtins.iterator") {
-            return stop(ReasonCode::UnsupportedObject, "the type of a built-in iterator");
-        }
-        match name {
-            "__name__" => {
-                let qualname = &class.name.qualname;
-                return Ok(Some(Value::str(qualname.rsplit('.').next().unwrap_or(qualname))));
-            }
-            "__qualname__" => return Ok(Some(Value::Const(Const::Str(class.name.qualname.clone())))),
-            "__module__" => return Ok(Some(Value::Const(Const::Str(class.name.module.clone())))),
-            "__mro__" => {
-                let mut mro = Vec::with_capacity(class.mro.len());
-                for i in 0..class.mro.len() {
-                    mro.push(Value::Class(self.mro_class(class, i)?));
-                }
-                return Ok(Some(Value::tuple(mro)));
-            }
-            _ => {}
-        }
-        if let Some((_, raw)) = self.type_lookup(class, name)? {
-            return match &raw {
-                Value::Descriptor(d) => Ok(Some(match &**d {
-                    Descriptor::Static(inner) => inner.clone(),
-                    Descriptor::Class(inner) => bound(inner.clone(), Value::Class(class.clone())),
-                    _ => raw.clone(),
-                })),
-                _ => Ok(Some(raw)),
-            };
-        }
-        if let Some(found) = self.metaclass_attr(class, name)? {
-            return Ok(Some(found));
-        }
-        match (&class.path, class.is_python) {
-            (Some(_), false) => {
-                let value = Value::Class(class.clone());
-                builtins::attribute(self, &value, name)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// An attribute that a class finds on its metaclass.
-    fn metaclass_attr(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
-        let Some(origin) = class.origin else { return Ok(None) };
-        let described = self.describe(origin.object)?;
-        let s = self.step(origin.source, Step::Class);
-        if let Some(path) = self.describe(described.class)?.path.clone().filter(|p| &**p == "builtins.type") {
-            self.guard(s, GuardKind::IsPath(path));
-            return Ok(None);
-        }
-        let Value::Class(metaclass) = self.wrap(described.class, s)? else { return Ok(None) };
-        match self.type_lookup(&metaclass, name)? {
-            Some((_, raw)) => self.bind_attr(&raw, &Value::Class(class.clone()), &metaclass, name).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    fn super_attr(&mut self, s: &Super, name: &str) -> Flow<Option<Value>> {
-        let Some(origin) = s.class.origin else {
-            return stop(ReasonCode::UnsupportedObject, "super() of a built-in type");
-        };
-        // A class is taken as a subtype if it is one, else as an instance of its metaclass (`supercheck` in CPython's
-        // `Objects/typeobject.c`).
-        let (class, receiver_is_class) = match &s.receiver {
-            Value::Class(c) if c.mro.contains(&origin.object) => (c.clone(), true),
-            other => (self.class_of(other)?, false),
-        };
-        let Some(at) = class.mro.iter().position(|c| *c == origin.object) else {
-            return self.raise_named("TypeError", "super(type, obj): obj must be an instance or subtype of type");
-        };
-        for position in at + 1..class.mro.len() {
-            let base = self.mro_class(&class, position)?;
-            // `TypeAttr` looks along the base's own MRO; only what the base itself owns counts here.
-            let Some((owner, raw)) = self.type_lookup(&base, name)? else { continue };
-            if !owner.same(&base) {
-                continue;
-            }
-            if receiver_is_class {
-                return Ok(Some(match &raw {
-                    Value::Descriptor(d) => match &**d {
-                        Descriptor::Static(inner) => inner.clone(),
-                        Descriptor::Class(inner) => bound(inner.clone(), s.receiver.clone()),
-                        _ => raw.clone(),
-                    },
-                    _ => raw,
-                }));
-            }
-            return self.bind_attr(&raw, &s.receiver, &class, name).map(Some);
-        }
-        Ok(None)
-    }
-
     fn function_attr(&mut self, f: &Rc<Function>, name: &str) -> Flow<Option<Value>> {
-        if let Some(attrs) = f.attrs.get()
-            && let Some(found) = self.dict_get_str(attrs, name)?
-        {
-            return Ok(Some(found));
+        match (f.attrs.get(), f.origin) {
+            (Some(attrs), _) => {
+                if let Some(found) = self.dict_get_str(attrs, name)? {
+                    return Ok(Some(found));
+                }
+            }
+            (None, Some(origin)) => self.guard(origin.source, GuardKind::NoDict),
+            (None, None) => {}
         }
         Ok(match name {
             "__name__" | "__qualname__" | "__module__" if f.origin.is_some() => self.outside_name(f, name)?,
@@ -406,7 +327,7 @@ impl Tracer<'_> {
             "__doc__" | "__annotations__" | "__closure__" | "__type_params__" => {
                 return stop(ReasonCode::UnsupportedObject, format!("{name} of a function"));
             }
-            _ => None,
+            _ => self.attr_of_type(&Value::Function(f.clone()), name)?,
         })
     }
 
@@ -471,6 +392,7 @@ impl Tracer<'_> {
                 Descriptor::Property { get: None, .. } => self.raise_inexact("AttributeError", "unreadable attribute"),
                 Descriptor::Static(inner) => Ok(inner.clone()),
                 Descriptor::Class(inner) => Ok(bound(inner.clone(), Value::Class(class.clone()))),
+                Descriptor::NativeClass(inner) => Ok(Value::bound_builtin(&inner.path, Value::Class(class.clone()))),
                 Descriptor::Data { member: true, name, .. } => self.slot(receiver, name),
                 Descriptor::Data { .. } => self.getset(receiver, class, name),
             },
@@ -566,22 +488,16 @@ impl Tracer<'_> {
     /// A special method, looked up on the type and bound; `None` if there is none.
     pub fn special(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
         let class = match value {
-            Value::Instance(id) => self.arenas.instances[*id].class.clone(),
-            Value::List(id) => match self.arenas.lists[*id].class.clone() {
-                Some(class) => class,
-                None => return Ok(None),
-            },
-            Value::Dict(id) => match self.arenas.dicts[*id].class.clone() {
-                Some(class) => class,
-                None => return Ok(None),
-            },
-            Value::Tuple(t) => match t.class.clone() {
-                Some(class) => class,
-                None => return Ok(None),
-            },
-            Value::Opaque(o) => o.class.clone(),
-            _ => return Ok(None),
+            Value::Instance(id) => Some(self.arenas.instances[*id].class.clone()),
+            Value::Opaque(o) => Some(o.class.clone()),
+            Value::Class(class) => self.own_metaclass(class)?,
+            // What the built-in types themselves do is known.
+            Value::List(id) => self.arenas.lists[*id].class.clone().filter(|c| c.is_python),
+            Value::Dict(id) => self.arenas.dicts[*id].class.clone().filter(|c| c.is_python),
+            Value::Tuple(t) => t.class.clone().filter(|c| c.is_python),
+            _ => None,
         };
+        let Some(class) = class else { return Ok(None) };
         match self.type_lookup(&class, name)? {
             Some((_, raw)) => self.bind_attr(&raw, value, &class, name).map(Some),
             None => Ok(None),
@@ -750,6 +666,11 @@ pub(crate) fn bound(func: Value, receiver: Value) -> Value {
         })),
         func => Value::Method(Rc::new(Method { func, receiver, origin: None })),
     }
+}
+
+/// Whether types have attributes of this kind: `__name__`.
+fn is_special(name: &str) -> bool {
+    name.len() > 4 && name.starts_with("__") && name.ends_with("__")
 }
 
 /// Whether the built-in `__setattr__` or `__delattr__` of a class does what that of `object` does.

@@ -288,6 +288,11 @@ impl Tracer<'_> {
         if let Some(value) = self.metaclass_call(class, &args)? {
             return Ok(value);
         }
+        self.make_instance(class, args)
+    }
+
+    /// `type.__call__(class, *args)` of a Python class: `__new__`, then `__init__`.
+    pub(crate) fn make_instance(&mut self, class: &Rc<Class>, args: Args) -> Flow<Value> {
         if self.type_lookup(class, "__del__")?.is_some() {
             // When the object goes, user code runs: a trace would have to tell the moment.
             return stop(ReasonCode::UnsupportedObject, format!("a {} has a finalizer", class.name.qualname));
@@ -333,7 +338,7 @@ impl Tracer<'_> {
     }
 
     /// What the metaclass makes of a call of `class`, if it is not `type.__call__`.
-    fn metaclass_call(&mut self, class: &Rc<Class>, _args: &Args) -> Flow<Option<Value>> {
+    fn metaclass_call(&mut self, class: &Rc<Class>, args: &Args) -> Flow<Option<Value>> {
         let Some(origin) = class.origin else { return Ok(None) };
         let described = self.describe(origin.object)?;
         let meta = self.describe(described.class)?;
@@ -346,6 +351,11 @@ impl Tracer<'_> {
         let Value::Class(metaclass) = self.wrap(described.class, s)? else { return Ok(None) };
         match self.type_lookup(&metaclass, "__call__")? {
             Some((owner, _)) if owner.is("builtins.type") => Ok(None),
+            Some((_, Value::Function(call))) if &*metaclass.name.module != "enum" => {
+                let mut args = args.clone();
+                args.pos.insert(0, Value::Class(class.clone()));
+                self.call(&Value::Function(call), args).map(Some)
+            }
             _ => stop(
                 ReasonCode::UnsupportedCall,
                 format!("a call of {}, whose metaclass defines __call__", class.name.qualname),

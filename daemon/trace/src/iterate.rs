@@ -4,7 +4,7 @@ use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::frame::FrameEnd;
 use crate::tracer::Tracer;
-use crate::value::{Class, DictId, Iter, IterId, Value, ViewKind};
+use crate::value::{Class, DictId, Iter, IterId, ListId, Value, ViewKind};
 use flambeau_bytecode::Binary;
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::Target;
@@ -52,8 +52,10 @@ impl Tracer<'_> {
                 Iter::Items { items: items.items.clone(), at: 0 }
             }
             Value::Instance(_) => {
-                let Some(getitem) = self.python_special(value, "__getitem__")? else { return self.not_iterable(value) };
-                return self.sequence_items(&getitem);
+                if self.python_special(value, "__getitem__")?.is_none() {
+                    return self.not_iterable(value);
+                }
+                Iter::Sequence { object: value.clone(), at: 0 }
             }
             _ => return self.not_iterable(value),
         };
@@ -64,21 +66,6 @@ impl Tracer<'_> {
         self.need_plain(value, "iteration")?;
         let name = self.type_name(value);
         self.raise_named("TypeError", &format!("'{name}' object is not iterable"))
-    }
-
-    /// The old sequence protocol: `[0]`, `[1]`, ... until `IndexError`. All items are read at once.
-    fn sequence_items(&mut self, getitem: &Value) -> Flow<Value> {
-        let mut items = Vec::new();
-        loop {
-            let result = self.call(getitem, Args::new(vec![Value::int(items.len() as i64)]));
-            match self.catch(result, "IndexError")? {
-                Some(item) => items.push(item),
-                None => return Ok(self.new_iter(Iter::Items { items, at: 0 })),
-            }
-            if items.len() > MAX_ITEMS {
-                return stop(ReasonCode::TooLarge, "an endless sequence");
-            }
-        }
     }
 
     fn dict_iter(&mut self, dict: DictId, kind: ViewKind) -> Flow<Iter> {
@@ -116,7 +103,11 @@ impl Tracer<'_> {
     /// `next(iterator)`; `None` when it is exhausted.
     pub fn next(&mut self, iterator: &Value) -> Flow<Option<Value>> {
         match iterator {
-            Value::Iter(id) => self.advance(*id),
+            Value::Iter(id) => {
+                // What it draws from may say by an exception that this is the end.
+                let item = self.advance(*id);
+                Ok(self.catch(item, "StopIteration")?.flatten())
+            }
             Value::Generator(id) => match self.resume(*id, Ok(Value::NONE))? {
                 FrameEnd::Yield(value) => Ok(Some(value)),
                 _ => Ok(None),
@@ -138,17 +129,21 @@ impl Tracer<'_> {
 
     /// Advances a built-in iterator. It is taken out of its place meanwhile, as its parts may run code.
     fn advance(&mut self, id: IterId) -> Flow<Option<Value>> {
-        let mut iter = std::mem::replace(&mut self.arenas.iters[id], Iter::Done);
+        let mut iter = std::mem::replace(&mut self.arenas.iters[id], Iter::Running);
         let result = self.advance_iter(&mut iter);
-        if !matches!(result, Ok(None)) || matches!(iter, Iter::CallUntil { .. }) {
-            self.arenas.iters[id] = iter;
-        }
+        // The others ask what they draw from anew, even after it said that it has no more.
+        let asks_again = matches!(
+            iter,
+            Iter::Zip { .. } | Iter::Enumerate { .. } | Iter::Map { .. } | Iter::Filter { .. } | Iter::Running
+        );
+        self.arenas.iters[id] = if matches!(result, Ok(None)) && !asks_again { Iter::Done } else { iter };
         result
     }
 
     fn advance_iter(&mut self, iter: &mut Iter) -> Flow<Option<Value>> {
         match iter {
             Iter::Done => Ok(None),
+            Iter::Running => stop(ReasonCode::LiveIterator, "an iterator that is advanced by what it calls"),
             Iter::Items { items, at } => {
                 *at += 1;
                 Ok(items.get(*at - 1).cloned())
@@ -156,6 +151,19 @@ impl Tracer<'_> {
             Iter::List { list, at } => {
                 *at += 1;
                 Ok(self.list_items(*list)?.get(*at - 1).cloned())
+            }
+            Iter::Reversed { list, left } => {
+                let Some(at) = left.checked_sub(1) else { return Ok(None) };
+                *left = at;
+                Ok(self.list_items(*list)?.get(at).cloned())
+            }
+            Iter::Sequence { object, at } => {
+                let Some(getitem) = self.python_special(object, "__getitem__")? else {
+                    return stop(ReasonCode::UnsupportedObject, "a sequence that lost its items");
+                };
+                let result = self.call(&getitem, Args::new(vec![Value::int(*at as i64)]));
+                *at += 1;
+                self.catch(result, "IndexError")
             }
             Iter::Dict { dict, at, hooks: Some(hooks), .. } => self.next_hook(*dict, hooks, at),
             Iter::Dict { dict, kind, at, len, hooks: None } => {
@@ -250,7 +258,8 @@ impl Tracer<'_> {
                 self.next(iter)
             }
             Iter::CallUntil { func, sentinel } => {
-                let value = self.call(func, Args::default())?;
+                let value = self.call(func, Args::default());
+                let Some(value) = self.catch(value, "StopIteration")? else { return Ok(None) };
                 let done = self.equal(&value, sentinel)?;
                 Ok((!done).then_some(value))
             }
@@ -283,42 +292,132 @@ impl Tracer<'_> {
         if items.is_empty() { Ok(None) } else { Ok(Some(Value::tuple(items))) }
     }
 
-    /// All items of an iterable.
+    /// All items of an iterable, in a container that nobody else sees meanwhile.
     pub fn collect(&mut self, iterable: &Value) -> Flow<Vec<Value>> {
-        match iterable {
-            Value::Tuple(t) if t.class.as_ref().is_none_or(|c| !c.is_python) => return Ok(t.items.clone()),
-            Value::List(list) if self.arenas.lists[*list].class.is_none() => {
-                return Ok(self.list_items(*list)?.clone());
-            }
-            _ => {}
+        if let Some(items) = self.items_at_once(iterable)? {
+            return Ok(items);
         }
-        let iter = self.iter(iterable)?;
         let mut items = Vec::new();
-        while let Some(item) = self.next(&iter)? {
+        self.for_each(iterable, |_, item| {
             items.push(item);
-            if items.len() > MAX_ITEMS {
-                return stop(ReasonCode::TooLarge, "an iterable of very many items");
-            }
-        }
+            Ok(())
+        })?;
         Ok(items)
     }
 
-    /// The items of a mapping, for `**mapping` and `dict.update`.
-    pub fn mapping_items(&mut self, mapping: &Value) -> Flow<Vec<(Value, Value)>> {
-        if let Value::Dict(dict) = mapping {
-            return self.dict_items(*dict);
+    /// As [`Tracer::collect`], for functions that make a list or tuple: they ask the iterable for its length first.
+    pub fn collect_sized(&mut self, iterable: &Value) -> Flow<Vec<Value>> {
+        if let Some(items) = self.items_at_once(iterable)? {
+            return Ok(items);
         }
-        if let Some(keys) = self.find_attr(mapping, "keys")? {
-            let keys = self.call(&keys, Args::default())?;
-            let mut items = Vec::new();
-            for key in self.collect(&keys)? {
-                let value = self.subscript(mapping, &key)?;
-                items.push((key, value));
+        let iter = self.iter(iterable)?;
+        self.length_hint(iterable)?;
+        self.collect(&iter)
+    }
+
+    /// The items of an exact list or tuple, which CPython copies before anything else runs.
+    fn items_at_once(&mut self, iterable: &Value) -> Flow<Option<Vec<Value>>> {
+        Ok(match iterable {
+            Value::Tuple(t) if t.class.as_ref().is_none_or(|c| !c.is_python) => Some(t.items.clone()),
+            Value::List(list) if self.arenas.lists[*list].class.is_none() => Some(self.list_items(*list)?.clone()),
+            _ => None,
+        })
+    }
+
+    /// Hands the items of an iterable to `take` one by one. Each is taken before the next one is asked for, as what makes
+    /// them may look at what `take` has done so far.
+    pub fn for_each(&mut self, iterable: &Value, mut take: impl FnMut(&mut Self, Value) -> Flow<()>) -> Flow<()> {
+        let iter = self.iter(iterable)?;
+        for _ in 0..MAX_ITEMS {
+            match self.next(&iter)? {
+                Some(item) => take(self, item)?,
+                None => return Ok(()),
             }
+        }
+        stop(ReasonCode::TooLarge, "an iterable of very many items")
+    }
+
+    /// `list.extend` (`list_extend` in CPython's `Objects/listobject.c`).
+    pub fn list_extend(&mut self, list: ListId, iterable: &Value) -> Flow<()> {
+        if let Some(items) = self.items_at_once(iterable)? {
+            self.list_mut(list)?.extend(items);
+            return Ok(());
+        }
+        let iter = self.iter(iterable)?;
+        self.length_hint(iterable)?;
+        self.for_each(&iter, |t, item| {
+            t.list_mut(list)?.push(item);
+            Ok(())
+        })
+    }
+
+    /// What `PyObject_LengthHint` runs of the user's; the number itself is of no interest.
+    fn length_hint(&mut self, value: &Value) -> Flow<()> {
+        if !matches!(value, Value::Instance(_)) {
+            return Ok(());
+        }
+        for method in ["__len__", "__length_hint__"] {
+            let Some(method) = self.python_special(value, method)? else { continue };
+            let result = self.call(&method, Args::default());
+            if let Some(hint) = self.catch(result, "TypeError")? {
+                return match hint {
+                    Value::Int(_) => Ok(()),
+                    hint if hint.as_int().is_some_and(|n| n >= 0) => Ok(()),
+                    Value::Const(Const::NotImplemented) => Ok(()),
+                    _ => stop(ReasonCode::UnsupportedCall, "a length hint that is no length"),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// The items of a mapping, for `**mapping`.
+    pub fn mapping_items(&mut self, mapping: &Value) -> Flow<Vec<(Value, Value)>> {
+        let mut items = Vec::new();
+        let found = self.for_each_item(mapping, |_, key, value| {
+            items.push((key, value));
+            Ok(())
+        })?;
+        if found {
             return Ok(items);
         }
         let name = self.type_name(mapping);
         self.raise_named("TypeError", &format!("'{name}' object is not a mapping"))
+    }
+
+    /// Hands keys and values of a mapping to `take` one by one (`dict_merge` in CPython's `Objects/dictobject.c`); false
+    /// if it is none: it has no `keys`.
+    pub fn for_each_item(
+        &mut self,
+        mapping: &Value,
+        mut take: impl FnMut(&mut Self, Value, Value) -> Flow<()>,
+    ) -> Flow<bool> {
+        if let Value::Dict(dict) = mapping
+            && !self.has_own_items(*dict, mapping)?
+        {
+            for (key, value) in self.dict_items(*dict)? {
+                take(self, key, value)?;
+            }
+            return Ok(true);
+        }
+        let Some(keys) = self.find_attr(mapping, "keys")? else { return Ok(false) };
+        let keys = self.call(&keys, Args::default())?;
+        for key in self.collect_sized(&keys)? {
+            let value = self.subscript(mapping, &key)?;
+            take(self, key, value)?;
+        }
+        Ok(true)
+    }
+
+    /// Whether what a dict's subclass says of its items counts, not what the dict holds.
+    fn has_own_items(&mut self, dict: DictId, value: &Value) -> Flow<bool> {
+        let Some(class) = self.arenas.dicts[dict].class.clone().filter(|c| c.is_python) else { return Ok(false) };
+        if self.python_special(value, "__iter__")?.is_some() {
+            return Ok(true);
+        }
+        // It iterates in a way of its own, so `dict_merge` asks its subclasses for everything.
+        Ok(class.derives("collections.OrderedDict")
+            && (self.python_special(value, "keys")?.is_some() || self.python_special(value, "__getitem__")?.is_some()))
     }
 
     /// A new built-in iterator.

@@ -3,13 +3,14 @@
 //!
 //! - [`tracer`] holds the state of one trace; [`outside`] turns the client's objects into values, with guards.
 //! - [`frame`] runs instructions; `opcodes/` has them by family.
-//! - [`attr`], [`call`], [`iterate`], [`truth`], [`operators`] are Python's protocols; `builtins/` the built-in functions and types.
+//! - [`attr`], `class_attr`, [`call`], [`iterate`], [`truth`], [`operators`] are Python's protocols; `builtins/` the built-in functions and types.
 //! - [`torch`] emits graph nodes; [`exit`] describes the end of the frame.
 
 pub mod attr;
 mod broken;
 pub mod builtins;
 pub mod call;
+mod class_attr;
 pub mod exit;
 pub mod flow;
 pub mod fold;

@@ -2,7 +2,7 @@
 
 use crate::flow::{Flow, Stop, stop};
 use crate::tracer::Tracer;
-use crate::value::{DictId, Function, Origin, Value};
+use crate::value::{Descriptor, DictId, Function, Origin, Value};
 use flambeau_bytecode::Op;
 use flambeau_ir::code::Const;
 use flambeau_ir::object::{ObjId, ObjectData};
@@ -52,6 +52,10 @@ impl Tracer<'_> {
             Value::Cell(id) => self.arenas.cells[*id].origin,
             Value::Partial(p) => p.origin,
             Value::Opaque(o) => Some(o.origin),
+            Value::Descriptor(d) => match &**d {
+                Descriptor::NativeClass(b) => b.origin,
+                _ => None,
+            },
             _ => None,
         }
     }

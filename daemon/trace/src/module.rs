@@ -31,14 +31,19 @@ impl Tracer<'_> {
     }
 
     /// The module's dict, then the `__getattr__` function in it (PEP 562).
-    fn plain_module_attr(&mut self, module: &Module, name: &str) -> Flow<Option<Value>> {
+    fn plain_module_attr(&mut self, module: &Rc<Module>, name: &str) -> Flow<Option<Value>> {
         match (self.dict_get_str(module.dict, name)?, name) {
             (Some(found), _) => Ok(Some(found)),
             (None, "__dict__") => Ok(Some(Value::Dict(module.dict))),
-            (None, _) => match self.dict_get_str(module.dict, "__getattr__")? {
-                Some(hook) => self.call(&hook, Args::new(vec![Value::str(name)])).map(Some),
-                None => Ok(None),
-            },
+            (None, _) => {
+                if let Some(found) = self.attr_of_type(&Value::Module(module.clone()), name)? {
+                    return Ok(Some(found));
+                }
+                match self.dict_get_str(module.dict, "__getattr__")? {
+                    Some(hook) => self.call(&hook, Args::new(vec![Value::str(name)])).map(Some),
+                    None => Ok(None),
+                }
+            }
         }
     }
 

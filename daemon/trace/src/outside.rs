@@ -104,11 +104,19 @@ impl Tracer<'_> {
                     Some(path) => path.clone(),
                     None => match self.describe(*owner)?.path.clone() {
                         Some(owner) => format!("{owner}.{name}").into(),
-                        None => return self.wrap_opaque(object, origin),
+                        None => match self.unknown_path(*owner, name, origin)? {
+                            Some(path) => path,
+                            None => return self.wrap_opaque(object, origin),
+                        },
                     },
                 };
                 self.guard_descriptor(object, name, source)?;
-                Ok(Value::Builtin(Rc::new(Builtin { path, receiver: None, unbound: true, origin: Some(origin) })))
+                let builtin = Builtin { path, receiver: None, unbound: true, origin: Some(origin) };
+                Ok(if self.is_class_method(origin)? {
+                    Value::Descriptor(Rc::new(Descriptor::NativeClass(Rc::new(builtin))))
+                } else {
+                    Value::Builtin(Rc::new(builtin))
+                })
             }
             ObjectData::DataDescriptor { owner, name, member } => {
                 let owner = self.describe(*owner)?.path.clone();
@@ -147,6 +155,24 @@ impl Tracer<'_> {
             }
             ObjectData::Opaque => self.wrap_opaque(object, origin),
         }
+    }
+
+    /// Whether this is a class method of a C type.
+    fn is_class_method(&mut self, origin: Origin) -> Flow<bool> {
+        let class = self.describe(origin.object)?.class;
+        Ok(matches!(&self.describe(class)?.data, ObjectData::Class(c) if &*c.qualname == "classmethod_descriptor"))
+    }
+
+    /// A name for a method of a type of C that no trusted path names: a type of the interpreter that is no built-in name
+    /// (a function's, say), or, for class methods, any type. It is none that means something.
+    fn unknown_path(&mut self, owner: ObjId, name: &str, origin: Origin) -> Flow<Option<Arc<str>>> {
+        let described = self.describe(owner)?;
+        let ObjectData::Class(class) = &described.data else { return Ok(None) };
+        if &*class.module != "builtins" && !self.is_class_method(origin)? {
+            return Ok(None);
+        }
+        let path = format!("{}.{}.{name}", class.module, class.qualname);
+        Ok((!path.starts_with("torch.") && !crate::builtins::knows(&path)).then(|| path.into()))
     }
 
     fn wrap_const(&mut self, c: &Const, source: SourceId) -> Flow<Value> {
@@ -460,57 +486,6 @@ impl Tracer<'_> {
         self.wrap_class(&described, desc, s)
     }
 
-    /// What `_PyType_Lookup(class, name)` finds, guarded: the class it is on (if its description is known) and the raw value.
-    pub fn type_lookup(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<(Rc<Class>, Value)>> {
-        let Some(origin) = class.origin else { return Ok(None) };
-        let key = (origin.object, Arc::from(name));
-        if let Some(known) = self.type_attrs.get(&key) {
-            return Ok(known.clone());
-        }
-        let found = self.raw_type_lookup(origin.object, name)?;
-        let result = match found {
-            None => {
-                self.guard(origin.source, GuardKind::NoTypeAttr(name.into()));
-                None
-            }
-            Some((owner, value)) => {
-                let source = self.step(origin.source, Step::TypeAttr(name.into()));
-                let value = self.wrap(value, source)?;
-                let position = class.mro.iter().position(|c| *c == owner).unwrap_or(0);
-                Some((self.mro_class(class, position)?, value))
-            }
-        };
-        self.type_attrs.insert(key, result.clone());
-        Ok(result)
-    }
-
-    /// The owner and raw value of a type attribute, unguarded.
-    fn raw_type_lookup(&mut self, class: ObjId, name: &str) -> Flow<Option<(ObjId, ObjId)>> {
-        if let Some(known) = self.raw_types.get(&(class, name.into())) {
-            return Ok(*known);
-        }
-        let answer = self.ask_one(Question::TypeLookup { class, name: name.into() })?;
-        let found = type_answer(&answer);
-        self.raw_types.insert((class, name.into()), found);
-        Ok(found)
-    }
-
-    /// Asks for several type attributes at once, for later look-ups.
-    pub(crate) fn prefetch_type_attrs(&mut self, wanted: Vec<(ObjId, Arc<str>)>) -> Flow<()> {
-        let wanted: Vec<_> = wanted.into_iter().filter(|k| !self.raw_types.contains_key(k)).collect();
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let questions: Vec<Question> =
-            wanted.iter().map(|(class, name)| Question::TypeLookup { class: *class, name: name.to_string() }).collect();
-        for (key, answer) in wanted.into_iter().zip(self.ask_ahead(&questions)?) {
-            if !matches!(answer, AnswerValue::Refused(_)) {
-                self.raw_types.insert(key, type_answer(&answer));
-            }
-        }
-        Ok(())
-    }
-
     /// The dict object of the client at `source`, unread.
     pub(crate) fn dict_at(&mut self, object: ObjId, source: SourceId) -> Flow<DictId> {
         if let Some(id) = self.dicts.get(&object) {
@@ -772,13 +747,6 @@ pub(crate) struct DictIndex {
     pub order: Vec<Key>,
     /// No key is anything but a constant.
     pub only_consts: bool,
-}
-
-fn type_answer(answer: &AnswerValue) -> Option<(ObjId, ObjId)> {
-    match answer {
-        AnswerValue::Found(owner, value) => Some((*owner, *value)),
-        _ => None,
-    }
 }
 
 fn item_answer(answer: &AnswerValue) -> Option<ObjId> {

@@ -51,6 +51,8 @@ pub struct Tracer<'a> {
     pub(crate) prefetched: HashSet<(CodeHash, Option<ObjId>)>,
     pub(crate) modules: HashMap<Arc<str>, Value>,
     pub(crate) trusted: HashMap<&'static str, Rc<Class>>,
+    /// What [`Tracer::real_class`] found, by path.
+    pub(crate) real_classes: HashMap<Option<Arc<str>>, Rc<Class>>,
     /// Tensor inputs, with the number of their storage in the snapshot.
     pub(crate) inputs: Vec<(Origin, u32)>,
     /// Storages of inputs that autograd saw written to: views of them may be unusable since.
@@ -112,6 +114,7 @@ impl<'a> Tracer<'a> {
             prefetched: HashSet::new(),
             modules: HashMap::new(),
             trusted: HashMap::new(),
+            real_classes: HashMap::new(),
             inputs: Vec::new(),
             written: HashSet::new(),
             root_names: Vec::new(),
@@ -344,6 +347,9 @@ impl<'a> Tracer<'a> {
             (Value::Method(x), Value::Method(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
             (Value::Builtin(x), Value::Builtin(y)) => {
                 Rc::ptr_eq(x, y) || x.receiver.is_none() && y.receiver.is_none() && x.path == y.path
+            }
+            (Value::Class(x), Value::Class(y)) if x.is(Class::SOME_ITERATOR) || y.is(Class::SOME_ITERATOR) => {
+                return None;
             }
             (Value::Class(x), Value::Class(y)) => x.same(y),
             (Value::Instance(x), Value::Instance(y)) => x == y,

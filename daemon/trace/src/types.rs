@@ -1,11 +1,16 @@
-//! `type(value)`, and the built-in types that are known without reading them from outside.
+//! `type(value)`, what a type provides, and the built-in types that are known without reading them from outside.
 
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{Class, Iter, Value};
+use crate::value::{Class, Iter, Value, ViewKind};
 use flambeau_ir::code::Const;
+use flambeau_ir::guard::GuardKind;
+use flambeau_ir::object::ObjId;
+use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::Step;
 use std::rc::Rc;
+use std::sync::Arc;
 
 impl Tracer<'_> {
     /// `type(value)`.
@@ -31,11 +36,20 @@ impl Tracer<'_> {
             },
             Value::Const(c) => const_class(c),
             Value::Int(_) => "builtins.int",
-            Value::DictView(_, kind) => match kind {
-                crate::value::ViewKind::Keys => "builtins.dict_keys",
-                crate::value::ViewKind::Values => "builtins.dict_values",
-                crate::value::ViewKind::Items => "builtins.dict_items",
-            },
+            Value::DictView(id, kind) => {
+                let ordered = self.arenas.dicts[*id].class.as_ref();
+                if ordered.is_some_and(|c| c.derives("collections.OrderedDict")) {
+                    return stop(ReasonCode::UnsupportedObject, "the type of a view of an OrderedDict");
+                }
+                return self.trusted_class(
+                    "_collections_abc",
+                    match kind {
+                        ViewKind::Keys => "dict_keys",
+                        ViewKind::Values => "dict_values",
+                        ViewKind::Items => "dict_items",
+                    },
+                );
+            }
             Value::Set(id) if self.arenas.sets[*id].frozen => "builtins.frozenset",
             Value::Set(_) => "builtins.set",
             Value::Slice(_) => "builtins.slice",
@@ -57,8 +71,13 @@ impl Tracer<'_> {
                 Iter::Zip { .. } => "builtins.zip",
                 Iter::Enumerate { .. } => "builtins.enumerate",
                 Iter::Map { .. } => "builtins.map",
-                Iter::Filter { .. } => "builtins.filter",
-                _ => "builtins.iterator",
+                Iter::Filter { keep: true, .. } => "builtins.filter",
+                Iter::Filter { keep: false, .. } => "itertools.filterfalse",
+                Iter::Chain { .. } => "itertools.chain",
+                Iter::Count { .. } => "itertools.count",
+                Iter::Repeat { .. } => "itertools.repeat",
+                Iter::Islice { .. } => "itertools.islice",
+                _ => Class::SOME_ITERATOR,
             },
             Value::Super(_) => "builtins.super",
             Value::Partial(_) => "functools.partial",
@@ -66,7 +85,11 @@ impl Tracer<'_> {
                 crate::value::Descriptor::Property { .. } => "builtins.property",
                 crate::value::Descriptor::Static(_) => "builtins.staticmethod",
                 crate::value::Descriptor::Class(_) => "builtins.classmethod",
-                crate::value::Descriptor::Data { .. } => "types.GetSetDescriptorType",
+                crate::value::Descriptor::NativeClass(_) => {
+                    return stop(ReasonCode::UnsupportedObject, "the type of a class method of C");
+                }
+                crate::value::Descriptor::Data { member: true, .. } => "types.MemberDescriptorType",
+                crate::value::Descriptor::Data { member: false, .. } => "types.GetSetDescriptorType",
             },
             Value::Code(_) => "types.CodeType",
         };
@@ -79,10 +102,33 @@ impl Tracer<'_> {
     fn metaclass(&mut self, class: &Rc<Class>) -> Flow<Rc<Class>> {
         let Some(origin) = class.origin else { return Ok(self.builtin_class("builtins.type")) };
         let described = self.describe(origin.object)?;
-        let s = self.step(origin.source, flambeau_ir::source::Step::Class);
+        let s = self.step(origin.source, Step::Class);
         match self.wrap(described.class, s)? {
             Value::Class(c) => Ok(c),
             _ => Ok(self.builtin_class("builtins.type")),
+        }
+    }
+
+    /// The type itself behind one that is known by its path only, read from where it has a name.
+    pub(crate) fn real_class(&mut self, class: &Rc<Class>) -> Flow<Rc<Class>> {
+        if class.origin.is_some() {
+            return Ok(class.clone());
+        }
+        let unknown = || stop(ReasonCode::UnsupportedObject, format!("attributes of a {}", class.name.qualname));
+        let Some((module, name)) = class.path.as_deref().and_then(|path| path.rsplit_once('.')) else {
+            return unknown();
+        };
+        if let Some(known) = self.real_classes.get(&class.path) {
+            return Ok(known.clone());
+        }
+        let Value::Module(module) = self.sys_module(module)? else { return unknown() };
+        match self.dict_get_str(module.dict, name)? {
+            // Types that `types` gives public names have no path of their own.
+            Some(Value::Class(real)) if real.path == class.path || real.name == class.name => {
+                self.real_classes.insert(class.path.clone(), real.clone());
+                Ok(real)
+            }
+            _ => unknown(),
         }
     }
 
@@ -111,6 +157,58 @@ impl Tracer<'_> {
         }
     }
 
+    /// What `_PyType_Lookup(class, name)` finds, guarded: the class it is on (if its description is known) and the raw value.
+    pub fn type_lookup(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<(Rc<Class>, Value)>> {
+        let class = &self.real_class(class)?;
+        let Some(origin) = class.origin else { return Ok(None) };
+        let key = (origin.object, Arc::from(name));
+        if let Some(known) = self.type_attrs.get(&key) {
+            return Ok(known.clone());
+        }
+        let found = self.raw_type_lookup(origin.object, name)?;
+        let result = match found {
+            None => {
+                self.guard(origin.source, GuardKind::NoTypeAttr(name.into()));
+                None
+            }
+            Some((owner, value)) => {
+                let source = self.step(origin.source, Step::TypeAttr(name.into()));
+                let value = self.wrap(value, source)?;
+                let position = class.mro.iter().position(|c| *c == owner).unwrap_or(0);
+                Some((self.mro_class(class, position)?, value))
+            }
+        };
+        self.type_attrs.insert(key, result.clone());
+        Ok(result)
+    }
+
+    /// The owner and raw value of a type attribute, unguarded.
+    fn raw_type_lookup(&mut self, class: ObjId, name: &str) -> Flow<Option<(ObjId, ObjId)>> {
+        if let Some(known) = self.raw_types.get(&(class, name.into())) {
+            return Ok(*known);
+        }
+        let answer = self.ask_one(Question::TypeLookup { class, name: name.into() })?;
+        let found = type_answer(&answer);
+        self.raw_types.insert((class, name.into()), found);
+        Ok(found)
+    }
+
+    /// Asks for several type attributes at once, for later look-ups.
+    pub(crate) fn prefetch_type_attrs(&mut self, wanted: Vec<(ObjId, Arc<str>)>) -> Flow<()> {
+        let wanted: Vec<_> = wanted.into_iter().filter(|k| !self.raw_types.contains_key(k)).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let questions: Vec<Question> =
+            wanted.iter().map(|(class, name)| Question::TypeLookup { class: *class, name: name.to_string() }).collect();
+        for (key, answer) in wanted.into_iter().zip(self.ask_ahead(&questions)?) {
+            if !matches!(answer, AnswerValue::Refused(_)) {
+                self.raw_types.insert(key, type_answer(&answer));
+            }
+        }
+        Ok(())
+    }
+
     /// The name of the value's type, for messages.
     pub fn type_name(&mut self, value: &Value) -> String {
         match self.class_of(value) {
@@ -120,6 +218,13 @@ impl Tracer<'_> {
             }
             Err(_) => "object".into(),
         }
+    }
+}
+
+fn type_answer(answer: &AnswerValue) -> Option<(ObjId, ObjId)> {
+    match answer {
+        AnswerValue::Found(owner, value) => Some((*owner, *value)),
+        _ => None,
     }
 }
 

@@ -5,7 +5,7 @@ use super::ambient::AmbientFact;
 use super::class::ClassFact;
 use super::constant::{self, Constant};
 use super::order;
-use super::registry::NoRegistered;
+use super::registry::{NoRegistered, NotRegistered};
 use super::source::{Key, Values, is_cell, is_function};
 use super::symbols::Expr;
 use super::tensor::TensorFact;
@@ -48,6 +48,8 @@ pub enum Fact {
     NoTypeAttr(Py<PyAny>),
     /// No virtual subclass.
     NoRegistered(NoRegistered),
+    /// Not registered with an abstract class.
+    NotRegistered(NotRegistered),
     /// No instance dict.
     NoDict,
     /// Empty slot.
@@ -113,6 +115,7 @@ impl Fact {
             GuardKind::NoItem(key) => Fact::NoItem(Key::new(py, key)?),
             GuardKind::NoTypeAttr(s) => Fact::NoTypeAttr(name(s)),
             GuardKind::NoRegistered => Fact::NoRegistered(NoRegistered::default()),
+            GuardKind::NotRegistered(path) => Fact::NotRegistered(NotRegistered::new(py, path)?),
             GuardKind::NoDict => Fact::NoDict,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
@@ -188,6 +191,7 @@ impl Fact {
                     ffi::PyType_Check(value) != 0 && raw::type_lookup(value, name.as_ptr()).is_null()
                 }
                 Fact::NoRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
+                Fact::NotRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
                 Fact::NoDict => raw::instance_dict(value).is_null(),
                 Fact::NoSlot(name) => {
                     let held = Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr()));

@@ -17,7 +17,7 @@ mod symbols;
 mod tensor;
 mod thread_state;
 
-pub use registry::any_registered;
+pub use registry::{any_registered, registered_with};
 pub use setters::wrap as watch_setters;
 pub use source::Roots;
 pub use symbols::Expr;

@@ -306,6 +306,7 @@ impl<'a> Pinner<'a> {
                 Fact::Len(_)
                 | Fact::Elements(_)
                 | Fact::NoRegistered(_)
+                | Fact::NotRegistered(_)
                 | Fact::NoDict
                 | Fact::NoSlot(_)
                 | Fact::NoSysModule(_) => {

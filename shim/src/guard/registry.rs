@@ -1,4 +1,4 @@
-//! Abstract classes without virtual subclasses: `isinstance` then goes by inheritance alone.
+//! Virtual subclasses of abstract classes: where there are none, `isinstance` goes by inheritance alone.
 
 use crate::gil::GilOnce;
 use crate::raw::Raw;
@@ -6,28 +6,63 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::Cell;
 
-/// That no class is registered with an abstract class or with one of its subclasses. Looked at again only when something
-/// was registered anywhere, which `abc` counts.
+/// When a fact about registered classes was last seen to hold: it is looked at again only when something was registered
+/// anywhere, which `abc` counts.
+#[derive(Default)]
+struct Seen(Cell<Option<u64>>);
+
+impl Seen {
+    fn or(&self, py: Python<'_>, look: impl FnOnce() -> PyResult<bool>) -> bool {
+        let Ok(now) = count(py) else { return false };
+        if self.0.get() == Some(now) {
+            return true;
+        }
+        let holds = look().unwrap_or(false);
+        if holds {
+            self.0.set(Some(now));
+        }
+        holds
+    }
+}
+
+/// That no class is registered with an abstract class or with one of its subclasses.
 #[derive(Default)]
 pub struct NoRegistered {
-    /// The count when this was last seen to hold.
-    held_at: Cell<Option<u64>>,
+    seen: Seen,
 }
 
 impl NoRegistered {
-    /// Whether it holds of `class`.
+    /// Whether it holds of the abstract class `class`.
     pub fn holds(&self, py: Python<'_>, class: Raw) -> bool {
         // SAFETY: a live object.
         let class = unsafe { Bound::from_borrowed_ptr(py, class) };
-        let Ok(now) = count(py) else { return false };
-        if self.held_at.get() == Some(now) {
-            return true;
+        self.seen.or(py, || any_registered(&class).map(|any| !any))
+    }
+}
+
+/// That a class is not registered with a certain abstract class or with one of its subclasses.
+pub struct NotRegistered {
+    with: Py<PyAny>,
+    /// The class that it was seen to hold of; a number, as the fact keeps no class alive.
+    of: Cell<usize>,
+    seen: Seen,
+}
+
+impl NotRegistered {
+    /// Of the abstract class at this path.
+    pub fn new(py: Python<'_>, path: &str) -> PyResult<Self> {
+        let with = crate::paths::object_at(py, path)?.unbind();
+        Ok(NotRegistered { with, of: Cell::default(), seen: Seen::default() })
+    }
+
+    /// Whether it holds of the class `class`.
+    pub fn holds(&self, py: Python<'_>, class: Raw) -> bool {
+        if self.of.replace(class as usize) != class as usize {
+            self.seen.0.set(None);
         }
-        let holds = any_registered(&class).is_ok_and(|any| !any);
-        if holds {
-            self.held_at.set(Some(now));
-        }
-        holds
+        // SAFETY: a live object.
+        let class = unsafe { Bound::from_borrowed_ptr(py, class) };
+        self.seen.or(py, || registered_with(&class, self.with.bind(py)).map(|found| !found))
     }
 }
 
@@ -42,29 +77,62 @@ fn count(py: Python<'_>) -> PyResult<u64> {
 /// Whether a class is registered with an abstract class or with one of its subclasses, or one of these decides with a
 /// `__subclasshook__` of its own. Runs no user code.
 pub fn any_registered(class: &Bound<'_, PyAny>) -> PyResult<bool> {
+    walk(class, &mut |_| Ok(true))
+}
+
+/// Whether `class` is registered with the abstract class `with`, or with a subclass of that; true as well where code of users
+/// decides, which is not run. What `with` and its like themselves say in a `__subclasshook__` is the caller's to know.
+pub fn registered_with(class: &Bound<'_, PyAny>, with: &Bound<'_, PyAny>) -> PyResult<bool> {
+    // SAFETY: callers pass a live type.
+    let mro = unsafe { Bound::from_borrowed_ptr(class.py(), (*class.as_ptr().cast::<ffi::PyTypeObject>()).tp_mro) };
+    walk(with, &mut |registered| mro.contains(registered))
+}
+
+/// Whether `found` says so of a class that is registered with an abstract class or with one of its subclasses, or one of these
+/// is beyond what can be said without running code.
+fn walk(class: &Bound<'_, PyAny>, found: &mut dyn FnMut(&Bound<'_, PyAny>) -> PyResult<bool>) -> PyResult<bool> {
     let py = class.py();
     let types = py.import("builtins")?.getattr("type")?;
+    let dump = py.import("_abc")?.getattr("_get_dump")?;
+    // SAFETY: a live type.
+    let metaclass = unsafe { ffi::Py_TYPE(class.as_ptr()) };
     let mut waiting = vec![class.clone()];
     let mut first = true;
     while let Some(class) = waiting.pop() {
         // SAFETY: a live type; its dict is read raw.
-        let hook = unsafe {
+        let (hook, module) = unsafe {
             let name = crate::gil::interned!(py, "__subclasshook__");
-            crate::raw::dict_get(crate::raw::type_dict(class.as_ptr()), name.as_ptr())
+            let hook = crate::raw::dict_get(crate::raw::type_dict(class.as_ptr()), name.as_ptr());
+            (hook, crate::raw::class_names(class.as_ptr()).0)
         };
-        if !first && !hook.is_null() {
+        // The library's own go by methods, as those above them do.
+        if !first && !hook.is_null() && module != "collections.abc" {
             return Ok(true);
         }
         first = false;
-        let (registry, ..): (Bound<'_, PyAny>, Py<PyAny>, Py<PyAny>, Py<PyAny>) =
-            py.import("_abc")?.getattr("_get_dump")?.call1((&class,))?.extract()?;
-        if registry.len()? > 0 {
-            return Ok(true);
+        let (registry, ..): (Bound<'_, PyAny>, Py<PyAny>, Py<PyAny>, Py<PyAny>) = dump.call1((&class,))?.extract()?;
+        for reference in registry.try_iter()? {
+            let registered = reference?.call0()?;
+            if registered.is_none() {
+                continue;
+            }
+            if found(&registered)? {
+                return Ok(true);
+            }
+            // SAFETY: a live object.
+            if unsafe { ffi::Py_TYPE(registered.as_ptr()) == metaclass } {
+                waiting.push(registered);
+            }
         }
         for below in types.call_method1("__subclasses__", (&class,))?.try_iter()? {
             let below = below?;
-            // SAFETY: a live type. Where its metaclass is `ABCMeta`'s, its own checks are as well.
-            if unsafe { ffi::Py_TYPE(below.as_ptr()) != ffi::Py_TYPE(class.as_ptr()) } {
+            // SAFETY: a live type. Where its metaclass is `ABCMeta`, its own checks are as well; those of protocols say
+            // nothing here unless they are meant for run time, which few are.
+            let own_checks = unsafe {
+                let other = ffi::Py_TYPE(below.as_ptr());
+                other != metaclass && crate::raw::class_names(other.cast()).0 != "typing"
+            };
+            if own_checks {
                 return Ok(true);
             }
             waiting.push(below);

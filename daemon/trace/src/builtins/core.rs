@@ -271,6 +271,12 @@ fn reversed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     ) {
         return unsupported(path);
     }
+    if let Value::List(list) = value
+        && tracer.arenas.lists[list].class.is_none()
+    {
+        let left = tracer.list_items(list)?.len();
+        return Ok(tracer.new_iter(Iter::Reversed { list, left }));
+    }
     let mut items = tracer.collect(&value)?;
     items.reverse();
     Ok(tracer.new_iter(Iter::Items { items, at: 0 }))
@@ -283,13 +289,14 @@ fn sorted(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
     let items = match &iterable {
         // No order of a set's elements shows in a sorted list of them.
         Value::Set(id) if key.is_none() => tracer.arenas.sets[*id].items.values().cloned().collect(),
-        _ => tracer.collect(&iterable)?,
+        _ => tracer.collect_sized(&iterable)?,
     };
     let items = sort(tracer, items, &key, &reverse)?;
     Ok(tracer.new_list(items))
 }
 
-/// A stable sort by `<`, as `list.sort`: keys first, then comparisons.
+/// A stable sort by `<`, as `list.sort`: keys first, then comparisons. Which items are compared, and in what order, is not
+/// CPython's: comparisons that change something are a break.
 pub fn sort(tracer: &mut Tracer<'_>, items: Vec<Value>, key: &Value, reverse: &Value) -> Flow<Vec<Value>> {
     let reverse = tracer.truth(reverse)?;
     let mut keyed = Vec::with_capacity(items.len());
@@ -300,6 +307,7 @@ pub fn sort(tracer: &mut Tracer<'_>, items: Vec<Value>, key: &Value, reverse: &V
     if reverse {
         keyed.reverse();
     }
+    let changes = tracer.arenas.changes();
     let mut sorted: Vec<(Value, Value)> = Vec::with_capacity(keyed.len());
     for entry in keyed {
         // Behind all that are not greater.
@@ -314,6 +322,9 @@ pub fn sort(tracer: &mut Tracer<'_>, items: Vec<Value>, key: &Value, reverse: &V
             }
         }
         sorted.insert(low, entry);
+    }
+    if tracer.arenas.changes() != changes {
+        return stop(ReasonCode::UnsupportedCall, "sorting with comparisons that have effects");
     }
     if reverse {
         sorted.reverse();

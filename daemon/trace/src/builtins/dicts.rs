@@ -56,7 +56,7 @@ fn dict(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 pub fn merge(tracer: &mut Tracer<'_>, path: &str, id: DictId, args: Args) -> Flow<()> {
     match args.pos.as_slice() {
         [] => {}
-        [source] => update_from(tracer, path, id, source)?,
+        [source] => update_from(tracer, id, source)?,
         _ => return unsupported(path),
     }
     for (name, value) in args.kw {
@@ -65,45 +65,36 @@ pub fn merge(tracer: &mut Tracer<'_>, path: &str, id: DictId, args: Args) -> Flo
     Ok(())
 }
 
-fn update_from(tracer: &mut Tracer<'_>, path: &str, id: DictId, source: &Value) -> Flow<()> {
-    let pairs = match source {
-        Value::Dict(other) => tracer.dict_items(*other)?,
-        Value::Instance(_) => match tracer.find_attr(source, "keys")? {
-            Some(keys) => {
-                let keys = tracer.call(&keys, Args::default())?;
-                let mut pairs = Vec::new();
-                for key in tracer.collect(&keys)? {
-                    let value = tracer.subscript(source, &key)?;
-                    pairs.push((key, value));
-                }
-                pairs
-            }
-            None => items_of_pairs(tracer, path, source)?,
-        },
-        _ => items_of_pairs(tracer, path, source)?,
-    };
-    for (key, value) in pairs {
-        tracer.dict_set(id, key, value)?;
+/// `dict_update_arg` in CPython's `Objects/dictobject.c`: what has `keys` is a mapping, all else gives pairs.
+fn update_from(tracer: &mut Tracer<'_>, id: DictId, source: &Value) -> Flow<()> {
+    if tracer.for_each_item(source, |t, key, value| t.dict_set(id, key, value))? {
+        return Ok(());
     }
-    Ok(())
+    let mut at = 0;
+    tracer.for_each(source, |t, item| {
+        let (key, value) = pair(t, &item, at)?;
+        at += 1;
+        t.dict_set(id, key, value)
+    })
 }
 
-fn items_of_pairs(tracer: &mut Tracer<'_>, path: &str, source: &Value) -> Flow<Vec<(Value, Value)>> {
-    let mut pairs = Vec::new();
-    for (i, item) in tracer.collect(source)?.iter().enumerate() {
-        let parts = match tracer.collect(item) {
-            Err(Stop::Raise(_)) if matches!(item, Value::Const(_) | Value::Int(_) | Value::Function(_)) => {
-                let message = format!("cannot convert dictionary update sequence element #{i} to a sequence");
-                return tracer.raise_named("TypeError", &message);
-            }
-            other => other?,
-        };
-        match <[Value; 2]>::try_from(parts) {
-            Ok([key, value]) => pairs.push((key, value)),
-            Err(_) => return unsupported(path),
+/// The `at`-th item of an iterable as a key and a value.
+fn pair(tracer: &mut Tracer<'_>, item: &Value, at: usize) -> Flow<(Value, Value)> {
+    let parts = match tracer.collect(item) {
+        Err(Stop::Raise(_)) if matches!(item, Value::Const(_) | Value::Int(_) | Value::Function(_)) => {
+            let message = format!("cannot convert dictionary update sequence element #{at} to a sequence");
+            return tracer.raise_named("TypeError", &message);
+        }
+        other => other?,
+    };
+    match <[Value; 2]>::try_from(parts) {
+        Ok([key, value]) => Ok((key, value)),
+        Err(parts) => {
+            let given = parts.len();
+            let message = format!("dictionary update sequence element #{at} has length {given}; 2 is required");
+            tracer.raise_named("ValueError", &message)
         }
     }
-    Ok(pairs)
 }
 
 fn receiver_dict(path: &str, args: Args) -> Flow<(DictId, Args)> {

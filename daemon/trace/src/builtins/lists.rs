@@ -3,7 +3,7 @@
 use super::args::{bind, exactly, receiver};
 use super::{Table, fixed_int, unsupported};
 use crate::call::Args;
-use crate::flow::Flow;
+use crate::flow::{Flow, Stop};
 use crate::tracer::Tracer;
 use crate::value::{ListId, Value};
 
@@ -30,7 +30,7 @@ pub const TABLE: Table = &[
 
 fn list(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let items = match bind(path, args, ["iterable"], 0)? {
-        [Some(iterable)] => tracer.collect(&iterable)?,
+        [Some(iterable)] => tracer.collect_sized(&iterable)?,
         [None] => vec![],
     };
     Ok(tracer.new_list(items))
@@ -46,11 +46,11 @@ fn receiver_list(path: &str, args: Args) -> Flow<(ListId, Args)> {
 
 fn init(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_list(path, args)?;
-    let items = match bind(path, rest, ["iterable"], 0)? {
-        [Some(iterable)] => tracer.collect(&iterable)?,
-        [None] => vec![],
-    };
-    *tracer.list_mut(id)? = items;
+    let [iterable] = bind(path, rest, ["iterable"], 0)?;
+    tracer.list_mut(id)?.clear();
+    if let Some(iterable) = iterable {
+        tracer.list_extend(id, &iterable)?;
+    }
     Ok(Value::NONE)
 }
 
@@ -64,8 +64,7 @@ fn append(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn extend(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_list(path, args)?;
     let [items] = exactly(path, rest)?;
-    let items = tracer.collect(&items)?;
-    tracer.list_mut(id)?.extend(items);
+    tracer.list_extend(id, &items)?;
     Ok(Value::NONE)
 }
 
@@ -98,13 +97,15 @@ fn pop(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     Ok(tracer.list_mut(id)?.remove(at as usize))
 }
 
-/// The first position of an equal item, from `start` to `stop`.
+/// The first position of an equal item.
 fn find(tracer: &mut Tracer<'_>, id: ListId, item: &Value) -> Flow<Option<usize>> {
-    let items = tracer.list_items(id)?.clone();
-    for (i, candidate) in items.iter().enumerate() {
-        if tracer.equal(candidate, item)? {
-            return Ok(Some(i));
+    let mut at = 0;
+    // What compares may change the list.
+    while let Some(candidate) = tracer.list_items(id)?.get(at).cloned() {
+        if tracer.equal(&candidate, item)? {
+            return Ok(Some(at));
         }
+        at += 1;
     }
     Ok(None)
 }
@@ -114,7 +115,10 @@ fn remove(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [item] = exactly(path, rest)?;
     match find(tracer, id, &item)? {
         Some(at) => {
-            tracer.list_mut(id)?.remove(at);
+            let items = tracer.list_mut(id)?;
+            if at < items.len() {
+                items.remove(at);
+            }
             Ok(Value::NONE)
         }
         None => tracer.raise_named("ValueError", "list.remove(x): x not in list"),
@@ -143,9 +147,10 @@ fn index(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn count(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_list(path, args)?;
     let [item] = exactly(path, rest)?;
-    let mut count = 0;
-    for candidate in tracer.list_items(id)?.clone() {
+    let (mut at, mut count) = (0, 0);
+    while let Some(candidate) = tracer.list_items(id)?.get(at).cloned() {
         count += i64::from(tracer.equal(&candidate, &item)?);
+        at += 1;
     }
     Ok(Value::int(count))
 }
@@ -162,10 +167,24 @@ fn sort(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let key = rest.take_kw("key").unwrap_or(Value::NONE);
     let reverse = rest.take_kw("reverse").unwrap_or(Value::bool(false));
     let [] = exactly(path, rest)?;
-    let items = tracer.list_items(id)?.clone();
-    let items = super::core::sort(tracer, items, &key, &reverse)?;
-    *tracer.list_mut(id)? = items;
-    Ok(Value::NONE)
+    // Meanwhile the list is empty, for keys and comparisons as for everybody.
+    let items = std::mem::take(tracer.list_mut(id)?);
+    let result = super::core::sort(tracer, items.clone(), &key, &reverse);
+    let changed = !std::mem::take(tracer.list_mut(id)?).is_empty();
+    match result {
+        Ok(sorted) => {
+            *tracer.list_mut(id)? = sorted;
+            if changed { tracer.raise_named("ValueError", "list modified during sort") } else { Ok(Value::NONE) }
+        }
+        Err(stopped) => {
+            // Half sorted, in an order that only CPython knows.
+            if items.len() > 1 && matches!(stopped, Stop::Raise(_)) {
+                return unsupported(path);
+            }
+            *tracer.list_mut(id)? = items;
+            Err(stopped)
+        }
+    }
 }
 
 fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

@@ -280,9 +280,14 @@ fn extreme(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
         return unsupported(path);
     }
     let largest = name(path) == "max";
-    let items = match args.pos.as_slice() {
-        [iterable] => tracer.collect(iterable)?,
-        _ => args.pos,
+    let iterable = match args.pos.as_slice() {
+        [iterable] => iterable.clone(),
+        _ => Value::tuple(args.pos),
+    };
+    // Of a container without code of its own, all items may be looked at together.
+    let items = match &iterable {
+        Value::Tuple(_) | Value::List(_) if key.is_none() => tracer.collect(&iterable)?,
+        _ => vec![],
     };
     let is_bool = |v: &Value| matches!(v, Value::Const(Const::Bool(_)));
     if key.is_none() && items.iter().any(|v| matches!(v, Value::Int(_))) && !items.iter().any(is_bool) {
@@ -299,22 +304,23 @@ fn extreme(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
     }
     let op = if largest { Compare::Gt } else { Compare::Lt };
     let mut best: Option<(Value, Value)> = None;
-    for item in items {
+    tracer.for_each(&iterable, |t, item| {
         let by = match &key {
-            Some(key) => tracer.call(key, Args::new(vec![item.clone()]))?,
+            Some(key) => t.call(key, Args::new(vec![item.clone()]))?,
             None => item.clone(),
         };
         let better = match &best {
             Some((bound, _)) => {
-                let better = tracer.compare(op, &by, bound)?;
-                tracer.truth(&better)?
+                let better = t.compare(op, &by, bound)?;
+                t.truth(&better)?
             }
             None => true,
         };
         if better {
             best = Some((by, item));
         }
-    }
+        Ok(())
+    })?;
     match (best, default) {
         (Some((_, item)), _) => Ok(item),
         (None, Some(default)) => Ok(default),
@@ -354,8 +360,9 @@ fn prod(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [iterable, start] = bind(path, args, ["", "start"], 1)?;
     let Some(iterable) = iterable else { return unsupported(path) };
     let mut product = start.unwrap_or(Value::int(1));
-    for item in tracer.collect(&iterable)? {
-        product = tracer.binary(Binary::Multiply, false, &product, &item)?;
-    }
+    tracer.for_each(&iterable, |t, item| {
+        product = t.binary(Binary::Multiply, false, &product, &item)?;
+        Ok(())
+    })?;
     Ok(product)
 }

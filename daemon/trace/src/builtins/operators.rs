@@ -7,7 +7,7 @@ use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::fold;
 use crate::tracer::Tracer;
-use crate::value::{Tuple, Value, ViewKind};
+use crate::value::{Class, Tuple, Value, ViewKind};
 use flambeau_bytecode::{Binary, Compare, Unary};
 use flambeau_ir::code::Const;
 use flambeau_ir::reason::ReasonCode;
@@ -163,13 +163,24 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: 
             tuples(tracer, op, a, b)
         }
         (Binary::Remainder, Value::Const(Const::Str(_)), _) => percent(tracer, a, b).map(Some),
-        (Binary::Or, Value::Dict(x), Value::Dict(y)) => {
-            let items = tracer.dict_items(*y)?;
-            let target = if inplace { a.clone() } else { slots::copy_dict(tracer, &Value::Dict(*x))? };
-            if let Value::Dict(id) = target {
-                for (key, value) in items {
-                    tracer.dict_set(id, key, value)?;
+        // `|=` takes what `update` takes.
+        (Binary::Or, Value::Dict(id), _) if inplace => {
+            super::dicts::merge(tracer, "builtins.dict.update", *id, Args::new(vec![b.clone()]))?;
+            Ok(Some(a.clone()))
+        }
+        (Binary::Or, Value::Dict(x), Value::Dict(_)) => {
+            let own = |c: &Rc<Class>| c.derives("collections.OrderedDict") || c.derives("collections.defaultdict");
+            let target = match tracer.arenas.dicts[*x].class.clone().filter(|c| c.is_python) {
+                Some(class) if own(&class) => return unsupported("a subclass's `|`"),
+                // A dict's `|` of a subclass gives a dict.
+                Some(_) => {
+                    let items = tracer.dict_items(*x)?;
+                    tracer.new_dict(items)?
                 }
+                None => slots::copy_dict(tracer, &Value::Dict(*x))?,
+            };
+            if let Value::Dict(id) = target {
+                super::dicts::merge(tracer, "builtins.dict.update", id, Args::new(vec![b.clone()]))?;
             }
             Ok(Some(target))
         }
@@ -195,8 +206,7 @@ fn percent(tracer: &mut Tracer<'_>, text: &Value, values: &Value) -> Flow<Value>
 fn lists(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Option<Value>> {
     match (op, a, b) {
         (Binary::Add, Value::List(id), _) if inplace => {
-            let items = tracer.collect(b)?;
-            tracer.list_mut(*id)?.extend(items);
+            tracer.list_extend(*id, b)?;
             Ok(Some(a.clone()))
         }
         (Binary::Add, Value::List(x), Value::List(y)) => {
@@ -434,8 +444,27 @@ pub fn contains(tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flo
             Some(item) => decided(tracer, fold::contains(c, &item), "in").map(Some),
             None => unsupported("in"),
         },
-        Value::Tuple(_) | Value::List(_) | Value::DictView(_, ViewKind::Values) => {
-            for candidate in tracer.collect(container)? {
+        Value::List(id) => {
+            let mut at = 0;
+            while let Some(candidate) = tracer.list_items(*id)?.get(at).cloned() {
+                if tracer.equal(&candidate, item)? {
+                    return Ok(Some(true));
+                }
+                at += 1;
+            }
+            Ok(Some(false))
+        }
+        Value::Tuple(tuple) => {
+            for candidate in &tuple.items {
+                if tracer.equal(candidate, item)? {
+                    return Ok(Some(true));
+                }
+            }
+            Ok(Some(false))
+        }
+        Value::DictView(_, ViewKind::Values) => {
+            let iterator = tracer.iter(container)?;
+            while let Some(candidate) = tracer.next(&iterator)? {
                 if tracer.equal(&candidate, item)? {
                     return Ok(Some(true));
                 }
@@ -613,8 +642,12 @@ pub fn store_subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value, 
 }
 
 fn store_slice(tracer: &mut Tracer<'_>, id: crate::value::ListId, parts: &[Value; 3], value: &Value) -> Flow<bool> {
-    let items = tracer.collect(value)?;
+    let before = tracer.list_items(id)?.len();
+    let items = tracer.collect_sized(value)?;
     let length = tracer.list_items(id)?.len();
+    if before != length {
+        return stop(ReasonCode::UnsupportedCall, "a list slice of what changes the list");
+    }
     let (start, stop, step) = slots::indices(tracer, parts, length, "list slice")?;
     if step == 1 {
         let start = start as usize;

@@ -3,9 +3,10 @@
 use super::args::{bind, exactly, name, receiver};
 use super::{Table, unsupported};
 use crate::call::Args;
-use crate::flow::Flow;
+use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Key, SetId, SetValue, Value};
+use flambeau_ir::reason::ReasonCode;
 use indexmap::IndexMap;
 
 pub const TABLE: Table = &[
@@ -60,11 +61,43 @@ pub fn elements(tracer: &mut Tracer<'_>, iterable: &Value) -> Flow<Elements> {
         return Ok(tracer.arenas.sets[*id].items.clone());
     }
     let mut items = Elements::new();
-    for item in tracer.collect(iterable)? {
-        let key = tracer.key(&item)?;
+    tracer.for_each(iterable, |t, item| {
+        let key = t.key(&item)?;
         items.entry(key).or_insert(item);
-    }
+        Ok(())
+    })?;
     Ok(items)
+}
+
+/// `set.update` with one iterable. An element is there before the next one is made.
+pub fn extend(tracer: &mut Tracer<'_>, id: SetId, iterable: &Value) -> Flow<()> {
+    if let Value::Set(other) = iterable {
+        let others = tracer.arenas.sets[*other].items.clone();
+        let items = change(tracer, id);
+        for (key, item) in others {
+            items.entry(key).or_insert(item);
+        }
+        return Ok(());
+    }
+    tracer.for_each(iterable, |t, item| {
+        let key = t.key(&item)?;
+        change(t, id).entry(key).or_insert(item);
+        Ok(())
+    })
+}
+
+/// Whether looking through the iterable can run code or use up an iterator that somebody else has.
+fn is_lazy(iterable: &Value) -> bool {
+    !matches!(
+        iterable,
+        Value::Set(_)
+            | Value::Tuple(_)
+            | Value::List(_)
+            | Value::Dict(_)
+            | Value::DictView(..)
+            | Value::Range(_)
+            | Value::Const(_)
+    )
 }
 
 fn receiver_set(path: &str, args: Args) -> Flow<(SetId, Args)> {
@@ -121,9 +154,7 @@ fn clear(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn update(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_set(path, args)?;
     for other in &rest.pos {
-        for (key, item) in elements(tracer, other)? {
-            change(tracer, id).entry(key).or_insert(item);
-        }
+        extend(tracer, id, other)?;
     }
     Ok(Value::NONE)
 }
@@ -140,7 +171,11 @@ fn combined(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let mut items = tracer.arenas.sets[id].items.clone();
     let frozen = tracer.arenas.sets[id].frozen;
     for other in &rest.pos {
+        let length = tracer.arenas.sets[id].items.len();
         let other = elements(tracer, other)?;
+        if tracer.arenas.sets[id].items.len() != length {
+            return stop(ReasonCode::UnsupportedCall, format!("{path} with an iterator that changes the set"));
+        }
         items = combine(name(path), items, other);
     }
     Ok(make(tracer, items, frozen))
@@ -170,6 +205,18 @@ pub fn combine(how: &str, mut a: Elements, b: Elements) -> Elements {
 fn related(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_set(path, args)?;
     let [other] = exactly(path, rest)?;
+    if name(path) != "issubset" && is_lazy(&other) {
+        // They stop at the first element that decides.
+        let disjoint = name(path) == "isdisjoint";
+        let iterator = tracer.iter(&other)?;
+        while let Some(item) = tracer.next(&iterator)? {
+            let key = tracer.key(&item)?;
+            if tracer.arenas.sets[id].items.contains_key(&key) == disjoint {
+                return Ok(Value::bool(false));
+            }
+        }
+        return Ok(Value::bool(true));
+    }
     let other = elements(tracer, &other)?;
     let items = &tracer.arenas.sets[id].items;
     Ok(Value::bool(match name(path) {

@@ -25,7 +25,7 @@ fn tuple(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     match bind(path, args, ["iterable"], 0)? {
         [None] => Ok(Value::tuple(vec![])),
         [Some(Value::Tuple(t))] if t.class.is_none() => Ok(Value::Tuple(t)),
-        [Some(iterable)] => Ok(Value::tuple(tracer.collect(&iterable)?)),
+        [Some(iterable)] => Ok(Value::tuple(tracer.collect_sized(&iterable)?)),
     }
 }
 
@@ -34,7 +34,7 @@ fn new(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [class, iterable] = bind(path, args, ["", ""], 1)?;
     let Some(Value::Class(class)) = class else { return unsupported(path) };
     let items = match iterable {
-        Some(iterable) => tracer.collect(&iterable)?,
+        Some(iterable) => tracer.collect_sized(&iterable)?,
         None => vec![],
     };
     let class = Some(class).filter(|c| !c.is("builtins.tuple"));

@@ -1,6 +1,6 @@
 //! `type`, `isinstance`, `issubclass`, and the abstract classes that built-in types are registered with.
 
-use super::args::exactly;
+use super::args::{exactly, receiver};
 use super::{Table, unsupported};
 use crate::call::Args;
 use crate::flow::{Flow, stop};
@@ -12,11 +12,13 @@ use flambeau_ir::object::ObjId;
 use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
+use std::sync::Arc;
 
 pub const TABLE: Table = &[
     ("builtins.type", type_),
     ("builtins.isinstance", isinstance),
     ("builtins.issubclass", issubclass),
+    ("builtins.type.__call__", call),
     ("builtins.type.__instancecheck__", instancecheck),
     ("builtins.type.__subclasscheck__", subclasscheck),
 ];
@@ -24,6 +26,15 @@ pub const TABLE: Table = &[
 fn type_(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [value] = exactly(path, args)?;
     tracer.class_of(&value).map(Value::Class)
+}
+
+/// `type.__call__(class, ...)`, past what the metaclass says.
+fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    match receiver(path, args)? {
+        (Value::Class(class), rest) if class.is_python => tracer.make_instance(&class, rest),
+        (Value::Class(class), rest) if !class.is("builtins.type") => tracer.instantiate(&class, rest),
+        _ => unsupported(path),
+    }
 }
 
 fn isinstance(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
@@ -72,6 +83,9 @@ pub fn is_instance(tracer: &mut Tracer<'_>, value: &Value, class: &Value) -> Flo
         },
     };
     let actual = tracer.class_of(value)?;
+    if class.is(Class::SOME_ITERATOR) {
+        return unsupported("isinstance");
+    }
     if actual.same(&class) {
         return Ok(true);
     }
@@ -170,11 +184,13 @@ fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Fl
         return Ok(true);
     }
     if let Some(path) = &of.path {
-        if let Some(name) = path.strip_prefix("collections.abc.").or_else(|| path.strip_prefix("_collections_abc.")) {
-            return is_abstract(tracer, class, name);
+        let name = path.strip_prefix("collections.abc.").or_else(|| path.strip_prefix("_collections_abc."));
+        if let Some(name) = name {
+            return Ok(is_abstract(tracer, class, name)? || is_registered(tracer, class, path)?);
         }
         if let Some(name) = path.strip_prefix("numbers.") {
-            return Ok(NUMBERS.iter().any(|(n, types)| *n == name && derives_any(class, types)));
+            let built_in = NUMBERS.iter().any(|(n, types)| *n == name && derives_any(class, types));
+            return Ok(built_in || is_registered(tracer, class, path)?);
         }
         // Only the standard library and torch have such classes; they register nothing from outside.
         return Ok(false);
@@ -189,6 +205,18 @@ fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Fl
         tracer.guard(origin.source, GuardKind::NoRegistered);
     }
     Ok(false)
+}
+
+/// Whether a user's class is registered with an abstract class of the standard library.
+fn is_registered(tracer: &mut Tracer<'_>, class: &Rc<Class>, path: &Arc<str>) -> Flow<bool> {
+    let (Some(origin), true, None) = (class.origin, class.is_python, &class.path) else { return Ok(false) };
+    match tracer.ask_one(Question::RegisteredWith { class: origin.object, path: path.clone() })? {
+        AnswerValue::Const(Const::Bool(false)) => {
+            tracer.guard(origin.source, GuardKind::NotRegistered(path.clone()));
+            Ok(false)
+        }
+        _ => stop(ReasonCode::UnguardableObject, format!("{} may be registered with {path}", class.name.qualname)),
+    }
 }
 
 fn has_registered(tracer: &mut Tracer<'_>, class: ObjId) -> Flow<bool> {
@@ -219,6 +247,17 @@ const BY_METHOD: &[(&str, &[&str])] = &[
     ("Iterator", &["__next__", "__iter__"]),
     ("Reversible", &["__reversed__", "__iter__"]),
     ("Collection", &["__len__", "__iter__", "__contains__"]),
+];
+
+/// Which classes of [`REGISTERED`] are below those of [`BY_METHOD`]: what is registered with one counts as the other, whatever
+/// methods it has.
+const BELOW: &[(&str, &[&str])] = &[
+    ("Sized", &["Sequence", "Mapping", "Set", "MappingView", "ByteString"]),
+    ("Container", &["Sequence", "Mapping", "Set", "ValuesView", "ByteString"]),
+    ("Iterable", &["Sequence", "Mapping", "Set", "ValuesView", "ByteString", "Generator"]),
+    ("Collection", &["Sequence", "Mapping", "Set", "ValuesView", "ByteString"]),
+    ("Reversible", &["Sequence", "ByteString"]),
+    ("Iterator", &["Generator"]),
 ];
 
 /// Abstract classes that built-in types are registered with.
@@ -273,8 +312,17 @@ fn has_path(class: &Class, name: &str) -> bool {
     class.derives(&format!("builtins.{name}")) || &*class.name.module == "builtins" && &*class.name.qualname == name
 }
 
+fn any_path(class: &Class, names: &[&str]) -> bool {
+    names.iter().any(|name| has_path(class, name))
+}
+
 fn is_abstract(tracer: &mut Tracer<'_>, class: &Rc<Class>, name: &str) -> Flow<bool> {
     if let Some((_, methods)) = BY_METHOD.iter().find(|(n, _)| *n == name) {
+        let below = BELOW.iter().filter(|(above, _)| *above == name).flat_map(|(_, below)| *below);
+        let registered = |below: &&str| REGISTERED.iter().any(|(n, types)| n == below && any_path(class, types));
+        if below.into_iter().any(registered) {
+            return Ok(true);
+        }
         for method in *methods {
             if !has_method(tracer, class, method)? {
                 return Ok(false);
@@ -290,7 +338,7 @@ fn is_abstract(tracer: &mut Tracer<'_>, class: &Rc<Class>, name: &str) -> Flow<b
         return stop(ReasonCode::UnsupportedObject, "isinstance(..., Hashable) of this type");
     }
     match REGISTERED.iter().find(|(n, _)| *n == name) {
-        Some((_, types)) => Ok(types.iter().any(|t| has_path(class, t))),
+        Some((_, types)) => Ok(any_path(class, types)),
         None => stop(ReasonCode::UnsupportedObject, format!("isinstance(..., collections.abc.{name})")),
     }
 }
@@ -300,7 +348,7 @@ fn has_method(tracer: &mut Tracer<'_>, class: &Rc<Class>, method: &str) -> Flow<
     if known.is_some_and(|(_, types)| types.iter().any(|t| has_path(class, t))) {
         return Ok(true);
     }
-    if class.origin.is_none() {
+    if class.is(Class::SOME_ITERATOR) {
         return Ok(false);
     }
     Ok(tracer.type_lookup(class, method)?.is_some_and(|(_, found)| !found.is_none()))

@@ -2,11 +2,10 @@
 
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{Builtin, CellId, DictId, Function, InstanceId, Origin, Payload, Value, ViewKind};
+use crate::value::{Builtin, CellId, DictId, Function, InstanceId, Payload, Value, ViewKind};
 use flambeau_ir::code::{CodeHash, Const};
 use flambeau_ir::exit::{Build, BuildId, Effect, Exit, Varying};
 use flambeau_ir::graph::NodeId;
-use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::SourceId;
 use std::collections::{BTreeMap, HashMap};
@@ -76,12 +75,6 @@ impl Tracer<'_> {
     /// How to make `value` after the graph ran; an object is made once.
     pub(super) fn build(&mut self, builder: &mut Builder, value: &Value) -> Flow<BuildId> {
         if let Some(origin) = self.origin_of(value) {
-            if let Value::Builtin(b) = value
-                && b.unbound
-                && self.is_class_method(origin)?
-            {
-                return stop(ReasonCode::SideEffect, format!("{}, not bound to its class, leaves the frame", b.path));
-            }
             return Ok(builder.source(origin.source));
         }
         if let Value::Const(c) = value {
@@ -223,12 +216,6 @@ impl Tracer<'_> {
             }
         };
         Ok(builder.add(build))
-    }
-
-    /// Whether this is a class method of a C type, whose class the trace does not keep.
-    fn is_class_method(&mut self, origin: Origin) -> Flow<bool> {
-        let class = self.describe(origin.object)?.class;
-        Ok(matches!(&self.describe(class)?.data, ObjectData::Class(c) if &*c.qualname == "classmethod_descriptor"))
     }
 
     /// A method of a built-in type, bound to its receiver: as reading the attribute gives it, where that runs no user code.

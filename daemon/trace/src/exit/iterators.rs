@@ -20,6 +20,18 @@ impl Tracer<'_> {
                 Build::Iter(b.add(Build::Tuple(items, None)), 0)
             }
             Iter::List { list, at } => Build::Iter(self.build(b, &Value::List(list))?, at as u64),
+            Iter::Reversed { list, left } => {
+                let items = self.list_items(list)?.clone();
+                if left == items.len() {
+                    call("builtins.reversed", vec![self.build(b, &Value::List(list))?])
+                } else {
+                    // Its place in the list cannot be set.
+                    let rest: Vec<Value> = items.into_iter().take(left).rev().collect();
+                    let rest = self.build_all(b, &rest)?;
+                    Build::Iter(b.add(Build::Tuple(rest, None)), 0)
+                }
+            }
+            Iter::Sequence { object, at: 0 } => call("builtins.iter", vec![self.build(b, &object)?]),
             Iter::Dict { dict, kind, at, .. } => {
                 let entry = &self.arenas.dicts[dict];
                 // It is made before the dict gets what the trace wrote to it, and remembers the length it found.
@@ -79,7 +91,7 @@ impl Tracer<'_> {
                 call("itertools.islice", args)
             }
             Iter::CallUntil { func, sentinel } => call("builtins.iter", self.build_all(b, &[func, sentinel])?),
-            Iter::Zip { .. } | Iter::Islice { .. } => {
+            Iter::Zip { .. } | Iter::Islice { .. } | Iter::Sequence { .. } | Iter::Running => {
                 return stop(ReasonCode::SideEffect, "an iterator of this kind leaves the frame");
             }
         })

@@ -2,7 +2,7 @@
 
 use crate::builtins::{self, sets};
 use crate::call::Args;
-use crate::flow::{Flow, stop};
+use crate::flow::{Flow, Stop, stop};
 use crate::frame::{Control, PyFrame};
 use crate::tracer::Tracer;
 use crate::value::{SetValue, Value};
@@ -99,32 +99,33 @@ pub(super) fn map_add(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Contr
 pub(super) fn list_extend(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
     let iterable = f.pop()?;
     let Value::List(list) = *f.peek(n as usize)? else { return outside(t, f, n) };
-    let items = t.collect(&iterable)?;
-    t.list_mut(list)?.extend(items);
+    t.list_extend(list, &iterable)?;
     Ok(Control::Next)
 }
 
 pub(super) fn set_update(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
     let iterable = f.pop()?;
     let Value::Set(set) = *f.peek(n as usize)? else { return outside(t, f, n) };
-    for item in t.collect(&iterable)? {
-        let key = t.key(&item)?;
-        sets::change(t, set).entry(key).or_insert(item);
-    }
+    sets::extend(t, set, &iterable)?;
     Ok(Control::Next)
 }
 
 pub(super) fn dict_update(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32, merge: bool) -> Flow<Control> {
     let mapping = f.pop()?;
     let Value::Dict(dict) = *f.peek(n as usize)? else { return outside(t, f, n) };
-    for (key, value) in t.mapping_items(&mapping)? {
+    let found = t.for_each_item(&mapping, |t, key, value| {
         if merge && t.dict_get(dict, &key)?.is_some() {
             let message = format!("got multiple values for keyword argument '{}'", key.as_str().map_or("?", |s| s));
             return t.raise_named("TypeError", &message);
         }
-        t.dict_set(dict, key, value)?;
+        t.dict_set(dict, key, value)
+    })?;
+    if found {
+        return Ok(Control::Next);
     }
-    Ok(Control::Next)
+    let name = t.type_name(&mapping);
+    let message = format!("'{name}' object is not a mapping");
+    if merge { t.raise_inexact("TypeError", &message) } else { t.raise_named("TypeError", &message) }
 }
 
 pub(super) fn list_to_tuple(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
@@ -134,9 +135,35 @@ pub(super) fn list_to_tuple(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control
     Ok(Control::Next)
 }
 
+/// The items of an iterable that is unpacked to that many names: no more are asked for than tell that there are too many.
+fn unpacked(t: &mut Tracer<'_>, iterable: &Value, before: usize, after: Option<usize>) -> Flow<Vec<Value>> {
+    let whole = match iterable {
+        Value::Tuple(tuple) => tuple.class.is_none(),
+        Value::List(list) => t.arenas.lists[*list].class.is_none(),
+        _ => false,
+    };
+    if whole || after.is_some() {
+        return t.collect(iterable);
+    }
+    let iter = match t.iter(iterable) {
+        Err(Stop::Raise(_)) if !matches!(iterable, Value::Instance(_)) => {
+            let name = t.type_name(iterable);
+            return t.raise_named("TypeError", &format!("cannot unpack non-iterable {name} object"));
+        }
+        other => other?,
+    };
+    let mut items = Vec::new();
+    while items.len() <= before
+        && let Some(item) = t.next(&iter)?
+    {
+        items.push(item);
+    }
+    Ok(items)
+}
+
 pub(super) fn unpack(t: &mut Tracer<'_>, f: &mut PyFrame, before: usize, after: Option<usize>) -> Flow<Control> {
     let iterable = f.pop()?;
-    let items = t.collect(&iterable)?;
+    let items = unpacked(t, &iterable, before, after)?;
     let needed = before + after.unwrap_or(0);
     if items.len() < needed {
         let least = if after.is_some() { "at least " } else { "" };

@@ -109,7 +109,7 @@ pub(super) fn call_ex(t: &mut Tracer<'_>, f: &mut PyFrame, kwargs: bool) -> Flow
     let positional = f.pop()?;
     let (second, first) = (f.stack.pop().flatten(), f.stack.pop().flatten());
     let Some(callee) = first.or(second) else { return stop(ReasonCode::Internal, "nothing to call") };
-    let mut args = Args::new(t.collect(&positional)?);
+    let mut args = Args::new(t.collect_sized(&positional)?);
     if let Some(keywords) = keywords {
         for (name, value) in t.mapping_items(&keywords)? {
             match name.as_str() {

@@ -40,6 +40,7 @@ const OWN_NAMES: &[(&str, &str)] = &[
     ("types.CellType", "cell"),
     ("types.GeneratorType", "generator"),
     ("types.GetSetDescriptorType", "getset_descriptor"),
+    ("types.MemberDescriptorType", "member_descriptor"),
     ("types.CodeType", "code"),
     ("types.NoneType", "NoneType"),
     ("types.EllipsisType", "ellipsis"),
@@ -48,6 +49,9 @@ const OWN_NAMES: &[(&str, &str)] = &[
 ];
 
 impl Class {
+    /// Stands for the type of a built-in iterator where the trace does not keep which one it is.
+    pub const SOME_ITERATOR: &str = "builtins.iterator";
+
     /// A built-in type by path, with its bases' paths (without `builtins.object`).
     pub fn builtin(path: &str, bases: &[&str]) -> Rc<Class> {
         let (module, qualname) = match OWN_NAMES.iter().find(|(public, _)| *public == path) {
@@ -84,8 +88,16 @@ impl Class {
     pub fn same(&self, other: &Class) -> bool {
         match (&self.origin, &other.origin) {
             (Some(a), Some(b)) => a.object == b.object,
-            _ => self.path.is_some() && self.path == other.path,
+            _ => {
+                self.path.is_some() && self.path == other.path
+                    || self.is_interpreters() && other.is_interpreters() && self.name == other.name
+            }
         }
+    }
+
+    /// A type of the interpreter itself: its name tells which. Some have no path, as no built-in name is theirs.
+    pub(crate) fn is_interpreters(&self) -> bool {
+        !self.is_python && &*self.name.module == "builtins"
     }
 
     /// `issubclass(self, other)`, without `__subclasscheck__`.
@@ -104,6 +116,7 @@ impl Class {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
         match (&self.path, &self.origin) {
+            _ if self.is_interpreters() => self.name.hash(&mut hasher),
             (Some(p), _) => p.hash(&mut hasher),
             (None, Some(o)) => o.object.hash(&mut hasher),
             (None, None) => self.name.hash(&mut hasher),

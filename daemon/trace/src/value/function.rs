@@ -108,6 +108,8 @@ pub enum Descriptor {
     Static(Value),
     /// `classmethod`
     Class(Value),
+    /// A class method of a C type.
+    NativeClass(Rc<Builtin>),
     /// A getset or member descriptor of the class with this path or name.
     Data {
         /// Import path of the owner, if trusted.

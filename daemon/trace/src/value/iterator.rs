@@ -23,6 +23,20 @@ pub enum Iter {
         /// Next index.
         at: usize,
     },
+    /// Over a list from its end, which may change meanwhile.
+    Reversed {
+        /// The list.
+        list: ListId,
+        /// How many items are left, if the list stays as it is.
+        left: usize,
+    },
+    /// Over an object's `[0]`, `[1]`, ... until `IndexError`: the old sequence protocol.
+    Sequence {
+        /// The object.
+        object: Value,
+        /// Next index.
+        at: usize,
+    },
     /// Over a dict's keys, values or items; raises if its size changes.
     Dict {
         /// The dict.
@@ -116,4 +130,6 @@ pub enum Iter {
     },
     /// Exhausted.
     Done,
+    /// It is being advanced.
+    Running,
 }

@@ -1,0 +1,167 @@
+//! Attributes of classes, through their metaclass, and of `super()`.
+
+use crate::attr::bound;
+use crate::builtins;
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::tracer::Tracer;
+use crate::value::{Class, Descriptor, Super, Value};
+use flambeau_ir::code::Const;
+use flambeau_ir::guard::GuardKind;
+use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::Step;
+use std::rc::Rc;
+
+impl Tracer<'_> {
+    /// `type_getattro` in CPython's `Objects/typeobject.c`: data descriptors of the metaclass, the class and its bases, the
+    /// rest of the metaclass.
+    pub(crate) fn class_attr(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
+        if class.is(Class::SOME_ITERATOR) {
+            return stop(ReasonCode::UnsupportedObject, "the type of a built-in iterator");
+        }
+        let value = Value::Class(class.clone());
+        let metaclass = self.own_metaclass(class)?;
+        let of_metaclass = match &metaclass {
+            Some(metaclass) => self.type_lookup(metaclass, name)?,
+            None => None,
+        };
+        if let (Some(metaclass), Some((owner, raw))) = (&metaclass, &of_metaclass)
+            && !owner.is("builtins.type")
+            && self.is_data_descriptor(raw)?
+        {
+            return self.bind_attr(raw, &value, metaclass, name).map(Some);
+        }
+        if let Some(found) = self.type_data(class, name)? {
+            return Ok(Some(found));
+        }
+        if !class.is_python
+            && class.origin.is_none()
+            && let Some(found) = builtins::attribute(self, &value, name)?
+        {
+            return Ok(Some(found));
+        }
+        if let Some((_, raw)) = self.type_lookup(class, name)? {
+            return self.read_through_class(raw, class, name).map(Some);
+        }
+        match (metaclass, of_metaclass) {
+            (Some(metaclass), Some((_, raw))) => self.bind_attr(&raw, &value, &metaclass, name).map(Some),
+            (Some(metaclass), None) => self.getattr_hook(&value, &metaclass, name),
+            (None, _) => self.attr_of_type(&value, name),
+        }
+    }
+
+    /// Data descriptors of `type` itself.
+    fn type_data(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
+        Ok(Some(match name {
+            "__name__" => {
+                let qualname = &class.name.qualname;
+                Value::str(qualname.rsplit('.').next().unwrap_or(qualname))
+            }
+            "__qualname__" => Value::Const(Const::Str(class.name.qualname.clone())),
+            "__module__" => Value::Const(Const::Str(class.name.module.clone())),
+            "__mro__" => {
+                let class = self.real_class(class)?;
+                let mut mro = Vec::with_capacity(class.mro.len());
+                for i in 0..class.mro.len() {
+                    mro.push(Value::Class(self.mro_class(&class, i)?));
+                }
+                Value::tuple(mro)
+            }
+            // What the class itself holds, of those that are made otherwise where it holds nothing.
+            "__doc__" | "__annotations__" => match self.type_lookup(class, name)? {
+                Some((owner, found @ (Value::Const(_) | Value::Dict(_)))) if owner.same(class) && class.is_python => {
+                    found
+                }
+                _ => return stop(ReasonCode::UnsupportedObject, format!("{name} of a class")),
+            },
+            "__dict__"
+            | "__bases__"
+            | "__base__"
+            | "__abstractmethods__"
+            | "__basicsize__"
+            | "__itemsize__"
+            | "__dictoffset__"
+            | "__flags__"
+            | "__weakrefoffset__"
+            | "__text_signature__"
+            | "__type_params__" => {
+                return stop(ReasonCode::UnsupportedObject, format!("{name} of a class"));
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// The metaclass, if it is another one than `type`.
+    pub(crate) fn own_metaclass(&mut self, class: &Class) -> Flow<Option<Rc<Class>>> {
+        let Some(origin) = class.origin.filter(|_| !class.is_interpreters()) else { return Ok(None) };
+        let described = self.describe(origin.object)?;
+        let s = self.step(origin.source, Step::Class);
+        if let Some(path) = self.describe(described.class)?.path.clone().filter(|p| &**p == "builtins.type") {
+            self.guard(s, GuardKind::IsPath(path));
+            return Ok(None);
+        }
+        match self.wrap(described.class, s)? {
+            Value::Class(metaclass) => Ok(Some(metaclass)),
+            _ => crate::flow::internal("a metaclass that is no class"),
+        }
+    }
+
+    /// What a class attribute gives when it is read through the class: its `__get__` gets no instance.
+    fn read_through_class(&mut self, raw: Value, class: &Rc<Class>, name: &str) -> Flow<Value> {
+        match &raw {
+            Value::Descriptor(d) => Ok(match &**d {
+                Descriptor::Static(inner) => inner.clone(),
+                Descriptor::Class(inner) => bound(inner.clone(), Value::Class(class.clone())),
+                Descriptor::NativeClass(inner) => Value::bound_builtin(&inner.path, Value::Class(class.clone())),
+                Descriptor::Property { .. } | Descriptor::Data { .. } => raw,
+            }),
+            Value::Instance(id) if self.compiled_function(&raw)?.is_none() => {
+                let descriptor = self.arenas.instances[*id].class.clone();
+                match self.type_lookup(&descriptor, "__get__")? {
+                    None => Ok(raw),
+                    Some((_, get @ Value::Function(_))) => {
+                        let args = vec![raw, Value::NONE, Value::Class(class.clone())];
+                        self.call(&get, Args::new(args))
+                    }
+                    Some(_) => stop(ReasonCode::UnsupportedObject, format!("descriptor {}", descriptor.name.qualname)),
+                }
+            }
+            // The fields of named tuples give themselves.
+            Value::Opaque(o) if o.item.is_none() => match self.type_lookup(&o.class.clone(), "__get__")? {
+                None => Ok(raw),
+                Some(_) => {
+                    stop(ReasonCode::UnsupportedObject, format!("descriptor {name} of type {}", o.class.name.qualname))
+                }
+            },
+            _ => Ok(raw),
+        }
+    }
+
+    pub(crate) fn super_attr(&mut self, s: &Super, name: &str) -> Flow<Option<Value>> {
+        let Some(origin) = s.class.origin else {
+            return stop(ReasonCode::UnsupportedObject, "super() of a built-in type");
+        };
+        // A class is taken as a subtype if it is one, else as an instance of its metaclass (`supercheck` in CPython's
+        // `Objects/typeobject.c`).
+        let (class, receiver_is_class) = match &s.receiver {
+            Value::Class(c) if c.mro.contains(&origin.object) => (c.clone(), true),
+            other => (self.class_of(other)?, false),
+        };
+        let Some(at) = class.mro.iter().position(|c| *c == origin.object) else {
+            return self.raise_named("TypeError", "super(type, obj): obj must be an instance or subtype of type");
+        };
+        for position in at + 1..class.mro.len() {
+            let base = self.mro_class(&class, position)?;
+            // `TypeAttr` looks along the base's own MRO; only what the base itself owns counts here.
+            let Some((owner, raw)) = self.type_lookup(&base, name)? else { continue };
+            if !owner.same(&base) {
+                continue;
+            }
+            if receiver_is_class {
+                return self.read_through_class(raw, &class, name).map(Some);
+            }
+            return self.bind_attr(&raw, &s.receiver, &class, name).map(Some);
+        }
+        Ok(None)
+    }
+}

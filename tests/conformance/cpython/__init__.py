@@ -1,0 +1,1 @@
+"""CPython's own tests (`Lib/test`), each test method compiled."""

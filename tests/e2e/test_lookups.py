@@ -1,0 +1,339 @@
+"""Attributes and special methods are looked up as CPython does it: instance, type, metatype; what is found to be absent
+is a fact like any."""
+
+import collections.abc
+import datetime
+import functools
+import inspect
+import numbers
+import types
+
+import pytest
+import torch
+from support import check
+
+import flambeau
+
+X = torch.arange(3.0)
+
+
+class Meta(type):
+    tag = "meta"
+
+    def __call__(cls, *args, **kwargs):
+        made = super().__call__(*args, **kwargs)
+        made.through = cls.__name__
+        return made
+
+    def __len__(cls):
+        return 7
+
+    def __getitem__(cls, key):
+        return (cls.__name__, key)
+
+    def __iter__(cls):
+        return iter((1, 2))
+
+    def __contains__(cls, item):
+        return item == 3
+
+    def __add__(cls, other):
+        return "added"
+
+    @property
+    def shadowed(cls):
+        return "of the metaclass"
+
+
+class WithMeta(metaclass=Meta):
+    shadowed = "of the class"
+
+    def __init__(self, a):
+        self.a = a
+
+    def __call__(self, b):
+        return self.a + b
+
+    def __len__(self):
+        return 1
+
+
+class Plain:
+    flag = 1
+
+    def method(self):
+        return self
+
+    @classmethod
+    def make(cls):
+        return cls
+
+    @staticmethod
+    def static():
+        return 2
+
+
+class Reader:
+    """A descriptor of its own."""
+
+    def __get__(self, instance, owner):
+        return (instance is None, owner.__name__)
+
+
+class Described:
+    reader = Reader()
+
+    @classmethod
+    def of_class(cls):
+        return cls.reader
+
+    def of_instance(self):
+        return self.reader, type(self).reader, super().__getattribute__("reader")
+
+
+class Lying:
+    @property
+    def __class__(self):
+        return int
+
+
+def function():
+    """Documented."""
+
+
+def generator():
+    yield 1
+
+
+class Module(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+OBJECTS = {
+    "int": 3,
+    "float": 2.5,
+    "str": "text",
+    "bytes": b"text",
+    "none": None,
+    "list": [1],
+    "tuple": (1,),
+    "dict": {"a": 1},
+    "set": {1},
+    "frozenset": frozenset((1,)),
+    "range": range(3),
+    "slice": slice(1),
+    "function": function,
+    "lambda": lambda: 1,
+    "class": Plain,
+    "class with metaclass": WithMeta,
+    "instance": Plain(),
+    "bound": Plain().method,
+    "builtin": len,
+    "builtin class": list,
+    "partial": functools.partial(function),
+    "module": types,
+    "torch": torch,
+    "nn": Module(),
+    "nn class": Module,
+    "size": torch.Size((1, 2)),
+    "dtype": torch.float32,
+    "ordered": collections.OrderedDict(a=1),
+    "default": collections.defaultdict(list),
+    "exception": ValueError("text"),
+    "type": type,
+    "tensor": torch.ones(2),
+    "code": function.__code__,
+    "lying": Lying(),
+    "described": Described(),
+}
+
+NAMES = """
+absent __absent__ append mro __mro__ __bases__ __subclasses__ __call__ __hash__ __eq__ __len__ __iter__
+__next__ __getitem__ __contains__ __name__ __qualname__ __module__ __doc__ __dict__ __class__ __init__ __new__
+__get__ __set__ __wrapped__ __self__ __func__ __code__ __defaults__ __add__ __bool__ __int__ __float__
+__index__ __enter__ __exit__ __reduce__ __reduce_ex__ __repr__ __str__ __format__ __sizeof__ __dir__
+__init_subclass__ __subclasshook__ __prepare__ __instancecheck__ keys items get shape dtype flag method tag
+real imag start args func forward training to __length_hint__ __reversed__ __missing__ __await__ __aiter__
+__torch_function__ __array__ __set_name__
+""".split()
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_hasattr_of_everything(kind):
+    value = OBJECTS[kind]
+    # `imag` of a real tensor raises another error.
+    names = [name for name in NAMES if (kind, name) != ("tensor", "imag")]
+
+    def f(x, value):
+        found = []
+        for name in names:
+            if hasattr(value, name):
+                found.append(name)
+        return found, x + 1
+
+    with flambeau.config.patch(recompile_limit=1000):
+        assert flambeau.compile(f)(X, value)[0] == f(X, value)[0]
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_try_and_getattr_of_everything(kind):
+    value = OBJECTS[kind]
+
+    def f(x, value):
+        found = []
+        for name in ("absent", "__call__", "__hash__", "mro", "keys", "shape", "__len__", "flag"):
+            try:
+                getattr(value, name)
+            except AttributeError as error:
+                found.append((name, type(error).__name__))
+            found.append(getattr(value, name, None) is None)
+        return found, callable(value), x + 1
+
+    with flambeau.config.patch(recompile_limit=1000):
+        assert flambeau.compile(f)(X, value)[:2] == f(X, value)[:2]
+
+
+def metaclass_calls(x):
+    made = WithMeta(1)
+    return made.through, made.a, made(x), len(made), len(WithMeta), WithMeta["k"], list(WithMeta), 3 in WithMeta
+
+
+def metaclass_attributes(x):
+    return WithMeta.tag, WithMeta.shadowed, WithMeta(1).shadowed, hasattr(WithMeta(1), "tag"), WithMeta + 1, x
+
+
+def metaclass_super_call(x):
+    made = WithMeta.__call__(2)
+    return made.a, type.__call__(WithMeta, 5).a, WithMeta(3).__call__(x)
+
+
+def descriptors(x):
+    d = Described()
+    return Described.reader, d.reader, d.of_class(), Described.of_class(), d.of_instance(), x
+
+
+def methods_of_functions(x):
+    return (
+        function.__get__(None, Plain) is function,
+        Plain.method.__get__(5)(),
+        Plain.make() is Plain,
+        Plain.static(),
+        x,
+    )
+
+
+def class_methods_of_c_types(x):
+    day = datetime.datetime(2026, 1, 2)
+    return (
+        datetime.datetime.fromisoformat("2026-01-02") == day,
+        isinstance(datetime.datetime.now(), datetime.datetime),
+        datetime.date.today() <= datetime.date.today(),
+        datetime.timedelta(days=1).days,
+        int.from_bytes(b"\x01\x02", "big"),
+        float.fromhex("0x1p-1"),
+        bytes.fromhex("0a"),
+        {}.fromkeys("ab", 1),
+        dict.fromkeys("ab"),
+        collections.OrderedDict.fromkeys("ab", 2),
+        (5).from_bytes(b"\x03", "little"),
+        x,
+    )
+
+
+def abstract_classes(x):
+    d = {"a": 1}
+    found = []
+    for value in (
+        d.keys(),
+        d.values(),
+        d.items(),
+        iter([1]),
+        (i for i in d),
+        {1},
+        "a",
+        3,
+        len,
+        range(2),
+        Plain(),
+        zip(),
+    ):
+        for name in ("Sized", "Iterable", "Container", "Iterator", "Collection", "Callable", "Reversible"):
+            found.append(isinstance(value, getattr(collections.abc, name)))
+    return found, x
+
+
+def kinds(x):
+    d = {"a": 1}
+    return (
+        type(d.keys()) is type({}.keys()),
+        type(d.keys()).__name__,
+        type(iter(zip())).__name__,
+        isinstance(Lying(), int),
+        Lying().__class__ is int,
+        type(Lying()) is Lying,
+        type(function).__name__,
+        inspect.isfunction(function),
+        inspect.ismethod(Plain().method),
+        inspect.isclass(Plain),
+        type(Plain).__name__,
+        type(WithMeta).__name__,
+        x,
+    )
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        metaclass_calls,
+        metaclass_attributes,
+        metaclass_super_call,
+        descriptors,
+        methods_of_functions,
+        class_methods_of_c_types,
+        abstract_classes,
+        kinds,
+    ],
+    ids=lambda p: p.__name__,
+)
+def test_look_ups(program, backend):
+    check(program, (X,), backend=backend, graphs=None)
+
+
+def test_an_attribute_of_a_function_that_appears_later():
+    def flagged(x):
+        return x
+
+    def f(x):
+        return x + getattr(flagged, "offset", 1)
+
+    compiled = flambeau.compile(f)
+    assert torch.equal(compiled(X), X + 1)
+    flagged.offset = 5
+    assert torch.equal(compiled(X), X + 5)
+    del flagged.offset
+    assert torch.equal(compiled(X), X + 1)
+
+
+def test_a_class_that_is_registered_later():
+    class Listlike:
+        def __len__(self):
+            return 2
+
+    class Number:
+        pass
+
+    def f(x, a, b):
+        kinds = (
+            isinstance(a, collections.abc.Sequence),
+            isinstance(a, collections.abc.Sized),
+            isinstance(b, numbers.Real),
+        )
+        return x + sum(kinds)
+
+    compiled = flambeau.compile(f)
+    assert torch.equal(compiled(X, Listlike(), Number()), X + 1)
+    collections.abc.MutableSequence.register(Listlike)
+    assert torch.equal(compiled(X, Listlike(), Number()), X + 2)
+    numbers.Integral.register(Number)
+    assert torch.equal(compiled(X, Listlike(), Number()), X + 3)
