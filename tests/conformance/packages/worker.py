@@ -1,0 +1,94 @@
+"""A child process: one program in one way (`eager`, `flambeau`, `torch`), its calls observed; the answer is a file of JSON.
+
+What the eager run saw is kept beside it (`torch.save`); the other ways are compared with that here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import observe
+
+
+def compiler(way: str) -> Any:
+    """What a program calls as `compile`."""
+    if way == "flambeau":
+        import flambeau
+
+        return flambeau.compile
+    if way == "torch":
+        return lambda f, **options: torch.compile(f, backend="eager", **options)
+    return lambda f, **_: f
+
+
+def counts(way: str) -> dict[str, Any]:
+    """Graphs, breaks and fallbacks of this process."""
+    if way == "flambeau":
+        import flambeau
+
+        now = flambeau.counters()
+        names = "graphs", "ops", "frames_traced", "recompiles", "recompile_limit_hits", "left_alone"
+        found = {name: now[name] for name in names}
+        return {**found, "breaks": dict(now["graph_breaks"]), "fallbacks": dict(now["eager_fallbacks"])}
+    if way == "torch":
+        from torch._dynamo.utils import counters
+
+        return {
+            "graphs": counters["stats"]["unique_graphs"],
+            "breaks": sum(counters["graph_break"].values()),
+            "reasons": {key.split("\n")[0][:100]: n for key, n in counters["graph_break"].items()},
+        }
+    return {}
+
+
+def run(name: str, way: str, folder: Path) -> dict[str, Any]:
+    """Runs a program and compares it with the eager run, if this is not that."""
+    torch.set_num_threads(1)
+    module = importlib.import_module(f"{__package__}.programs.{name}")
+    observe.seed(0)
+    program = module.program(compiler(way))
+    kept, seen, number = folder / f"{name}.eager", [], 0
+    expected = None if way == "eager" else torch.load(kept, weights_only=False)
+    for make in program.inputs:
+        for _ in range(program.times):
+            observe.seed(1000 + number)
+            args = make()
+            observe.seed(2000 + number)
+            found = observe.observe(program.call, args, program.state, program.backward)
+            if expected is None:
+                if found["exception"]:
+                    return {"status": "broken", "detail": f"call {number}: {found['exception']}"}
+                seen.append(found)
+            else:
+                differs = observe.difference(expected[number], found, program.tolerance)
+                if differs:
+                    return {"status": "wrong", "detail": f"call {number}: {differs}", **counts(way)}
+            number += 1
+    if expected is None:
+        torch.save(seen, kept)
+    return {"status": "right", **counts(way)}
+
+
+def main(name: str, way: str, folder: str) -> None:
+    warnings.simplefilter("ignore")
+    began = time.perf_counter()
+    try:
+        answer = run(name, way, Path(folder))
+    except Exception as error:
+        traceback.print_exc()
+        answer = {"status": "broken" if way == "eager" else "wrong", "detail": f"{type(error).__name__}: {error}"}
+    answer["seconds"] = round(time.perf_counter() - began, 1)
+    (Path(folder) / f"{name}.{way}.json").write_text(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
