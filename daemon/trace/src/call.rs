@@ -5,6 +5,7 @@ use crate::flow::{Flow, stop};
 use crate::frame::Slot;
 use crate::tracer::Tracer;
 use crate::value::{Class, DictValue, Function, Instance, ListValue, Opaque, Payload, Tuple, Value};
+use flambeau_ir::code::Code;
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
@@ -44,6 +45,11 @@ const VARKEYWORDS: u32 = 8;
 
 /// `CO_COROUTINE`, `CO_ITERABLE_COROUTINE` and `CO_ASYNC_GENERATOR`.
 const ASYNCHRONOUS: u32 = 0x80 | 0x100 | 0x200;
+
+/// Whether the code asks how many references an object has. A compiled frame holds others than a plain one.
+pub(crate) fn counts_references(code: &Code) -> bool {
+    code.names.iter().any(|name| name == "getrefcount")
+}
 
 impl Tracer<'_> {
     /// Calls `callee`.
@@ -148,6 +154,9 @@ impl Tracer<'_> {
                 return Ok(value);
             }
         }
+        if counts_references(&function.code) {
+            return stop(ReasonCode::UnsupportedCall, format!("{}, which counts references", function.qualname));
+        }
         if function.code.flags & ASYNCHRONOUS != 0 {
             return stop(ReasonCode::UnsupportedCall, format!("{}, which makes a coroutine", function.qualname));
         }
@@ -172,7 +181,13 @@ impl Tracer<'_> {
         let own =
             code.filename.ends_with(&format!("/{file}.py")) || code.filename.ends_with(&format!("/{file}/__init__.py"));
         let renamed = *code.qualname != *function.qualname;
-        (trusted.contains(&root) && own && !renamed).then(|| format!("{module}.{}", function.qualname).into())
+        // What stands in for a class of C where there is none is another class.
+        let stand_in = module.as_ref() == "collections" && function.qualname.starts_with("OrderedDict.");
+        if code.filename.ends_with("/_collections_abc.py") && *function.qualname == *"_check_methods" {
+            return Some("_collections_abc._check_methods".into());
+        }
+        (trusted.contains(&root) && own && !renamed && !stand_in)
+            .then(|| format!("{module}.{}", function.qualname).into())
     }
 
     /// Binds arguments to the slots of a new frame, as CPython does.

@@ -33,6 +33,7 @@ pub mod value;
 use exit::Outcome;
 use flambeau_ir::exit::End;
 use flambeau_ir::frame::Frame;
+use flambeau_ir::object::ObjectData;
 use flambeau_ir::oracle::Oracle;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::trace::Trace;
@@ -44,6 +45,9 @@ const MAX_ATTEMPTS: usize = 16;
 /// [`End::Refused`]. Where the frame's options ask for it, `log` gets a line per instruction, however the trace ends.
 pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> Trace {
     let mut tracer = tracer::Tracer::new(frame, oracle);
+    if counts_references(frame) {
+        return tracer.refuse(Reason::new(ReasonCode::UnsupportedCall, "sys.getrefcount"));
+    }
     // Why the first attempt broke: what users are told.
     let mut first: Option<Reason> = None;
     for _ in 0..MAX_ATTEMPTS {
@@ -74,4 +78,11 @@ pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> T
     }
     log.append(&mut tracer.log);
     tracer.refuse(first.unwrap_or_else(|| Reason::new(ReasonCode::Internal, "the attempts at a frame ran out")))
+}
+
+fn counts_references(frame: &Frame) -> bool {
+    let Some(ObjectData::Function(function)) = frame.heap.get(frame.function).map(|object| &object.data) else {
+        return false;
+    };
+    frame.heap.codes.get(&function.code).is_some_and(|code| call::counts_references(code))
 }

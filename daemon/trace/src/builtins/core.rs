@@ -340,6 +340,7 @@ fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         Value::Dict(id) if tracer.arenas.dicts[*id].class.as_ref().is_none_or(|c| !c.is_python) => {
             slots::copy_dict(tracer, &value)
         }
+        Value::Set(id) if tracer.arenas.sets[*id].frozen => Ok(value),
         Value::Set(id) => {
             let mut set = tracer.arenas.sets[*id].clone();
             set.dirty = false;

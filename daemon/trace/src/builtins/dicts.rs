@@ -97,6 +97,13 @@ fn pair(tracer: &mut Tracer<'_>, item: &Value, at: usize) -> Flow<(Value, Value)
     }
 }
 
+/// As [`receiver_dict`] for what changes or orders a dict: past an `OrderedDict`'s own methods it loses its order.
+fn changed_dict(tracer: &Tracer<'_>, path: &str, args: Args) -> Flow<(DictId, Args)> {
+    let (id, rest) = receiver_dict(path, args)?;
+    let ordered = tracer.arenas.dicts[id].class.as_ref().is_some_and(|c| c.derives("collections.OrderedDict"));
+    if ordered && path.starts_with("builtins.dict.") { unsupported(path) } else { Ok((id, rest)) }
+}
+
 fn receiver_dict(path: &str, args: Args) -> Flow<(DictId, Args)> {
     match receiver(path, args)? {
         (Value::Dict(id), rest) => Ok((id, rest)),
@@ -131,26 +138,26 @@ fn get(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     Ok(tracer.dict_get(id, &key)?.or(default).unwrap_or(Value::NONE))
 }
 
-fn keys(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    view(path, args, ViewKind::Keys)
+fn keys(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    view(tracer, path, args, ViewKind::Keys)
 }
 
-fn values(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    view(path, args, ViewKind::Values)
+fn values(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    view(tracer, path, args, ViewKind::Values)
 }
 
-fn items(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    view(path, args, ViewKind::Items)
+fn items(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    view(tracer, path, args, ViewKind::Items)
 }
 
-fn view(path: &str, args: Args, kind: ViewKind) -> Flow<Value> {
-    let (id, rest) = receiver_dict(path, args)?;
+fn view(tracer: &mut Tracer<'_>, path: &str, args: Args, kind: ViewKind) -> Flow<Value> {
+    let (id, rest) = changed_dict(tracer, path, args)?;
     let [] = exactly(path, rest)?;
     Ok(Value::DictView(id, kind))
 }
 
 fn setdefault(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, rest) = receiver_dict(path, args)?;
+    let (id, rest) = changed_dict(tracer, path, args)?;
     let [key, default] = bind(path, rest, ["key", "default"], 1)?;
     let Some(key) = key else { return unsupported(path) };
     if let Some(value) = tracer.dict_get(id, &key)? {
@@ -162,13 +169,13 @@ fn setdefault(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn update(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, rest) = receiver_dict(path, args)?;
+    let (id, rest) = changed_dict(tracer, path, args)?;
     merge(tracer, path, id, rest)?;
     Ok(Value::NONE)
 }
 
 fn pop(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, rest) = receiver_dict(path, args)?;
+    let (id, rest) = changed_dict(tracer, path, args)?;
     let [key, default] = bind(path, rest, ["key", "default"], 1)?;
     let Some(key) = key else { return unsupported(path) };
     match (tracer.dict_remove(id, &key)?, default) {
@@ -178,7 +185,7 @@ fn pop(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn popitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, mut rest) = receiver_dict(path, args)?;
+    let (id, mut rest) = changed_dict(tracer, path, args)?;
     let last = match rest.take_kw("last").or(rest.pos.pop()) {
         Some(last) => tracer.truth(&last)?,
         None => true,
@@ -193,7 +200,7 @@ fn popitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn clear(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, rest) = receiver_dict(path, args)?;
+    let (id, rest) = changed_dict(tracer, path, args)?;
     let [] = exactly(path, rest)?;
     tracer.dict_replace(id, vec![])?;
     Ok(Value::NONE)
@@ -220,7 +227,7 @@ fn length(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, _) = receiver_dict(path, args)?;
+    let (id, _) = changed_dict(tracer, path, args)?;
     tracer.iter(&Value::DictView(id, ViewKind::Keys))
 }
 
@@ -237,14 +244,14 @@ fn getitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn setitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, rest) = receiver_dict(path, args)?;
+    let (id, rest) = changed_dict(tracer, path, args)?;
     let [key, value] = exactly(path, rest)?;
     tracer.dict_set(id, key, value)?;
     Ok(Value::NONE)
 }
 
 fn delitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, rest) = receiver_dict(path, args)?;
+    let (id, rest) = changed_dict(tracer, path, args)?;
     let [key] = exactly(path, rest)?;
     match tracer.dict_remove(id, &key)? {
         Some(_) => Ok(Value::NONE),

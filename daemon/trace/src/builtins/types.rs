@@ -18,6 +18,7 @@ pub const TABLE: Table = &[
     ("builtins.type", type_),
     ("builtins.isinstance", isinstance),
     ("builtins.issubclass", issubclass),
+    ("_collections_abc._check_methods", check_methods),
     ("builtins.type.__call__", call),
     ("builtins.type.__instancecheck__", instancecheck),
     ("builtins.type.__subclasscheck__", subclasscheck),
@@ -26,6 +27,19 @@ pub const TABLE: Table = &[
 fn type_(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [value] = exactly(path, args)?;
     tracer.class_of(&value).map(Value::Class)
+}
+
+/// What abstract classes ask in their `__subclasshook__`: whether a class has these methods, none of them `None`.
+fn check_methods(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (Value::Class(class), methods) = receiver(path, args)? else { return unsupported(path) };
+    for method in &methods.pos {
+        let Some(name) = method.as_str() else { return unsupported(path) };
+        match tracer.type_lookup(&class, name)? {
+            Some((_, found)) if !found.is_none() => {}
+            _ => return Ok(Value::Const(Const::NotImplemented)),
+        }
+    }
+    Ok(Value::bool(true))
 }
 
 /// `type.__call__(class, ...)`, past what the metaclass says.
@@ -193,14 +207,19 @@ fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Fl
             let built_in = NUMBERS.iter().any(|(n, types)| *n == name && derives_any(class, types));
             return Ok(built_in || is_registered(tracer, class, path)?);
         }
-        // Only the standard library and torch have such classes; they register nothing from outside.
-        return Ok(false);
+        let said = match subclass_hook(tracer, class, of)? {
+            Value::Const(Const::Bool(said)) => said,
+            _ => is_registered(tracer, class, path)?,
+        };
+        return Ok(said);
     }
     let Some(origin) = of.origin else { return Ok(false) };
     let meta = tracer.describe(origin.object)?.class;
     if tracer.describe(meta)?.path.as_deref() == Some("abc.ABCMeta") {
-        let hidden = tracer.type_lookup(of, "__subclasshook__")?.is_some_and(|(owner, _)| !owner.is("builtins.object"));
-        if hidden || has_registered(tracer, origin.object)? {
+        if let Value::Const(Const::Bool(said)) = subclass_hook(tracer, class, of)? {
+            return Ok(said);
+        }
+        if has_registered(tracer, origin.object)? {
             return stop(ReasonCode::UnguardableObject, format!("classes registered with {}", of.name.qualname));
         }
         tracer.guard(origin.source, GuardKind::NoRegistered);
@@ -208,9 +227,28 @@ fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Fl
     Ok(false)
 }
 
+/// What an abstract class says in a `__subclasshook__` of its own; `NotImplemented` where it has none.
+fn subclass_hook(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Flow<Value> {
+    let nothing = Value::Const(Const::NotImplemented);
+    let Some(origin) = of.origin else { return Ok(nothing) };
+    let meta = tracer.describe(origin.object)?.class;
+    if tracer.describe(meta)?.path.as_deref() != Some("abc.ABCMeta") {
+        return Ok(nothing);
+    }
+    let own = tracer.type_lookup(of, "__subclasshook__")?.is_some_and(|(owner, _)| !owner.is("builtins.object"));
+    if !own {
+        return Ok(nothing);
+    }
+    let hook = tracer.get_attr(&Value::Class(of.clone()), "__subclasshook__")?;
+    tracer.call(&hook, Args::new(vec![Value::Class(class.clone())]))
+}
+
 /// Whether a user's class is registered with an abstract class of the standard library.
 fn is_registered(tracer: &mut Tracer<'_>, class: &Rc<Class>, path: &Arc<str>) -> Flow<bool> {
     let (Some(origin), true, None) = (class.origin, class.is_python, &class.path) else { return Ok(false) };
+    if !path.starts_with("collections.abc.") && !path.starts_with("numbers.") && !path.starts_with("os.") {
+        return Ok(false);
+    }
     match tracer.ask_one(Question::RegisteredWith { class: origin.object, path: path.clone() })? {
         AnswerValue::Const(Const::Bool(false)) => {
             tracer.guard(origin.source, GuardKind::NotRegistered(path.clone()));
