@@ -617,7 +617,7 @@ impl Tracer<'_> {
                     Some(_) => stop(ReasonCode::SideEffect, format!("{}.__setattr__", class.name.qualname)),
                 }
             }
-            Value::Module(m) => self.dict_set(m.dict, Value::str(name), value),
+            Value::Module(m) => self.set_module_attr(&m.clone(), name, Some(value)),
             Value::Function(f) => {
                 let attrs = match f.attrs.get() {
                     Some(attrs) => attrs,
@@ -674,7 +674,7 @@ impl Tracer<'_> {
     }
 
     /// Stores through a data descriptor.
-    fn set_through(&mut self, raw: &Value, target: &Value, name: &str, value: Option<Value>) -> Flow<()> {
+    pub(crate) fn set_through(&mut self, raw: &Value, target: &Value, name: &str, value: Option<Value>) -> Flow<()> {
         match (raw, value, target) {
             (Value::Descriptor(d), Some(value), _) if matches!(**d, Descriptor::Property { set: Some(_), .. }) => {
                 let Descriptor::Property { set: Some(set), .. } = &**d else { return Ok(()) };
@@ -722,13 +722,7 @@ impl Tracer<'_> {
                     Some(_) => stop(ReasonCode::SideEffect, format!("{}.__delattr__", class.name.qualname)),
                 }
             }
-            Value::Module(m) => match self.dict_remove(m.dict, &Value::str(name))? {
-                Some(_) => Ok(()),
-                None => {
-                    let message = format!("'module' object has no attribute '{name}'");
-                    self.raise_named("AttributeError", &message)
-                }
-            },
+            Value::Module(m) => self.set_module_attr(&m.clone(), name, None),
             _ => stop(ReasonCode::SideEffect, format!("deleting {name} of a {}", self.type_name(target))),
         }
     }
@@ -753,7 +747,7 @@ pub(crate) fn bound(func: Value, receiver: Value) -> Value {
 }
 
 /// Whether the built-in `__setattr__` or `__delattr__` of a class does what that of `object` does.
-fn stores_generically(class: &Class, path: &str) -> bool {
+pub(crate) fn stores_generically(class: &Class, path: &str) -> bool {
     class.generic_setattr || matches!(path, "builtins.BaseException.__setattr__" | "builtins.BaseException.__delattr__")
 }
 
