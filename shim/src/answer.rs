@@ -108,9 +108,7 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             Ok(AnswerValue::Object((!value.is_null()).then(|| describer.reach(value, 0))))
         }
         Question::Eval { path, args } => evaluate(py, path, args),
-        Question::TorchCall { target, args, kwargs, ambient } => {
-            crate::fake::call(py, target, args, kwargs, ambient).map(AnswerValue::Meta)
-        }
+        Question::TorchCall { target, args, kwargs, ambient } => crate::fake::call(py, target, args, kwargs, ambient),
     }
 }
 

@@ -5,7 +5,7 @@ use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Target, ValueMeta};
 use flambeau_ir::guard::Ambient;
-use flambeau_ir::oracle::QueryArg;
+use flambeau_ir::oracle::{AnswerValue, QueryArg};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::tensor::TensorMeta;
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ pub fn call(
     args: &[QueryArg],
     kwargs: &[(String, QueryArg)],
     ambient: &Ambient,
-) -> Result<ValueMeta, Refusal> {
+) -> Result<AnswerValue, Refusal> {
     counters::bump(py, "fake_tensor_calls");
     let refused = |e: PyErr| (ReasonCode::OpUnknown, e.to_string());
     let fake = py.import("flambeau._fake").map_err(refused)?;
@@ -47,7 +47,10 @@ pub fn call(
     let outcome = fake.call_method1("call", (method, &**name, args, keywords, state)).map_err(refused)?;
     let (kind, value): (String, Bound<'_, PyAny>) = outcome.extract().map_err(refused)?;
     match kind.as_str() {
-        "value" => meta(&value).ok_or_else(|| (ReasonCode::OpUnknown, format!("{name} returned what has no metadata"))),
+        "same" => value.extract().map(AnswerValue::Same).map_err(refused),
+        "value" => meta(&value)
+            .map(AnswerValue::Meta)
+            .ok_or_else(|| (ReasonCode::OpUnknown, format!("{name} returned what has no metadata"))),
         "no_fake_kernel" => Err((ReasonCode::NoFakeKernel, format!("{name}: {value}"))),
         "data_dependent" => Err((ReasonCode::DataDependentValue, format!("{name}: {value}"))),
         _ => Err((ReasonCode::Shape, format!("{name}: {value}"))),

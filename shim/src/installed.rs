@@ -7,6 +7,7 @@ use crate::guard::{Kept, Passed, Program, Roots};
 use crate::leaves::{Place, Size};
 use crate::raw::Raw;
 use crate::run::{Failure, Outputs, eager::EagerBody, native::NativeBody, recorded, recorded::RecordedBody};
+use crate::torch_abi::Torch;
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Graph, NodeOp};
@@ -67,8 +68,11 @@ struct Owners {
 
 impl Owners {
     fn new(py: Python<'_>, function: Raw, args: &[Raw]) -> Owners {
+        let torch = Torch::get(py).ok();
         let weak = |object: &Raw| -> Option<Py<PyAny>> {
-            if object.is_null() {
+            // Torch does not swap tensors that somebody has a weak reference to.
+            // SAFETY: a live object.
+            if object.is_null() || torch.is_some_and(|torch| unsafe { torch.is_tensor(*object) }) {
                 return None;
             }
             // SAFETY: a live object; it gives a new reference, or none and an error that is cleared.

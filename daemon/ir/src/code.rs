@@ -51,9 +51,8 @@ impl Origin {
             // Calls of ops: what implements them runs below torch's dispatcher.
             "/torch/_ops.py",
         ];
-        let packages = ["/site-packages/", "/dist-packages/"];
-        let package = packages.iter().find_map(|folder| filename.split_once(folder)).map(|(_, inside)| inside);
-        if WHOLE.iter().any(|file| filename.ends_with(file)) {
+        let package = packaged(filename);
+        if WHOLE.iter().any(|file| filename.ends_with(file)) || Self::is_front_end(filename) {
             Origin::Whole
         } else if filename.starts_with("<frozen ") || package.is_none() && filename.contains("/lib/python3.") {
             Origin::Standard
@@ -63,6 +62,29 @@ impl Origin {
             Origin::User
         }
     }
+
+    /// Whether the file is a front end of torch's other compilers, which look at code and record calls themselves: below
+    /// them programs run as plain Python.
+    pub fn is_front_end(filename: &str) -> bool {
+        const FRONT_ENDS: [&str; 9] = [
+            "torch/jit/_script.py",
+            "torch/jit/_trace.py",
+            "torch/jit/_recursive.py",
+            "torch/jit/frontend.py",
+            "torch/fx/_symbolic_trace.py",
+            "torch/fx/experimental/",
+            "torch/export/",
+            "torch/_export/",
+            "torch/_subclasses/",
+        ];
+        packaged(filename).is_some_and(|inside| FRONT_ENDS.iter().any(|file| inside.starts_with(file)))
+    }
+}
+
+/// The path inside the folder of installed packages.
+fn packaged(filename: &str) -> Option<&str> {
+    let folders = ["/site-packages/", "/dist-packages/"];
+    folders.iter().find_map(|folder| filename.split_once(folder)).map(|(_, inside)| inside)
 }
 
 /// A CPython code object. Field meanings are those of CPython's `PyCodeObject`.

@@ -2,6 +2,7 @@
 
 use crate::code::Const;
 use crate::dim::{Dim, SymId};
+use crate::kernel::DType;
 use crate::source::SourceId;
 use crate::tensor::TensorMeta;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 pub struct NodeId(pub u32);
 
 /// A graph of torch calls.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// Placeholders first, then calls, in execution order.
     pub nodes: Vec<Node>,
@@ -21,6 +22,14 @@ pub struct Graph {
     pub outputs: Vec<NodeId>,
     /// Distinct user locations, referred to by nodes.
     pub locations: Vec<Location>,
+    /// Torch's default dtype where its calls run: what a Python float is beside tensors of integers.
+    pub default_dtype: DType,
+}
+
+impl Default for Graph {
+    fn default() -> Graph {
+        Graph { nodes: vec![], outputs: vec![], locations: vec![], default_dtype: DType::F32 }
+    }
 }
 
 /// One node.

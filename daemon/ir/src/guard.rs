@@ -179,6 +179,8 @@ pub struct Ambient {
 impl Ambient {
     /// The bit of `sdpa` that allows the flash kernel.
     pub const SDPA_FLASH: u32 = 1 << 2;
+    /// The bit of `observers` for `torch.jit.trace`.
+    pub const TRACING: u32 = 1 << 1;
     /// No state of the switches.
     pub const ANY_PRECISION: u32 = u32::MAX;
 }

@@ -105,6 +105,8 @@ pub enum AnswerValue {
     Raised(String, String),
     /// Metadata of a torch call's result.
     Meta(ValueMeta),
+    /// A torch call returns this argument itself; keyword arguments count on from the positional ones.
+    Same(u32),
     /// The client cannot answer, with a reason that becomes the graph break's.
     Refused(Reason),
 }

@@ -22,6 +22,9 @@ pub struct Trace {
     pub exit: Exit,
     /// Whether any tensor of the graph requires grad (or the graph switches grad mode), so that autograd must see it.
     pub needs_autograd: bool,
+    /// What comes after asks a tensor of the graph what only torch's own calls leave in it (its version, its base, its
+    /// node of autograd): the graph runs op by op.
+    pub exact: bool,
     /// Whether inputs share memory and the graph writes to an input: what a read sees then depends on the order of calls,
     /// which only running op by op keeps.
     pub overlap: bool,

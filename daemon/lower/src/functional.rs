@@ -175,6 +175,11 @@ impl Lowering<'_> {
             self.read_arg(arg, &mut values, &mut metas);
         }
         let written = written(target, args, kwargs, &values)?;
+        if let (Some(into), Some(now)) = (written.and_then(|id| metas.get(&id)), node.meta.as_tensor())
+            && into.sizes != now.sizes
+        {
+            return refuse("a write that gives its tensor another size");
+        }
         let (nodes, draws) = (self.core.nodes().len(), self.draws);
         let outcome = self.decomposed(node, (target, args, kwargs), (&values, &metas), written).or_else(|reason| {
             // The op is torch's, with nothing left of the attempt.
@@ -233,7 +238,7 @@ impl Lowering<'_> {
             metas,
             name: canon.op.name,
             draws: &mut self.draws,
-            default_dtype: DType::F32,
+            default_dtype: self.graph.default_dtype,
         };
         let outcome = rule(&mut cx)?;
         if let Some(what) = self.options.capabilities.as_ref().and_then(|table| missing(&self.core, start, table)) {

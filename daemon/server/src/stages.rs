@@ -100,7 +100,7 @@ pub fn trace_of_graph(graph: Graph) -> Trace {
 /// Chooses what runs. A graph that autograd must see runs op by op; so does one that lowering refuses, with the reason.
 pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
     let Traced { frame, options, trace, program } = traced;
-    let Trace { graph, symbols, exit, needs_autograd, overlap, .. } = trace;
+    let Trace { graph, symbols, exit, needs_autograd, overlap, exact, .. } = trace;
     let graph_text = graph.to_string();
     let autocasts = autocasts(&program);
     let compiled = move |symbols, body, fallback| CompiledFrame {
@@ -121,6 +121,7 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
         return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason))));
     }
     let backend = match options.backend {
+        _ if exact => return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), None))),
         BackendKind::Native(backend) if !needs_autograd => backend,
         BackendKind::Fx => return Bodied::Done(Box::new(compiled(symbols, Body::Fx(graph), None))),
         BackendKind::Eager | BackendKind::Native(_) => {

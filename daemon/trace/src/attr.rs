@@ -564,16 +564,7 @@ impl Tracer<'_> {
                     Some(_) => stop(ReasonCode::SideEffect, format!("{}.__setattr__", class.name.qualname)),
                 }
             }
-            Value::Module(m) => {
-                if let Some(class) = self.module_subclass(m)?
-                    && let Some((_, hook)) = self.type_lookup(&class, "__setattr__")?
-                    && !matches!(hook, Value::Builtin(_))
-                {
-                    let hook = self.bind_attr(&hook, target, &class, "__setattr__")?;
-                    return self.call(&hook, Args::new(vec![Value::str(name), value])).map(|_| ());
-                }
-                self.dict_set(m.dict, Value::str(name), value)
-            }
+            Value::Module(m) => self.set_module_attr(&m.clone(), name, Some(value)),
             Value::Function(f) => {
                 let attrs = match f.attrs.get() {
                     Some(attrs) => attrs,
@@ -630,7 +621,7 @@ impl Tracer<'_> {
     }
 
     /// Stores through a data descriptor.
-    fn set_through(&mut self, raw: &Value, target: &Value, name: &str, value: Option<Value>) -> Flow<()> {
+    pub(crate) fn set_through(&mut self, raw: &Value, target: &Value, name: &str, value: Option<Value>) -> Flow<()> {
         match (raw, value, target) {
             (Value::Descriptor(d), Some(value), _) if matches!(**d, Descriptor::Property { set: Some(_), .. }) => {
                 let Descriptor::Property { set: Some(set), .. } = &**d else { return Ok(()) };
@@ -678,16 +669,7 @@ impl Tracer<'_> {
                     Some(_) => stop(ReasonCode::SideEffect, format!("{}.__delattr__", class.name.qualname)),
                 }
             }
-            Value::Module(m) if self.module_subclass(m)?.is_some() => {
-                stop(ReasonCode::SideEffect, format!("deleting {name} of a module's subclass"))
-            }
-            Value::Module(m) => match self.dict_remove(m.dict, &Value::str(name))? {
-                Some(_) => Ok(()),
-                None => {
-                    let message = format!("'module' object has no attribute '{name}'");
-                    self.raise_named("AttributeError", &message)
-                }
-            },
+            Value::Module(m) => self.set_module_attr(&m.clone(), name, None),
             _ => stop(ReasonCode::SideEffect, format!("deleting {name} of a {}", self.type_name(target))),
         }
     }
@@ -717,7 +699,7 @@ fn is_special(name: &str) -> bool {
 }
 
 /// Whether the built-in `__setattr__` or `__delattr__` of a class does what that of `object` does.
-fn stores_generically(class: &Class, path: &str) -> bool {
+pub(crate) fn stores_generically(class: &Class, path: &str) -> bool {
     class.generic_setattr || matches!(path, "builtins.BaseException.__setattr__" | "builtins.BaseException.__delattr__")
 }
 

@@ -5,7 +5,7 @@ use crate::flow::{Flow, stop};
 use crate::frame::Slot;
 use crate::tracer::Tracer;
 use crate::value::{Class, DictValue, Function, Instance, ListValue, Opaque, Payload, Tuple, Value};
-use flambeau_ir::code::Code;
+use flambeau_ir::code::{Code, Origin};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
@@ -159,6 +159,9 @@ impl Tracer<'_> {
         }
         if function.code.flags & ASYNCHRONOUS != 0 {
             return stop(ReasonCode::UnsupportedCall, format!("{}, which makes a coroutine", function.qualname));
+        }
+        if Origin::is_front_end(&function.code.filename) {
+            return stop(ReasonCode::UnsupportedCall, function.qualname.to_string());
         }
         self.prefetch_code(function, args.pos.first())?;
         let locals = self.bind(function, args)?;

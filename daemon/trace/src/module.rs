@@ -1,10 +1,11 @@
 //! Attributes of Python modules, and of instances of subclasses of the module type (`torch.backends.cudnn`, `torch._VF`).
 
 use crate::call::Args;
-use crate::flow::Flow;
+use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Class, Module, Value};
 use flambeau_ir::object::ObjectData;
+use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
 
 impl Tracer<'_> {
@@ -47,6 +48,42 @@ impl Tracer<'_> {
                     None => Ok(None),
                 }
             }
+        }
+    }
+
+    /// `module.name = value`; `None` deletes. A subclass of the module type may have data descriptors, as
+    /// `torch.backends.cudnn` has.
+    pub(crate) fn set_module_attr(&mut self, module: &Rc<Module>, name: &str, value: Option<Value>) -> Flow<()> {
+        let target = Value::Module(module.clone());
+        if name == "__class__" || name == "__dict__" {
+            return stop(ReasonCode::SideEffect, format!("setting {name} of a module"));
+        }
+        if let Some(class) = self.module_subclass(module)? {
+            let hook = if value.is_some() { "__setattr__" } else { "__delattr__" };
+            match self.type_lookup(&class, hook)? {
+                None => {}
+                Some((owner, Value::Builtin(_))) if owner.is("builtins.object") || owner.is("builtins.module") => {}
+                Some((_, hook @ Value::Function(_))) => {
+                    let args = [target, Value::str(name)].into_iter().chain(value);
+                    return self.call(&hook, Args::new(args.collect())).map(|_| ());
+                }
+                Some(_) => return stop(ReasonCode::SideEffect, format!("{}.{hook}", class.name.qualname)),
+            }
+            if let Some((_, raw)) = self.type_lookup(&class, name)?
+                && self.is_data_descriptor(&raw)?
+            {
+                return match value {
+                    Some(value) => self.set_through(&raw, &target, name, Some(value)),
+                    None => stop(ReasonCode::SideEffect, format!("deleting {name} through a descriptor")),
+                };
+            }
+        }
+        match value {
+            Some(value) => self.dict_set(module.dict, Value::str(name), value),
+            None => match self.dict_remove(module.dict, &Value::str(name))? {
+                Some(_) => Ok(()),
+                None => self.raise_named("AttributeError", &format!("'module' object has no attribute '{name}'")),
+            },
         }
     }
 

@@ -59,6 +59,8 @@ pub struct Tracer<'a> {
     pub(crate) inputs: Vec<(Origin, u32)>,
     /// Storages of inputs that autograd saw written to: views of them may be unusable since.
     pub(crate) written: HashSet<u32>,
+    /// Storages of inputs that began or ceased to require grad: views of them may have, too.
+    pub(crate) regraded: HashSet<u32>,
     /// Names of the root frame's slots.
     pub(crate) root_names: Vec<String>,
     /// Where the last exception was raised.
@@ -87,6 +89,8 @@ pub struct Tracer<'a> {
     pub(crate) broken: Option<Broken>,
     /// Ints (of the options' dynamic dims) that sizes are made of.
     pub(crate) sized: HashSet<usize>,
+    /// Plain Python asks a tensor of this trace what only torch's own calls leave in it: the graph runs op by op.
+    pub(crate) exact: bool,
 }
 
 impl<'a> Tracer<'a> {
@@ -120,6 +124,7 @@ impl<'a> Tracer<'a> {
             real_classes: HashMap::new(),
             inputs: Vec::new(),
             written: HashSet::new(),
+            regraded: HashSet::new(),
             root_names: Vec::new(),
             raised_at: Vec::new(),
             builtin_classes: HashMap::new(),
@@ -135,6 +140,7 @@ impl<'a> Tracer<'a> {
             forced: None,
             broken: None,
             sized: HashSet::new(),
+            exact: false,
         };
         tracer.learn();
         tracer
@@ -148,6 +154,7 @@ impl<'a> Tracer<'a> {
         tracer.raw_types = self.raw_types;
         tracer.forced = forced;
         tracer.sized = self.sized;
+        tracer.exact = self.exact;
         tracer
     }
 

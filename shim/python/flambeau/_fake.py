@@ -49,7 +49,14 @@ def call(
                     stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
             stack.enter_context(mode())
             stack.enter_context(_quiet())
-            return "value", _meta(target(*args, **kwargs))
+            given = [*args, *kwargs.values()]
+            result = target(*args, **kwargs)
+            if name.endswith("_") or "out" in kwargs:  # what is written to is returned; how it is then matters
+                return "value", _meta(result, [])
+            for place, argument in enumerate(given):
+                if result is argument and isinstance(argument, torch.Tensor):
+                    return "same", place
+            return "value", _meta(result, given)
     except UnsupportedOperatorException as error:
         return "no_fake_kernel", str(error)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
@@ -82,12 +89,14 @@ def _resolve(path: str) -> Any:
     return found
 
 
-def _meta(value: Any) -> tuple[Any, ...]:
+def _meta(value: Any, given: list[Any]) -> tuple[Any, ...]:
     if isinstance(value, torch.Tensor):
+        if any(value is argument for argument in given):
+            raise TypeError("the call returned one of its arguments among others")
         if not isinstance(value, FakeTensor) or value.layout is not torch.strided:
             raise TypeError(f"the call returned a {type(value).__name__} with layout {value.layout}")
         strides = list(value.stride())
         return "tensor", list(value.shape), strides, value.dtype, value.device, value.requires_grad
     if isinstance(value, (tuple, list)):
-        return "tuple", [_meta(item) for item in value]
+        return "tuple", [_meta(item, given) for item in value]
     return "const", value

@@ -82,8 +82,10 @@ impl SavedHooks {
         let hooks = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const HooksState>(get) };
         // SAFETY: as above.
         let now = || unsafe { Self::read(hooks()) };
+        // Where the program has hooks, they stay alone: torch refuses to disable them, and does so all the same.
         // SAFETY: torch's getter.
-        if unsafe { enabled() } != 1 {
+        let idle = || autograd.call_method1("_top_saved_tensors_default_hooks", (true,)).is_ok_and(|top| top.is_none());
+        if unsafe { enabled() } != 1 || !idle() {
             return None;
         }
         let (none, push) = (now(), autograd.getattr("_push_saved_tensors_default_hooks").ok()?);

@@ -23,7 +23,10 @@ impl Parser<'_> {
     fn graph(&mut self) -> Parsed<Graph> {
         let mut graph = Graph::default();
         self.lex.expect("graph")?;
-        self.lex.expect("{")?;
+        if !self.lex.eat("{") {
+            graph.default_dtype = self.lex.dtype()?;
+            self.lex.expect("{")?;
+        }
         while self.lex.eat("%") {
             let node = self.node()?;
             self.names.insert(node.name.clone(), NodeId(graph.nodes.len() as u32));
@@ -277,6 +280,8 @@ mod tests {
         let graph = parse_graph(TEXT).unwrap();
         assert_eq!(graph.to_string(), TEXT);
         assert_eq!(parse_graph(&graph.to_string()).unwrap().to_string(), TEXT);
+        let double = TEXT.replacen("graph {", "graph f64 {", 1);
+        assert_eq!(parse_graph(&double).unwrap().to_string(), double);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::code::Const;
 use crate::dim::Dim;
 use crate::graph::{Arg, Graph, Node, NodeOp, Target, ValueMeta};
+use crate::kernel::DType;
 use crate::tensor::{Device, TensorMeta, contiguous_strides};
 use std::fmt::{self, Display, Formatter};
 
@@ -162,7 +163,10 @@ impl Printer<'_> {
 impl Display for Graph {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let printer = Printer(self);
-        f.write_str("graph {\n")?;
+        match self.default_dtype {
+            DType::F32 => f.write_str("graph {\n")?,
+            other => writeln!(f, "graph {} {{", other.short())?,
+        }
         self.nodes.iter().try_for_each(|n| printer.node(f, n))?;
         f.write_str("  return ")?;
         join(f, &self.outputs, |f, id| write!(f, "%{}", self.node(*id).name))?;

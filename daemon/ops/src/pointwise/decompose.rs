@@ -140,8 +140,46 @@ fn unary(cx: &mut Decompose, op: Unary) -> Done {
     if dtype == DType::Bool {
         return refuse(format!("{} of bool", cx.name));
     }
-    let a = cx.operand("input", dtype)?;
+    let a = shared(cx, "input", dtype)?;
     fresh(cx.unary(op, a))
+}
+
+/// Ops that compute with a number as it is, where their result is a half; others round it to the result's type first.
+const KEEP_NUMBERS: &[&str] = &["mul", "div", "true_divide", "pow"];
+
+/// An operand in the type that the op computes in. Torch brings all operands to the type of the result first, which tells
+/// where that is a half: large integers become infinite.
+fn shared(cx: &mut Decompose, name: &str, dtype: DType) -> Result<CoreId, Reason> {
+    let common = cx.result()?.dtype;
+    brought(cx, name, dtype, common)
+}
+
+/// An operand, rounded to `common` where that is a half, in the type that is computed in.
+fn brought(cx: &mut Decompose, name: &str, dtype: DType, common: DType) -> Result<CoreId, Reason> {
+    if compute_type(common) == common || dtype != compute_type(common) {
+        return cx.operand(name, dtype);
+    }
+    let is_number = match cx.bound.arg(name) {
+        Some(Arg::Node(id)) => {
+            let Some(meta) = cx.metas.get(id) else { return refuse("an argument is no tensor") };
+            if meta.dtype == common {
+                return cx.operand(name, dtype);
+            }
+            meta.ndim() == 0
+        }
+        _ => true,
+    };
+    let value = cx.operand(name, dtype)?;
+    if is_number && KEEP_NUMBERS.contains(&cx.name) {
+        return Ok(value);
+    }
+    let value = match cx.bound.arg(name) {
+        // Rounded once: a wider number is not brought to the type in between.
+        Some(Arg::Node(_)) => cx.tensor(name)?,
+        _ => value,
+    };
+    let rounded = cx.cast(value, common);
+    Ok(cx.cast(rounded, dtype))
 }
 
 fn binary(cx: &mut Decompose, op: Binary) -> Done {
@@ -151,14 +189,14 @@ fn binary(cx: &mut Decompose, op: Binary) -> Done {
         (DType::Bool, Binary::Min) => Binary::And,
         _ => op,
     };
-    let (a, b) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
+    let (a, b) = (shared(cx, "input", dtype)?, shared(cx, "other", dtype)?);
     fresh(cx.binary(op, a, b))
 }
 
 /// `input op alpha * other`
 fn scaled(cx: &mut Decompose, op: Binary, reflected: bool) -> Done {
     let dtype = computed(cx)?;
-    let (mut a, mut b) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
+    let (mut a, mut b) = (shared(cx, "input", dtype)?, shared(cx, "other", dtype)?);
     if reflected {
         std::mem::swap(&mut a, &mut b);
     }
@@ -207,7 +245,7 @@ fn div(cx: &mut Decompose) -> Done {
 /// `number / x` is `x.reciprocal() * number` in torch, each rounded to the result's type.
 fn number_by_tensor(cx: &mut Decompose) -> Done {
     let (dtype, rounded) = (computed(cx)?, cx.result()?.dtype);
-    let (number, x) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
+    let (number, x) = (cx.operand("input", dtype)?, shared(cx, "other", dtype)?);
     let inverse = cx.unary(Unary::Reciprocal, x);
     let inverse = cx.cast(inverse, rounded);
     let inverse = cx.cast(inverse, dtype);
@@ -216,7 +254,7 @@ fn number_by_tensor(cx: &mut Decompose) -> Done {
 
 fn whole_division(cx: &mut Decompose, op: Binary) -> Done {
     let dtype = computed(cx)?;
-    let (a, b) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
+    let (a, b) = (shared(cx, "input", dtype)?, shared(cx, "other", dtype)?);
     check_divisor(cx, dtype, b)?;
     fresh(cx.binary(op, a, b))
 }
@@ -224,7 +262,7 @@ fn whole_division(cx: &mut Decompose, op: Binary) -> Done {
 /// Fixed exponents that torch computes by other means are computed so here.
 fn pow(cx: &mut Decompose) -> Done {
     let dtype = computed(cx)?;
-    let a = cx.operand("input", dtype)?;
+    let a = shared(cx, "input", dtype)?;
     let exponent = match cx.bound.constant("exponent") {
         Some(Const::Int(i)) => Some(*i as f64),
         Some(Const::Float(x)) => Some(*x),
@@ -252,7 +290,7 @@ fn pow(cx: &mut Decompose) -> Done {
     if !dtype.is_float() {
         return refuse("a power of integers");
     }
-    let b = cx.operand("exponent", dtype)?;
+    let b = shared(cx, "exponent", dtype)?;
     fresh(cx.binary(Binary::Pow, a, b))
 }
 
@@ -270,8 +308,9 @@ fn bitwise_not(cx: &mut Decompose) -> Done {
 }
 
 fn compare(cx: &mut Decompose, op: Binary) -> Done {
-    let dtype = compute_type(promoted(cx, &["input", "other"])?);
-    let (a, b) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
+    let common = promoted(cx, &["input", "other"])?;
+    let dtype = compute_type(common);
+    let (a, b) = (brought(cx, "input", dtype, common)?, brought(cx, "other", dtype, common)?);
     if dtype == DType::Bool && !matches!(op, Binary::Eq | Binary::Ne) {
         let (a, b) = (cx.cast(a, DType::I32), cx.cast(b, DType::I32));
         return fresh(cx.binary(op, a, b));

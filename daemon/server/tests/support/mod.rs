@@ -202,7 +202,7 @@ pub fn graph() -> Graph {
     Graph {
         nodes: vec![node("x", NodeOp::Placeholder(SourceId(0))), node("add", call)],
         outputs: vec![NodeId(1)],
-        locations: vec![],
+        ..Graph::default()
     }
 }
 

@@ -104,6 +104,11 @@ pub fn is_instance(tracer: &mut Tracer<'_>, value: &Value, class: &Value) -> Flo
         return Ok(true);
     }
     if let Value::Tensor(_) = value
+        && let Some(path) = class.path.as_deref().filter(|path| is_tensor_type(path))
+    {
+        return stop(ReasonCode::UnsupportedObject, format!("isinstance of a tensor and {path}"));
+    }
+    if let Value::Tensor(_) = value
         && class.derives("torch.Tensor")
         && !class.is("torch.Tensor")
     {
@@ -125,6 +130,12 @@ pub fn is_instance(tracer: &mut Tracer<'_>, value: &Value, class: &Value) -> Flo
         };
     }
     Ok(false)
+}
+
+/// `torch.FloatTensor` and its like: of a dtype and a device.
+fn is_tensor_type(path: &str) -> bool {
+    path.strip_prefix("torch.")
+        .is_some_and(|rest| rest.ends_with("Tensor") && rest != "Tensor" && !rest.contains("nn."))
 }
 
 /// `X | Y`

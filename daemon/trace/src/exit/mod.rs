@@ -18,6 +18,7 @@ use flambeau_ir::exit::{End, Exit};
 use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Arg, NodeOp, Target};
 use flambeau_ir::guard::{Ambient, GuardKind};
+use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{SourceId, Step};
 use flambeau_ir::trace::Trace;
@@ -113,6 +114,8 @@ impl Tracer<'_> {
             "forward-mode differentiation is active"
         } else if a.torch_function_disabled {
             "torch functions are disabled for subclasses"
+        } else if a.observers & Ambient::TRACING != 0 {
+            "torch.jit.trace writes down what torch calls do"
         } else {
             return Ok(());
         };
@@ -152,13 +155,17 @@ impl Tracer<'_> {
             .nodes
             .iter()
             .any(|n| matches!(n.op, NodeOp::Placeholder(_)) && n.meta.as_tensor().is_some_and(|t| t.requires_grad));
-        let needs_autograd = (needs_input || self.requires_grad_calls()) && (initial || touches);
+        let needs_autograd = needs_input && (initial || touches) || self.makes_leaves();
         let mut graph = std::mem::take(&mut self.graph);
         if !needs_autograd {
             // Without autograd, switching grad mode changes nothing.
             graph.drop_calls(0, switches_grad_mode);
         }
-        let (graph, _) = graph.finish(&builder.outputs);
+        let (mut graph, _) = graph.finish(&builder.outputs);
+        match DType::from_torch(self.frame.ambient.default_dtype) {
+            Some(dtype) => graph.default_dtype = dtype,
+            None => return stop(ReasonCode::UnusualAmbient, "a default dtype that is not known"),
+        }
         Ok(Trace {
             graph,
             sources: std::mem::take(&mut self.sources),
@@ -166,14 +173,17 @@ impl Tracer<'_> {
             symbols: std::mem::take(&mut self.symbols),
             exit: builder.exit,
             needs_autograd,
+            exact: self.exact,
             overlap,
         })
     }
 
-    fn requires_grad_calls(&self) -> bool {
+    /// Whether a call makes a leaf that requires grad, which it does in any grad mode.
+    fn makes_leaves(&self) -> bool {
+        let on = Arg::Const(Const::Bool(true));
         self.graph.nodes.iter().any(|n| match &n.op {
-            NodeOp::Call { target: Target::Method(name), .. } => &**name == "requires_grad_",
-            NodeOp::Call { kwargs, .. } => kwargs.iter().any(|(n, _)| &**n == "requires_grad"),
+            NodeOp::Call { target: Target::Method(name), .. } if &**name == "requires_grad_" => true,
+            NodeOp::Call { kwargs, .. } => kwargs.iter().any(|(n, value)| &**n == "requires_grad" && *value == on),
             NodeOp::Placeholder(_) => false,
         })
     }

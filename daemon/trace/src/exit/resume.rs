@@ -7,12 +7,13 @@ use crate::broken::{Broken, Frozen};
 use crate::flow::{Flow, Stop, stop};
 use crate::frame::Slot;
 use crate::tracer::Tracer;
-use crate::value::Value;
+use crate::value::{Payload, Value};
 use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble};
 use flambeau_bytecode::{Condition, Op, Output, live_for, live_slots, loop_slots, thin_call, thin_instr};
 use flambeau_ir::code::{Code, Const, Origin};
 use flambeau_ir::exit::{Break, Build, BuildId, Catch, End, Resume, Then, Varying};
 use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_ir::source::{SourceId, Step};
 use flambeau_ir::trace::Trace;
 use std::sync::Arc;
 
@@ -271,7 +272,7 @@ impl Tracer<'_> {
         // A tuple lets go of its last item first, a frame of its first variable.
         for (i, slot) in frame.locals.iter().enumerate().rev() {
             let free = frame.code.localspluskinds[i] & Code::FREE != 0;
-            if !(free || live[i] || matches!(slot, Slot::Value(value) if self.has_finalizer(value))) {
+            if !(free || live[i] || matches!(slot, Slot::Value(value) if self.is_missed(value, 0))) {
                 continue;
             }
             let id = match slot {
@@ -310,9 +311,48 @@ impl Tracer<'_> {
     }
 }
 
-/// Objects whose end runs user code: a frame that holds one in a variable keeps it until it returns, though nothing reads
-/// the variable any more.
+/// Objects whose end can be seen, by code that it runs or through weak references: a frame that holds one in a variable
+/// keeps it until it returns, though nothing reads the variable any more.
 impl Tracer<'_> {
+    /// Whether the end of this value may be seen, and the frame may hold the last reference to it. Arguments live as long as
+    /// the call; of numbers, strings and the like, and of tensors, which would have to be computed for it, no end is seen.
+    fn is_missed(&mut self, value: &Value, depth: u32) -> bool {
+        if self.has_finalizer(value) {
+            return true;
+        }
+        let held = match self.origin_of(value) {
+            None => true,
+            Some(origin) => self.resuming && self.is_of_state(origin.source),
+        };
+        held && match value {
+            Value::Instance(id) => !matches!(self.arenas.instances[*id].payload, Payload::Exception(..)),
+            Value::Function(_) | Value::Class(_) | Value::Generator(_) => true,
+            Value::Opaque(_) => self.resuming,
+            Value::Method(method) => self.is_missed(&method.receiver.clone(), depth),
+            Value::Tuple(tuple) if depth < 4 => tuple.items.clone().iter().any(|item| self.is_missed(item, depth + 1)),
+            Value::List(id) if depth < 4 => {
+                let items = self.arenas.lists[*id].items.clone();
+                items.iter().any(|item| self.is_missed(item, depth + 1))
+            }
+            Value::Dict(id) if depth < 4 => {
+                let values: Vec<Value> = self.arenas.dicts[*id].items.values().map(|(_, v)| v.clone()).collect();
+                values.iter().any(|item| self.is_missed(item, depth + 1))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the source is in the arguments of the frame.
+    fn is_of_state(&self, mut source: SourceId) -> bool {
+        loop {
+            let node = self.sources.get(source);
+            match (node.base, &node.step) {
+                (Some(base), _) => source = base,
+                (None, step) => return matches!(step, Step::Arg(_)),
+            }
+        }
+    }
+
     fn has_finalizer(&mut self, value: &Value) -> bool {
         match value {
             Value::Instance(id) => {
@@ -329,7 +369,7 @@ impl Tracer<'_> {
     }
 
     fn holds_finalizer(&mut self, frame: &Frozen) -> bool {
-        frame.locals.iter().any(|slot| matches!(slot, Slot::Value(value) if self.has_finalizer(value)))
+        frame.locals.iter().any(|slot| matches!(slot, Slot::Value(value) if self.is_missed(value, 0)))
     }
 }
 

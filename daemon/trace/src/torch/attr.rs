@@ -61,7 +61,10 @@ impl Tracer<'_> {
             "is_leaf" => match (tensor.origin, tensor.meta.requires_grad) {
                 (_, false) => Value::bool(true),
                 (None, true) => Value::bool(tensor.is_leaf),
-                (Some(_), true) => return stop(ReasonCode::UnsupportedObject, "is_leaf of an input"),
+                (Some(_), true) if !self.regraded_leaf(id) => {
+                    return stop(ReasonCode::UnsupportedObject, "is_leaf of an input");
+                }
+                (Some(_), true) => Value::bool(true),
             },
             "layout" => Value::Const(Const::Layout("strided".into())),
             "is_cuda" => Value::bool(meta.device.kind == 1),
@@ -72,9 +75,17 @@ impl Tracer<'_> {
             "itemsize" => Value::int(meta.dtype.size() as i64),
             "nbytes" => Value::dim(meta.numel().mul(&Dim::Const(meta.dtype.size() as i64))),
             "grad_fn" if !meta.requires_grad => Value::NONE,
-            "grad_fn" | "grad" | "_version" | "_base" | "_grad" | "output_nr" | "_backward_hooks" => {
-                return stop(ReasonCode::UnsupportedObject, format!("Tensor.{name}"));
-            }
+            "grad_fn"
+            | "grad"
+            | "_version"
+            | "_base"
+            | "_grad"
+            | "output_nr"
+            | "retains_grad"
+            | "_cdata"
+            | "cdata"
+            | "_backward_hooks"
+            | "_post_accumulate_grad_hooks" => return self.ask_itself(&format!("Tensor.{name}")),
             "name" | "names" => return stop(ReasonCode::UnsupportedObject, format!("Tensor.{name}")),
             "data" => self.data_of(id)?,
             "T" if ndim == 2 => self.method(id, "t", vec![])?,
@@ -93,6 +104,11 @@ impl Tracer<'_> {
             }
             _ => return Ok(None),
         }))
+    }
+
+    /// Whether an input is a leaf that this trace let require grad.
+    fn regraded_leaf(&self, id: TensorId) -> bool {
+        self.storage(id).is_some_and(|storage| self.regraded.contains(&storage))
     }
 
     /// `tensor.data`: unlike `detach()` it has a version counter of its own, so writes to it go unnoticed by autograd.

@@ -7,6 +7,7 @@ use crate::tracer::Tracer;
 use crate::value::{TensorId, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
+use flambeau_ir::graph::Target;
 use flambeau_ir::guard::Relation;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::ReasonCode;
@@ -132,6 +133,10 @@ impl Tracer<'_> {
         Ok(Some(Value::bool(false)))
     }
 
+    fn is_size(&self, value: &Value) -> bool {
+        matches!(value, Value::Tuple(tuple) if tuple.class.as_ref().is_some_and(|class| class.derives("torch.Size")))
+    }
+
     fn fold_method(&mut self, id: TensorId, method: &str, args: &Args) -> Flow<Option<Value>> {
         let meta = self.arenas.tensors[id].meta.clone();
         let argument = args.pos.get(1).cloned().or_else(|| args.kw.first().map(|(_, v)| v.clone()));
@@ -185,7 +190,10 @@ impl Tracer<'_> {
                 _ => return Ok(None),
             },
             "get_device" => Value::int(if meta.device.kind == 0 { -1 } else { i64::from(meta.device.index) }),
-            "storage_offset" => return stop(ReasonCode::UnsupportedCall, "Tensor.storage_offset"),
+            // Torch's own constructor takes a `Size` for a size, and any other sequence for data.
+            "new" if args.pos.len() == 2 && self.is_size(&args.pos[1]) => {
+                return self.torch_call(Target::Method("new_empty".into()), args.clone()).map(Some);
+            }
             "requires_grad_" => {
                 self.graph.touches_grad = true;
                 return Ok(None);

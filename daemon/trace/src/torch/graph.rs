@@ -130,7 +130,7 @@ impl GraphBuilder {
             sorted.push(node);
         }
         let outputs = outputs.iter().filter_map(|o| places[o.0 as usize]).collect();
-        (Graph { nodes: sorted, outputs, locations: self.locations }, places)
+        (Graph { nodes: sorted, outputs, locations: self.locations, ..Graph::default() }, places)
     }
 }
 

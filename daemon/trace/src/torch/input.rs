@@ -24,6 +24,9 @@ impl Tracer<'_> {
         if desc.is_inference && !self.ambient.inference_mode {
             return stop(ReasonCode::UnusualTensor, "a tensor made under inference mode");
         }
+        if self.regraded.contains(&desc.storage) {
+            return stop(ReasonCode::SideEffect, "a view of what began or ceased to require grad");
+        }
         if desc.meta.requires_grad && self.written.contains(&desc.storage) {
             return stop(ReasonCode::SideEffect, "a view of what was written to");
         }

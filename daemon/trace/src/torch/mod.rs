@@ -5,6 +5,7 @@ mod attr;
 mod fold;
 mod graph;
 mod input;
+mod itself;
 
 pub use graph::{GraphBuilder, Writes};
 
@@ -38,7 +39,6 @@ const DATA: &[&str] = &[
     "allclose",
     "__array__",
     "__contains__",
-    "data_ptr",
     "_local_scalar_dense",
     "__reduce_ex__",
     "__repr__",
@@ -54,10 +54,6 @@ const EFFECTS: &[&str] = &[
     "pin_memory",
     "set_",
     "resize_as_",
-    "untyped_storage",
-    "storage",
-    "_typed_storage",
-    "_backward_hooks",
     "register_post_accumulate_grad_hook",
     "manual_seed",
     "seed",
@@ -89,6 +85,9 @@ impl Tracer<'_> {
         }
         if path == "torch._C._FunctionBase.apply" {
             return stop(ReasonCode::UnsupportedCall, "apply of a torch.autograd.Function");
+        }
+        if itself::ASKED.contains(&name) {
+            return self.ask_itself(path);
         }
         if DATA.contains(&name) {
             return stop(ReasonCode::DataDependentValue, path);
@@ -164,10 +163,15 @@ impl Tracer<'_> {
             graph_kwargs.push((name.clone(), g));
             op_kwargs.push((name.clone(), o));
         }
+        self.check_leaf_made(&target, &args)?;
+        self.check_data(&target, &args)?;
         let ambient = self.ambient.clone();
         let (inferred, by_rule) = match flambeau_ops::infer(&target, &op_args, &op_kwargs, &ambient, self) {
             Ok(inferred) => (inferred, true),
-            Err(InferError::NoRule) => (self.ask_meta(&target, &args, &op_args, &op_kwargs)?, false),
+            Err(InferError::NoRule) => match self.ask_meta(&target, &args, &op_args, &op_kwargs)? {
+                Asked::Known(value) => return Ok(value),
+                Asked::Call(inferred) => (inferred, false),
+            },
             Err(InferError::Invalid(message)) => {
                 return stop(ReasonCode::Shape, format!("{}: {message}", target_name(&target)));
             }
@@ -215,11 +219,19 @@ impl Tracer<'_> {
         }
         if let Some(value @ Value::Tensor(id)) = &returned {
             if let ValueMeta::Tensor(meta) = &inferred.meta {
+                if target_name(&target).ends_with("detach_") {
+                    self.detached(*id)?;
+                    return Ok(value.clone());
+                }
+                if target_name(&target).ends_with("requires_grad_") {
+                    self.grad_switched(*id, &args)?;
+                    return Ok(value.clone());
+                }
                 let tensor = &mut self.arenas.tensors[*id];
                 let newly = meta.requires_grad && !tensor.meta.requires_grad;
                 tensor.is_leaf &= !newly;
                 tensor.meta = meta.clone();
-                if newly && !target_name(&target).ends_with("requires_grad_") {
+                if newly {
                     self.spread_grad(*id);
                 }
             }
@@ -498,7 +510,7 @@ impl Tracer<'_> {
         args: &Args,
         op_args: &[OpArg],
         op_kwargs: &[(Arc<str>, OpArg)],
-    ) -> Flow<Inferred> {
+    ) -> Flow<Asked> {
         let name = target_name(target);
         let query: Option<Vec<QueryArg>> = op_args.iter().map(query_arg).collect();
         let query_kw: Option<Vec<(String, QueryArg)>> =
@@ -515,12 +527,33 @@ impl Tracer<'_> {
         let mut meta = match self.ask_one(question)? {
             AnswerValue::Meta(meta) => meta,
             AnswerValue::Const(c) => ValueMeta::Const(c),
+            AnswerValue::Same(place) => {
+                let value = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).nth(place as usize);
+                match value {
+                    Some(value) => return Ok(Asked::Known(value.clone())),
+                    None => return stop(ReasonCode::Internal, format!("{name} gives an argument that it has not")),
+                }
+            }
             AnswerValue::Raised(class, message) => {
                 return stop(ReasonCode::Shape, format!("{name}: {class}: {message}"));
             }
             other => return stop(ReasonCode::OpUnknown, format!("{name}: {other:?}")),
         };
         let stores = ["_operator.setitem", "operator.setitem", "__setitem__"].contains(&name);
+        if !stores && let Some(c) = itself::no_tensor(&meta) {
+            return match c {
+                Some(c) if itself::is_of_metadata(name) => Ok(Asked::Known(self.constant(c))),
+                Some(Const::None) if itself::is_for_its_effect(name) => Ok(Asked::Call(Inferred {
+                    meta,
+                    returns_argument: None,
+                    view_of: None,
+                    mutates: vec![],
+                    rng: false,
+                })),
+                // Fake tensors stand for their metadata, and for nothing else of a tensor.
+                _ => self.ask_itself(name),
+            };
+        }
         let inplace = writes_first(name) && !args.pos.is_empty();
         let out = args.kw.iter().position(|(n, _)| &**n == "out");
         let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
@@ -530,14 +563,22 @@ impl Tracer<'_> {
         {
             meta.requires_grad |= self.arenas.tensors[*id].meta.requires_grad;
         }
-        Ok(Inferred {
+        Ok(Asked::Call(Inferred {
             meta,
             returns_argument: written,
             view_of: None,
             mutates: written.or(stores.then_some(0)).into_iter().collect(),
             rng: false,
-        })
+        }))
     }
+}
+
+/// What the client says of a call.
+enum Asked {
+    /// Its value is known: nothing has to be called.
+    Known(Value),
+    /// What the call gives and writes to.
+    Call(Inferred),
 }
 
 fn target_name(target: &Target) -> &str {

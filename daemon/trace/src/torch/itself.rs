@@ -1,0 +1,169 @@
+//! What a program asks of a tensor beyond its metadata: torch answers, on tensors that its own calls made. And what a call
+//! does to the tensor itself: `requires_grad_`, leaves that a call makes.
+
+use super::target_name;
+use crate::call::Args;
+use crate::flow::{Flow, stop};
+use crate::tracer::Tracer;
+use crate::value::{TensorId, Value};
+use flambeau_ir::code::Const;
+use flambeau_ir::frame::BackendKind;
+use flambeau_ir::graph::{Target, ValueMeta};
+use flambeau_ir::reason::ReasonCode;
+
+/// Functions that ask a tensor where its memory is, what autograd knows of it, how it was made.
+pub(super) const ASKED: &[&str] = &[
+    "_is_view",
+    "data_ptr",
+    "const_data_ptr",
+    "mutable_data_ptr",
+    "storage_offset",
+    "untyped_storage",
+    "storage",
+    "_typed_storage",
+    "storage_type",
+    "is_set_to",
+    "is_shared",
+    "is_pinned",
+    "_is_alias_of",
+    "_is_zerotensor",
+    "_backward_hooks",
+    "__hash__",
+    "__dlpack__",
+    "__dlpack_device__",
+];
+
+/// Functions whose result depends on dtypes, sizes, strides and devices alone, so that fake tensors answer for real ones.
+const METADATA: &[&str] = &[
+    "result_type",
+    "can_cast",
+    "promote_types",
+    "dim_order",
+    "dense_dim",
+    "sparse_dim",
+    "type",
+    "get_device",
+    "is_contiguous",
+    "is_floating_point",
+    "is_complex",
+    "is_signed",
+    "is_same_size",
+    "broadcast_shapes",
+    "infer_size",
+    "__len__",
+    "stride",
+    "size",
+    "numel",
+];
+
+/// The constant that a call gives, or no single one (`Some(None)`), where it gives no tensor at all.
+#[expect(clippy::option_option, reason = "no tensor, and no single constant, are two answers")]
+pub(super) fn no_tensor(meta: &ValueMeta) -> Option<Option<Const>> {
+    match meta {
+        ValueMeta::Tensor(_) => None,
+        ValueMeta::Const(c) => Some(Some(c.clone())),
+        ValueMeta::Int(_) => Some(None),
+        ValueMeta::Tuple(items) => {
+            let consts: Option<Vec<Option<Const>>> = items.iter().map(no_tensor).collect();
+            // An empty tuple has no tensor either, but says nothing of one.
+            consts
+                .filter(|c| !c.is_empty())
+                .map(|consts| Some(Const::Tuple(consts.into_iter().collect::<Option<_>>()?)))
+        }
+    }
+}
+
+/// Whether fake tensors answer for real ones.
+pub(super) fn is_of_metadata(path: &str) -> bool {
+    METADATA.contains(&path.rsplit('.').next().unwrap_or(path))
+}
+
+/// Whether a call that gives `None` is made for what it does.
+pub(super) fn is_for_its_effect(path: &str) -> bool {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    path.starts_with("torch.ops.") || name.starts_with("_foreach_") || name.starts_with("_assert")
+}
+
+impl Tracer<'_> {
+    /// Breaks at a question to a tensor. If the trace made it, what torch's calls leave in it has to be there: the graph
+    /// before the break runs op by op.
+    pub(crate) fn ask_itself<T>(&mut self, what: &str) -> Flow<T> {
+        self.exact = true;
+        stop(ReasonCode::UnsupportedObject, format!("{what} asks a tensor about itself"))
+    }
+
+    /// A scalar of numpy's that derives from a number of Python's has its own type as data of a tensor.
+    pub(super) fn check_data(&mut self, target: &Target, args: &Args) -> Flow<()> {
+        const MAKERS: &[&str] = &["tensor", "as_tensor", "asarray", "new_tensor", "scalar_tensor", "new"];
+        let name = target_name(target);
+        if MAKERS.contains(&name.rsplit('.').next().unwrap_or(name)) && args.pos.iter().any(|v| self.holds_numpy(v)) {
+            return stop(ReasonCode::UnsupportedObject, format!("{name} of a scalar of numpy's"));
+        }
+        Ok(())
+    }
+
+    fn holds_numpy(&self, value: &Value) -> bool {
+        match value {
+            Value::Instance(id) => &*self.arenas.instances[*id].class.name.module == "numpy",
+            Value::Tuple(tuple) => tuple.items.iter().any(|item| self.holds_numpy(item)),
+            Value::List(id) => self.arenas.lists[*id].items.iter().any(|item| self.holds_numpy(item)),
+            _ => false,
+        }
+    }
+
+    /// A back end that takes FX may trace the graph again, which loses leaves that a call makes: plain Python makes them.
+    pub(super) fn check_leaf_made(&mut self, target: &Target, args: &Args) -> Flow<()> {
+        if self.frame.options.backend != BackendKind::Fx {
+            return Ok(());
+        }
+        let name = target_name(target);
+        let off = |value: &Value| matches!(value, Value::Const(Const::Bool(false)));
+        let asked = args.kw.iter().any(|(n, value)| &**n == "requires_grad" && !off(value));
+        if asked || name.ends_with("requires_grad_") && !args.pos.get(1).is_some_and(off) {
+            return stop(
+                ReasonCode::SideEffect,
+                format!("{name} makes a leaf, which the graph of this back end may lose"),
+            );
+        }
+        Ok(())
+    }
+
+    /// After `detach_()`, which refuses views.
+    pub(super) fn detached(&mut self, id: TensorId) -> Flow<()> {
+        let root = self.root(id, false);
+        let shared = self.arenas.tensors.iter().any(|(other, _)| other != id && self.root(other, false) == root);
+        if shared || self.arenas.tensors[id].origin.is_some() {
+            return stop(ReasonCode::SideEffect, "detach_ of an input, or of what shares memory with another tensor");
+        }
+        let tensor = &mut self.arenas.tensors[id];
+        tensor.meta.requires_grad = false;
+        tensor.is_leaf = true;
+        Ok(())
+    }
+
+    /// After `requires_grad_(mode)`, which raises if it may not change a tensor.
+    pub(super) fn grad_switched(&mut self, id: TensorId, args: &Args) -> Flow<()> {
+        let mode = args.pos.get(1).or_else(|| args.kw.iter().find(|(n, _)| &**n == "requires_grad").map(|(_, v)| v));
+        let mode = match mode {
+            None => true,
+            Some(Value::Const(Const::Bool(mode))) => *mode,
+            Some(_) => return stop(ReasonCode::UnsupportedCall, "requires_grad_ with what is no bool"),
+        };
+        if self.arenas.tensors[id].meta.requires_grad == mode {
+            return Ok(());
+        }
+        // Views ask what they are views of.
+        let root = self.root(id, false);
+        let shared = self.arenas.tensors.iter().any(|(other, _)| other != id && self.root(other, false) == root);
+        let storage = self.storage(root);
+        let seen = storage.is_some_and(|s| self.inputs.iter().filter(|(_, other)| *other == s).count() > 1);
+        if shared || seen {
+            return stop(ReasonCode::SideEffect, "requires_grad_ on a tensor that shares memory with another");
+        }
+        self.regraded.extend(storage);
+        let tensor = &mut self.arenas.tensors[id];
+        tensor.meta.requires_grad = mode;
+        tensor.is_leaf = true;
+        Ok(())
+    }
+}
