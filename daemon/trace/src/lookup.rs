@@ -52,6 +52,7 @@ impl Tracer<'_> {
             Value::Cell(id) => self.arenas.cells[*id].origin,
             Value::Partial(p) => p.origin,
             Value::Opaque(o) => Some(o.origin),
+            Value::Unread(origin) => Some(*origin),
             _ => None,
         }
     }

@@ -27,7 +27,7 @@ pub struct Tracer<'a> {
     pub(crate) heap: Heap,
     pub(crate) sources: SourceTable,
     pub(crate) guards: Vec<Guard>,
-    guarded: HashSet<(SourceId, GuardKind)>,
+    pub(crate) guarded: HashSet<(SourceId, GuardKind)>,
     /// Lists, dicts, instances, tensors, ...
     pub arenas: Arenas,
     /// The graph so far.
@@ -81,6 +81,8 @@ pub struct Tracer<'a> {
     pub(crate) forced: Option<(usize, Reason)>,
     /// The frames of the latest break.
     pub(crate) broken: Option<Broken>,
+    /// What was read of the values that a resume function is handed, by source.
+    pub(crate) reads: HashMap<SourceId, Value>,
     /// Ints (of the options' dynamic dims) that sizes are made of.
     pub(crate) sized: HashSet<usize>,
 }
@@ -128,6 +130,7 @@ impl<'a> Tracer<'a> {
             resuming: false,
             forced: None,
             broken: None,
+            reads: HashMap::new(),
             sized: HashSet::new(),
         };
         tracer.learn();

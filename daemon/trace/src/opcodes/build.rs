@@ -136,7 +136,13 @@ pub(super) fn list_to_tuple(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control
 
 pub(super) fn unpack(t: &mut Tracer<'_>, f: &mut PyFrame, before: usize, after: Option<usize>) -> Flow<Control> {
     let iterable = f.pop()?;
-    let items = t.collect(&iterable)?;
+    let items = match t.unread_items(&iterable)? {
+        Some(items) if after.is_none() => items,
+        _ => {
+            let iterable = t.read(&iterable)?;
+            t.collect(&iterable)?
+        }
+    };
     let needed = before + after.unwrap_or(0);
     if items.len() < needed {
         let least = if after.is_some() { "at least " } else { "" };
