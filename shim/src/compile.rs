@@ -15,7 +15,7 @@ use crate::region::Region;
 use crate::report::{self, Record};
 use crate::snapshot::describe::Describer;
 use crate::table::{Frame, Retry, Table};
-use crate::thread::CaptureScope;
+use crate::thread::{self, CaptureScope};
 use crate::{ambient, answer, assembled, code, counters, launch, say, settings, snapshot, structure};
 use flambeau_ir::code::Code;
 use flambeau_ir::frame::{BackendKind, FrameId, TraceOptions};
@@ -157,23 +157,28 @@ fn left_alone(py: Python<'_>, table: &GilCell<Table>, fingerprint: u64) -> bool 
 fn limit_reached(py: Python<'_>, known: &GilCell<Table>, function: Raw) -> bool {
     let limit = settings::get().recompile_limit;
     let mut table = known.borrow(py);
-    if table.frames.len() < limit {
+    // A resume function that was never reached before is not what keeps compiling.
+    let spent = !table.frames.is_empty() && table.account.is_spent(limit);
+    if table.frames.len() < limit && !spent {
         return false;
     }
     if !std::mem::replace(&mut table.limit_explained, true) {
+        let account = table.account.clone();
         let worst = table.frames.iter().map(Frame::last_failure).max_by_key(|(count, _)| *count);
         drop(table);
         let (count, guard) = worst.unwrap_or_default();
         let name = name_of(function);
         let text = format!(
-            "flambeau compiled {name} {limit} times (recompile_limit) and stops: calls that match none of the compiled \
-             frames run eagerly from now on, the compiled ones stay in use. The guard that keeps failing ({count} times): \
+            "flambeau compiled {name} {limit} times (recompile_limit), or what goes on after its graph breaks, and stops: \
+             calls that match none of the compiled frames run eagerly from now on, the compiled ones stay in use. The guard that keeps failing ({count} times): \
              {guard}. Pass what varies as a tensor, use flambeau.mark_dynamic or dynamic=True, or raise \
              flambeau.config.recompile_limit."
         );
         counters::bump(py, "recompile_limit_hits");
         say::log("recompiles", || text.clone());
-        say::warn_once(py, &format!("recompile_limit:{known:p}"), &text);
+        if account.explain() {
+            say::warn_once(py, &format!("recompile_limit:{known:p}"), &text);
+        }
     }
     counters::eager_fallback(py, "recompile_limit");
     true
@@ -224,6 +229,13 @@ impl Miss<'_, '_> {
                         .filter(|v| !dynamic.iter().any(|d: &Dynamic| d.place == v.place && d.dim == v.dim))
                         .collect::<Vec<_>>(),
                 );
+            }
+            let progress = dynamic.len() > table.symbolic;
+            table.symbolic = table.symbolic.max(dynamic.len());
+            if !progress && let Some(latest) = table.frames.first() {
+                let resumed = table.resumes.is_some();
+                let call = thread::with(|here| here.call(resumed));
+                table.account.charge(call, resumed && latest.failed_by_float());
             }
             table.frames.iter().map(Frame::last_failure).collect::<Vec<_>>()
         };
@@ -470,8 +482,9 @@ impl Miss<'_, '_> {
             recompiled: self.recompiled.borrow().clone(),
         };
         self.announce(&frame, ops, listing);
+        let account = self.table.borrow(py).account.clone();
         for (frames, varying) in frame.exit.broken().into_iter().flat_map(|end| &end.varying) {
-            self.entry.resumed(py, *frames, varying);
+            self.entry.resumed(py, *frames, varying, &account);
         }
         // SAFETY: as above.
         let code = unsafe { (*self.function.cast::<ffi::PyFunctionObject>()).func_code };

@@ -1,6 +1,7 @@
 //! A call's way through one compiled callable: bind, find a compiled frame whose guards hold, run it; else `compile`. A frame
 //! that ends in a graph break is gone on from here, resume function after resume function, until one gives the value.
 
+use crate::account::Account;
 use crate::backends::Wanted;
 use crate::compile::{self, Outcome};
 use crate::counters;
@@ -91,10 +92,22 @@ impl Entry {
         &self.root
     }
 
-    /// What is known of resume functions with these codes; new ones find what varies in their arguments so.
+    /// The account of the function itself.
+    pub fn account(&self, py: Python<'_>) -> Arc<Account> {
+        self.root.borrow(py).account.clone()
+    }
+
+    /// What is known of resume functions with these codes; new ones find what varies in their arguments so, and count
+    /// their compiles with those of the function that they belong to.
     #[expect(clippy::arc_with_non_send_sync, reason = "a table is only reached with the GIL held, as `Entry` is")]
-    pub fn resumed(&self, py: Python<'_>, frames: CodeHash, varying: &[Varying]) -> Arc<GilCell<Table>> {
-        let fresh = || Arc::new(GilCell::new(Table::resuming(frames, varying)));
+    pub fn resumed(
+        &self,
+        py: Python<'_>,
+        frames: CodeHash,
+        varying: &[Varying],
+        account: &Arc<Account>,
+    ) -> Arc<GilCell<Table>> {
+        let fresh = || Arc::new(GilCell::new(Table::resuming(frames, varying, account.clone())));
         self.resumed.borrow(py).entry(frames).or_insert_with(fresh).clone()
     }
 
@@ -194,6 +207,7 @@ impl Entry {
     /// other from here, so that a loop of the program runs at a constant depth of the stack. Nothing that ran is run again:
     /// a resume function that has no compiled frame runs as plain Python.
     fn go_on(&self, py: Python<'_>, here: &Thread, mut broken: Broken) -> Raw {
+        let chain = here.begin_chain();
         loop {
             let acted = {
                 let _discovery = Discovery::start(py, here, self, null_mut());
@@ -204,11 +218,12 @@ impl Entry {
                 Ok(Onward::Next(next)) => next,
                 Err(error) => return raise(py, error),
             };
-            broken = match self.take_up(py, here, &next) {
+            here.take_up_chain(chain);
+            let table = self.taken_up(py, &next);
+            broken = match self.take_up(py, here, &table, &next) {
                 Went::Done(value) => return value,
                 Went::Broken(broken) => *broken,
                 Went::Eager => {
-                    let table = self.resumed(py, next.frames, &[]);
                     let _discovery = self.discovery(py, here, &table, null_mut());
                     return next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
                 }
@@ -216,14 +231,21 @@ impl Entry {
         }
     }
 
-    fn take_up(&self, py: Python<'_>, here: &Thread, next: &Next) -> Went {
+    /// What is known of a resume function that was named at a break.
+    #[expect(clippy::arc_with_non_send_sync, reason = "a table is only reached with the GIL held, as `Entry` is")]
+    fn taken_up(&self, py: Python<'_>, next: &Next) -> Arc<GilCell<Table>> {
+        let known = self.resumed.borrow(py).get(&next.frames).cloned();
+        // Where `reset()` came in between, nothing is known of it any more.
+        known.unwrap_or_else(|| self.resumed(py, next.frames, &[], &Arc::default()))
+    }
+
+    fn take_up(&self, py: Python<'_>, here: &Thread, table: &GilCell<Table>, next: &Next) -> Went {
         // SAFETY: a resume function is a live Python function.
         let code = unsafe { (*next.function().cast::<ffi::PyFunctionObject>()).func_code };
-        let table = self.resumed(py, next.frames, &[]);
         // SAFETY: as above.
-        match unsafe { Table::signature(&table, py, code, &self.backend) } {
+        match unsafe { Table::signature(table, py, code, &self.backend) } {
             (Some(signature), _) if signature.is_direct(next.args().len()) => {
-                self.dispatch(py, here, &table, next.function(), &next.args())
+                self.dispatch(py, here, table, next.function(), &next.args())
             }
             _ => Went::Eager,
         }

@@ -351,6 +351,12 @@ impl Installed {
         &self.frame
     }
 
+    /// Whether the guard with this index asks for one float.
+    pub fn wants_float(&self, index: usize) -> bool {
+        let guard = self.frame.guards.guards.get(index);
+        guard.is_some_and(|guard| matches!(guard.kind, GuardKind::Equals(Const::Float(_) | Const::Complex(..))))
+    }
+
     /// The guard with this index in words.
     pub fn explain_failure(&self, index: usize) -> String {
         let program = &self.frame.guards;

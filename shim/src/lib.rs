@@ -5,6 +5,7 @@
 //! without running user code.
 #![expect(unsafe_code, reason = "reads CPython objects and torch tensors through their C interfaces")]
 
+mod account;
 mod ambient;
 mod answer;
 mod assembled;

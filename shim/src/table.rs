@@ -1,5 +1,6 @@
 //! What is known of one code object: its compiled frames, the history that decides on more, and why calls were not compiled.
 
+use crate::account::Account;
 use crate::backends::{self, Backend, Wanted};
 use crate::bind::Signature;
 use crate::breaks::Noted;
@@ -63,6 +64,10 @@ pub struct Table {
     pub failed: HashMap<u64, Retry>,
     /// The recompile limit was explained.
     pub limit_explained: bool,
+    /// What the function and its resume functions recompiled so far.
+    pub account: Arc<Account>,
+    /// The most sizes that were symbolic in one compile.
+    pub symbolic: usize,
     /// Why calls were not compiled, for `explain`.
     pub failures: Vec<Noted>,
     /// Of a resume function: what names its code and those of the resume functions it calls.
@@ -110,6 +115,12 @@ impl Frame {
         self.failures.set((count.saturating_add(1), guard as u32));
     }
 
+    /// Whether the guard that failed last asks for one float.
+    pub fn failed_by_float(&self) -> bool {
+        let (count, index) = self.failures.get();
+        count > 0 && self.installed.wants_float(index as usize)
+    }
+
     /// The guard that failed last, in words, and how often guards of this frame failed.
     pub fn last_failure(&self) -> (u32, String) {
         let (count, index) = self.failures.get();
@@ -119,12 +130,13 @@ impl Frame {
 
 impl Table {
     /// For a resume function; ints at the places that vary are symbolic from the first compile on.
-    pub fn resuming(frames: CodeHash, varying: &[Varying]) -> Table {
+    pub fn resuming(frames: CodeHash, varying: &[Varying], account: Arc<Account>) -> Table {
         let place = |varying: &Varying| match varying {
             Varying::Value => vec![Step::Arg(1)],
             Varying::State(path) => [Step::Arg(0)].into_iter().chain(path.iter().map(|i| Step::Index(*i))).collect(),
         };
-        Table { resumes: Some(frames), varying: varying.iter().map(place).collect(), ..Table::default() }
+        let varying = varying.iter().map(place).collect();
+        Table { resumes: Some(frames), varying, account, ..Table::default() }
     }
 
     unsafe fn of(py: Python<'_>, code: Raw) -> Table {
@@ -227,10 +239,11 @@ impl Table {
     unsafe fn renew(table: &GilCell<Table>, py: Python<'_>, code: Raw, stamp: Stamp) -> Option<Signature> {
         let known = table.borrow(py);
         let (resumes, varying) = (known.resumes, known.varying.clone());
+        let account = if resumes.is_some() { known.account.clone() } else { Arc::default() };
         drop(known);
         let Stamp { generation, resets, backend } = stamp;
         // SAFETY: the caller's promise.
-        let mut fresh = Table { generation, resets, backend, resumes, ..unsafe { Table::of(py, code) } };
+        let mut fresh = Table { generation, resets, backend, resumes, account, ..unsafe { Table::of(py, code) } };
         fresh.history.expect(varying.iter().cloned());
         fresh.varying = varying;
         let signature = fresh.signature;

@@ -239,7 +239,7 @@ fn put(
     let encoded = unsafe { crate::code::encode(py, code.as_ptr()) };
     let encoded = encoded.ok_or_else(|| PyRuntimeError::new_err("the code has no encoding"))?;
     let shared = entry.codes.object(py, &encoded, function)?;
-    add(py, &entry.resumed(py, encoded.hash, &[]), shared.bind(py), &entry.backend, frame);
+    add(py, &entry.resumed(py, encoded.hash, &[], &entry.account(py)), shared.bind(py), &entry.backend, frame);
     Ok(())
 }
 

@@ -11,6 +11,10 @@ pub struct Thread {
     pub nested: Cell<Option<bool>>,
     /// Whether graph breaks are errors.
     pub error: Cell<bool>,
+    /// Chains of resume functions that it began.
+    chains: Cell<u64>,
+    /// The chain that it is in.
+    chain: Cell<u64>,
     /// What it is looking for in frames that plain Python calls.
     pub search: Cell<Search>,
 }
@@ -21,6 +25,8 @@ thread_local! {
             capturing: Cell::new(0),
             nested: Cell::new(None),
             error: Cell::new(false),
+            chains: Cell::new(0),
+            chain: Cell::new(0),
             search: Cell::new(Search::NOTHING),
         }
     };
@@ -35,6 +41,22 @@ impl Thread {
     /// Whether it captures a frame.
     pub fn is_capturing(&self) -> bool {
         self.capturing.get() != 0
+    }
+
+    /// Begins a chain of resume functions: a call that broke off.
+    pub fn begin_chain(&self) -> u64 {
+        self.chains.set(self.chains.get() + 1);
+        self.chains.get()
+    }
+
+    /// Goes on with a chain, below which others may have begun.
+    pub fn take_up_chain(&self, chain: u64) {
+        self.chain.set(chain);
+    }
+
+    /// What tells one call from the next, by the chain that it is or will be.
+    pub fn call(&self, resumed: bool) -> u64 {
+        if resumed { self.chain.get() } else { self.chains.get() + 1 }
     }
 }
 

@@ -558,6 +558,7 @@ impl Tracer<'_> {
                         self.generic_set_attr(target, name, Some(value))
                     }
                     Some((_, hook @ (Value::Function(_) | Value::Builtin(_)))) => {
+                        let value = if matches!(hook, Value::Builtin(_)) { self.read(&value)? } else { value };
                         let args = vec![target.clone(), Value::str(name), value];
                         self.call(&hook, Args::new(args)).map(|_| ())
                     }
@@ -580,7 +581,10 @@ impl Tracer<'_> {
                 }
                 self.dict_set(attrs, Value::str(name), value)
             }
-            Value::Tensor(id) => self.set_tensor_attr(*id, name, value),
+            Value::Tensor(id) => {
+                let value = self.read(&value)?;
+                self.set_tensor_attr(*id, name, value)
+            }
             _ => stop(ReasonCode::SideEffect, format!("setting {name} of a {}", self.type_name(target))),
         }
     }
@@ -600,6 +604,7 @@ impl Tracer<'_> {
         if let Some((_, raw)) = self.type_lookup(&class, name)?
             && self.is_data_descriptor(&raw)?
         {
+            let value = value.map(|value| self.read(&value)).transpose()?;
             return self.set_through(&raw, target, name, value);
         }
         let missing = || format!("'{}' object has no attribute '{name}'", class.name.qualname);

@@ -48,6 +48,7 @@ pub(crate) struct Moment {
     depth: usize,
     changes: usize,
     nodes: usize,
+    guards: usize,
     frames: usize,
 }
 
@@ -61,6 +62,7 @@ impl Tracer<'_> {
             depth,
             changes: self.arenas.changes(),
             nodes: self.graph.nodes.len(),
+            guards: self.guards.len(),
             frames: self.frames_run,
         }
     }
@@ -84,6 +86,7 @@ impl Tracer<'_> {
             self.broken = Some(if untouched {
                 // The instruction that made them runs in plain Python.
                 self.graph.drop_calls(before.nodes, |_, _| true);
+                self.forget_reads(before.guards);
                 let below = before.depth - before.operands.len();
                 let mut stack = frame.stack.clone();
                 stack.truncate(below);

@@ -141,12 +141,13 @@ impl Tracer<'_> {
         self.call_torch_path(path, args)
     }
 
-    fn call_function(&mut self, function: &Rc<Function>, args: Args) -> Flow<Value> {
+    fn call_function(&mut self, function: &Rc<Function>, mut args: Args) -> Flow<Value> {
         let direct = std::mem::take(&mut self.direct);
         if &*function.code.qualname == "disable.<locals>.plain" && function.code.filename.ends_with(MARKS) {
             return stop(ReasonCode::Disabled, function.qualname.to_string());
         }
         if let Some(path) = self.special_path(function) {
+            self.read_all(&mut args.pos)?;
             if let Some(value) = self.fold_torch(&path, &args)? {
                 return Ok(value);
             }
@@ -171,7 +172,10 @@ impl Tracer<'_> {
     }
 
     /// The path of a Python function that may be known natively: one of torch's or the standard library's.
-    fn special_path(&self, function: &Function) -> Option<Arc<str>> {
+    pub(crate) fn special_path(&self, function: &Function) -> Option<Arc<str>> {
+        if function.code.is_resume() {
+            return None;
+        }
         if let Some(path) = &function.path {
             return Some(path.clone());
         }
@@ -203,7 +207,8 @@ impl Tracer<'_> {
         for slot in slots.iter_mut().take(argcount) {
             *slot = pos.next();
         }
-        let extra: Vec<Value> = pos.collect();
+        let mut extra: Vec<Value> = pos.collect();
+        self.read_all(&mut extra)?;
         if !extra.is_empty() && code.flags & VARARGS == 0 {
             let given = argcount + extra.len();
             let message = format!("{}() takes {argcount} positional arguments but {given} were given", code.qualname);
@@ -220,6 +225,7 @@ impl Tracer<'_> {
                 }
                 Some(i) => slots[i] = Some(value),
                 None if code.flags & VARKEYWORDS != 0 => {
+                    let value = self.read(&value)?;
                     rest.push((Value::Const(flambeau_ir::code::Const::Str(name)), value));
                 }
                 None => {

@@ -209,7 +209,7 @@ impl Tracer<'_> {
             self.handling.truncate(handling);
         }
         self.stack.pop();
-        result
+        self.read_result(result, direct)
     }
 
     /// The user's stack, outermost first.
@@ -247,7 +247,7 @@ impl Tracer<'_> {
             let before = self.moment(frame, instr.op);
             let control = match self.forced.take_if(|(at, _)| *at == self.executed) {
                 Some((_, reason)) => Err(Stop::Break(Box::new(reason))),
-                None => opcodes::step(self, frame, instr.op),
+                None => self.read_operands(frame, instr.op).and_then(|()| opcodes::step(self, frame, instr.op)),
             };
             match control {
                 Ok(Control::Next) => {}

@@ -2,6 +2,7 @@
 //! in a graph, guards every fact it reads of the client's objects, and logs effects.
 //!
 //! - [`tracer`] holds the state of one trace; [`outside`] turns the client's objects into values, with guards.
+//!   [`unread`] keeps those that are only passed on from becoming facts.
 //! - [`frame`] runs instructions; `opcodes/` has them by family.
 //! - [`attr`], `class_attr`, [`call`], [`iterate`], [`truth`], [`operators`] are Python's protocols; `builtins/` the built-in functions and types.
 //! - [`torch`] emits graph nodes; [`exit`] describes the end of the frame.
@@ -28,6 +29,7 @@ pub mod torch;
 pub mod tracer;
 pub mod truth;
 mod types;
+mod unread;
 pub mod value;
 
 use exit::Outcome;

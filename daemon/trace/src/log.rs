@@ -60,6 +60,7 @@ impl Tracer<'_> {
             Value::Descriptor(_) => "descriptor".into(),
             Value::Code(c) => format!("code {}", c.qualname),
             Value::Opaque(o) => o.class.name.qualname.to_string(),
+            Value::Unread(_) => "not read".into(),
         }
     }
 }

@@ -56,6 +56,7 @@ impl Tracer<'_> {
                 Descriptor::NativeClass(b) => b.origin,
                 _ => None,
             },
+            Value::Unread(origin) => Some(*origin),
             _ => None,
         }
     }

@@ -197,7 +197,7 @@ impl Tracer<'_> {
     }
 
     /// An item of a container. In the state of a resume function, what cannot be traced is passed on as it is.
-    fn wrap_item(&mut self, item: ObjId, source: SourceId) -> Flow<Value> {
+    pub(crate) fn wrap_item(&mut self, item: ObjId, source: SourceId) -> Flow<Value> {
         let whole = [ReasonCode::UnguardableObject, ReasonCode::UnsupportedObject, ReasonCode::UnusualTensor];
         match self.wrap(item, source) {
             Err(Stop::Break(reason)) if self.resuming && whole.contains(&reason.code) => {
@@ -388,7 +388,12 @@ impl Tracer<'_> {
     }
 
     /// As [`Tracer::guard_type`] for a value that is a built-in type's or a subclass's: `None` if it is the type itself.
-    fn guard_container_type(&mut self, class: ObjId, name: &str, source: SourceId) -> Flow<Option<Rc<Class>>> {
+    pub(crate) fn guard_container_type(
+        &mut self,
+        class: ObjId,
+        name: &str,
+        source: SourceId,
+    ) -> Flow<Option<Rc<Class>>> {
         let described = self.describe(class)?;
         if let ObjectData::Class(c) = &described.data
             && &*c.qualname == name
@@ -543,7 +548,8 @@ impl Tracer<'_> {
     pub(crate) fn dict_get_key(&mut self, dict: DictId, key: &Key) -> Flow<Option<Value>> {
         let entry = &self.arenas.dicts[dict];
         if let Some((_, value)) = entry.items.get(key) {
-            return Ok(Some(value.clone()));
+            let value = value.clone();
+            return self.read(&value).map(Some);
         }
         if entry.loaded || entry.absent.contains(key) {
             return Ok(None);
@@ -644,6 +650,12 @@ impl Tracer<'_> {
 
     /// Reads all items of an outside dict: its keys, their order and every value become facts.
     pub(crate) fn load_dict(&mut self, dict: DictId) -> Flow<()> {
+        self.read_values(dict)?;
+        self.load_all(dict)
+    }
+
+    /// As [`Tracer::load_dict`]; values that were stored unread stay so.
+    pub(crate) fn load_all(&mut self, dict: DictId) -> Flow<()> {
         if self.arenas.dicts[dict].loaded {
             return Ok(());
         }

@@ -27,7 +27,7 @@ pub struct Tracer<'a> {
     pub(crate) heap: Heap,
     pub(crate) sources: SourceTable,
     pub(crate) guards: Vec<Guard>,
-    guarded: HashSet<(SourceId, GuardKind)>,
+    pub(crate) guarded: HashSet<(SourceId, GuardKind)>,
     /// Lists, dicts, instances, tensors, ...
     pub arenas: Arenas,
     /// The graph so far.
@@ -87,6 +87,8 @@ pub struct Tracer<'a> {
     pub(crate) forced: Option<(usize, Reason)>,
     /// The frames of the latest break.
     pub(crate) broken: Option<Broken>,
+    /// What was read of the values that a resume function is handed, by source.
+    pub(crate) reads: HashMap<SourceId, Value>,
     /// Ints (of the options' dynamic dims) that sizes are made of.
     pub(crate) sized: HashSet<usize>,
     /// Plain Python asks a tensor of this trace what only torch's own calls leave in it: the graph runs op by op.
@@ -139,6 +141,7 @@ impl<'a> Tracer<'a> {
             resuming: false,
             forced: None,
             broken: None,
+            reads: HashMap::new(),
             sized: HashSet::new(),
             exact: false,
         };

@@ -18,6 +18,10 @@ impl Tracer<'_> {
         let path = match value {
             Value::Instance(id) => return Ok(self.arenas.instances[*id].class.clone()),
             Value::Opaque(o) => return Ok(o.class.clone()),
+            Value::Unread(origin) => {
+                let class = self.describe(origin.object)?.class;
+                return self.guard_type(class, origin.source);
+            }
             Value::Tensor(id) => match &self.arenas.tensors[*id].class {
                 Some(class) => return Ok(class.clone()),
                 None => return self.trusted_class("torch", "Tensor"),

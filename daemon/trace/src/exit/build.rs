@@ -136,7 +136,7 @@ impl Tracer<'_> {
             Some(name) => Ok((name, value)),
             None => stop(ReasonCode::SideEffect, "an instance dict with keys that are no str"),
         };
-        self.dict_items(attrs)?.into_iter().map(named).collect()
+        self.stored_items(attrs)?.into_iter().map(named).collect()
     }
 
     fn build_cell(&mut self, builder: &mut Builder, cell: CellId) -> Flow<BuildId> {
@@ -256,7 +256,7 @@ impl Tracer<'_> {
             return stop(ReasonCode::SideEffect, "a new defaultdict leaves the frame");
         }
         let mut items = Vec::new();
-        for (k, v) in self.dict_items(id)? {
+        for (k, v) in self.stored_items(id)? {
             items.push((self.build(builder, &k)?, self.build(builder, &v)?));
         }
         let class = match class {

@@ -269,6 +269,7 @@ impl Tracer<'_> {
         }
         let live = live_for(&frame.code, &frame.decoded, frame.at as u32, target, entry);
         let (mut locals, mut state, mut closure) = (Vec::new(), Vec::new(), Vec::new());
+        let mut varying = Vec::new();
         // A tuple lets go of its last item first, a frame of its first variable.
         for (i, slot) in frame.locals.iter().enumerate().rev() {
             let free = frame.code.localspluskinds[i] & Code::FREE != 0;
@@ -283,18 +284,26 @@ impl Tracer<'_> {
             if free {
                 closure.push(id);
             } else {
+                if matches!(slot, Slot::Value(value) if self.is_counted(value)) {
+                    varying.push(Varying::State(vec![state.len() as u32]));
+                }
                 locals.push(i as u32);
                 state.push(id);
             }
         }
         for value in stack.iter().flatten() {
+            if self.is_counted(value) {
+                varying.push(Varying::State(vec![state.len() as u32]));
+            }
             state.push(self.build(b, value)?);
         }
         state.extend(child.into_iter().flat_map(|c| [c.function, c.state]));
-        let mut varying = varying_locals(frame, target, &locals);
+        let bound = varying_locals(frame, target, &locals);
+        varying.extend(bound.into_iter().filter(|bound| !varying.contains(bound)).collect::<Vec<_>>());
         if let Some(child) = child {
             varying.extend(below(b.varying.get(&child.frames), state.len() as u32 - 1));
-        } else if entry == Entry::Value && matches!(frame.decoded.instrs[frame.at].op, Op::ForIter(_)) {
+        } else if entry == Entry::Value {
+            // What plain Python gave is another int the next time.
             varying.push(Varying::Value);
         }
         closure.reverse();
@@ -360,6 +369,8 @@ impl Tracer<'_> {
                 self.makes_finalizer(&Value::Class(class))
             }
             Value::Tuple(tuple) => tuple.items.iter().any(|item| self.has_finalizer(item)),
+            // Its type tells that a constant has none. What a tuple holds is not known.
+            Value::Unread(_) => !matches!(self.class_of(value), Ok(class) if !class.is("builtins.tuple")),
             _ => false,
         }
     }

@@ -163,7 +163,13 @@ fn unpacked(t: &mut Tracer<'_>, iterable: &Value, before: usize, after: Option<u
 
 pub(super) fn unpack(t: &mut Tracer<'_>, f: &mut PyFrame, before: usize, after: Option<usize>) -> Flow<Control> {
     let iterable = f.pop()?;
-    let items = unpacked(t, &iterable, before, after)?;
+    let items = match t.unread_items(&iterable)? {
+        Some(items) if after.is_none() => items,
+        _ => {
+            let iterable = t.read(&iterable)?;
+            unpacked(t, &iterable, before, after)?
+        }
+    };
     let needed = before + after.unwrap_or(0);
     if items.len() < needed {
         let least = if after.is_some() { "at least " } else { "" };

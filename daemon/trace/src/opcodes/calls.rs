@@ -100,7 +100,8 @@ pub(super) fn call(t: &mut Tracer<'_>, f: &mut PyFrame, argc: u32) -> Flow<Contr
     t.direct = true;
     let result = t.call(&callee, args);
     t.direct = false;
-    f.push(result?);
+    let result = t.take_result(f, result?)?;
+    f.push(result);
     Ok(Control::Next)
 }
 
@@ -121,7 +122,8 @@ pub(super) fn call_ex(t: &mut Tracer<'_>, f: &mut PyFrame, kwargs: bool) -> Flow
     t.direct = true;
     let result = t.call(&callee, args);
     t.direct = false;
-    f.push(result?);
+    let result = t.take_result(f, result?)?;
+    f.push(result);
     Ok(Control::Next)
 }
 
@@ -136,6 +138,7 @@ fn implied_super(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Vec<Value>> {
         Some(Value::Cell(cell)) => t.cell_get(cell)?,
         other => other,
     };
+    let receiver = receiver.map(|receiver| t.read(&receiver)).transpose()?;
     match receiver {
         Some(receiver) => Ok(vec![class, receiver]),
         None => t.raise_named("RuntimeError", "super(): arg[0] deleted"),

@@ -121,7 +121,9 @@ pub(super) fn load_super_attr(
 
 pub(super) fn store_attr(t: &mut Tracer<'_>, f: &mut PyFrame, name: u32) -> Flow<Control> {
     let (owner, value) = (f.pop()?, f.pop()?);
-    t.set_attr(&owner, f.name(name)?, value)?;
+    if !t.store_on_module(&owner, f.name(name)?, &value)? {
+        t.set_attr(&owner, f.name(name)?, value)?;
+    }
     Ok(Control::Next)
 }
 

@@ -45,7 +45,7 @@ pub(super) fn read_slot(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Opt
         Slot::Empty => Ok(None),
         Slot::Value(v) => Ok(Some(v.clone())),
         Slot::Lazy(object, source) => {
-            let value = t.wrap(*object, *source)?;
+            let value = t.take(*object, *source)?;
             f.locals[i as usize] = Slot::Value(value.clone());
             Ok(Some(value))
         }
@@ -206,7 +206,13 @@ pub(super) fn contains(t: &mut Tracer<'_>, f: &mut PyFrame, invert: bool) -> Flo
 
 pub(super) fn subscript(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
     let (key, container) = (f.pop()?, f.pop()?);
-    let result = t.subscript(&container, &key)?;
+    let result = match t.unread_item(&container, &key)? {
+        Some(item) => item,
+        None => {
+            let container = t.read(&container)?;
+            t.subscript(&container, &key)?
+        }
+    };
     f.push(result);
     Ok(Control::Next)
 }

@@ -29,7 +29,8 @@ pub(crate) struct Outside {
 /// A dict. Use the `Tracer::dict_*` functions, which read, guard and log.
 #[derive(Clone, Debug, Default)]
 pub struct DictValue {
-    /// Items read or written so far (all of them if `loaded`): key as written, value.
+    /// Items read or written so far (all of them if `loaded`): key as written, value. Among the values written there may be
+    /// unread ones.
     pub(crate) items: IndexMap<Key, (Value, Value)>,
     /// Keys known not to be there now.
     pub(crate) absent: HashSet<Key>,
@@ -67,6 +68,12 @@ impl Tracer<'_> {
     /// The items in order (reads and guards all of them if the dict is from outside).
     pub fn dict_items(&mut self, dict: DictId) -> Flow<Vec<(Value, Value)>> {
         self.load_dict(dict)?;
+        Ok(self.arenas.dicts[dict].items.values().cloned().collect())
+    }
+
+    /// The items in order, those unread that were stored so: for what only passes them on.
+    pub(crate) fn stored_items(&mut self, dict: DictId) -> Flow<Vec<(Value, Value)>> {
+        self.load_all(dict)?;
         Ok(self.arenas.dicts[dict].items.values().cloned().collect())
     }
 

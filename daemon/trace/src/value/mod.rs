@@ -80,6 +80,8 @@ pub enum Value {
     Code(std::sync::Arc<flambeau_ir::code::Code>),
     /// An outside object that is only passed on.
     Opaque(Rc<Opaque>),
+    /// What a resume function was handed and nothing looked at yet; see `unread`.
+    Unread(Origin),
 }
 
 /// Where an outside object was first met.
