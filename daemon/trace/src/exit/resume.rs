@@ -12,6 +12,7 @@ use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assembl
 use flambeau_bytecode::{Condition, Op, Output, live_for, live_slots, loop_slots, thin_call, thin_instr};
 use flambeau_ir::code::{Code, Const, Origin};
 use flambeau_ir::exit::{Break, Build, BuildId, Catch, End, Resume, Then, Varying};
+use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::trace::Trace;
 use std::sync::Arc;
@@ -271,7 +272,7 @@ impl Tracer<'_> {
         // A tuple lets go of its last item first, a frame of its first variable.
         for (i, slot) in frame.locals.iter().enumerate().rev() {
             let free = frame.code.localspluskinds[i] & Code::FREE != 0;
-            if !(free || live[i] || matches!(slot, Slot::Value(value) if self.has_finalizer(value))) {
+            if !(free || live[i] || self.is_watched(b, slot)) {
                 continue;
             }
             let id = match slot {
@@ -313,6 +314,20 @@ impl Tracer<'_> {
 /// Objects whose end runs user code: a frame that holds one in a variable keeps it until it returns, though nothing reads
 /// the variable any more.
 impl Tracer<'_> {
+    /// Whether others may see the end of what a variable holds that nothing reads any more: through a finalizer, or through
+    /// a weak reference to an object from outside, or to one that leaves the frame here.
+    fn is_watched(&mut self, b: &Builder, slot: &Slot) -> bool {
+        match slot {
+            Slot::Empty => false,
+            Slot::Lazy(object, _) => self.heap.get(*object).is_some_and(|o| matches!(o.data, ObjectData::Instance)),
+            Slot::Value(value @ Value::Instance(_)) => {
+                self.origin_of(value).is_some() || b.has(value) || self.has_finalizer(value)
+            }
+            Slot::Value(value @ (Value::Partial(_) | Value::Function(_) | Value::Set(_))) => b.has(value),
+            Slot::Value(value) => self.has_finalizer(value),
+        }
+    }
+
     fn has_finalizer(&mut self, value: &Value) -> bool {
         match value {
             Value::Instance(id) => {
