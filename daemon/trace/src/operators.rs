@@ -4,13 +4,14 @@ use crate::builtins;
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{Payload, Value};
+use crate::value::{Class, Payload, Value};
 use flambeau_bytecode::{Binary, Compare, Unary};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::Target;
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::reason::ReasonCode;
+use std::rc::Rc;
 
 impl Tracer<'_> {
     /// `a <op> b`, or `a <op>= b`.
@@ -22,18 +23,49 @@ impl Tracer<'_> {
             if inplace && let Some(result) = self.try_operator(a, &format!("__i{}__", op.method()), b)? {
                 return Ok(result);
             }
-            if let Some(result) = self.try_operator(a, &format!("__{}__", op.method()), b)? {
+            if let Some(result) = self.own_binary(op, a, b)? {
                 return Ok(result);
             }
-            if let Some(result) = self.try_operator(b, &format!("__r{}__", op.method()), a)? {
-                return Ok(result);
-            }
+        }
+        if op == Binary::Remainder && matches!(b, Value::Instance(_)) && matches!(a, Value::Const(Const::Str(_))) {
+            // Its class says what `%s` shows.
+            return stop(ReasonCode::UnsupportedObject, format!("% of a str and a {}", self.type_name(b)));
         }
         let (x, y) = (self.base(a), self.base(b));
         match builtins::binary(self, op, inplace, &x, &y)? {
             Some(result) => Ok(result),
             None => self.unsupported_operands(op.symbol(), a, b),
         }
+    }
+
+    /// `a <op> b` as Python code of their classes does it: the reflected method of a subclass of the left operand's class
+    /// comes first if it is another one, that of the same class is never asked (`SLOT1BINFULL` and `binary_op1` in CPython's
+    /// `Objects/typeobject.c` and `Objects/abstract.c`).
+    fn own_binary(&mut self, op: Binary, a: &Value, b: &Value) -> Flow<Option<Value>> {
+        let (method, reflected) = (format!("__{}__", op.method()), format!("__r{}__", op.method()));
+        let (left, right) = (self.class_of(a)?, self.class_of(b)?);
+        let mut asks_right = !left.same(&right);
+        // Text is formatted before an object of another class is asked.
+        let text = matches!(a, Value::Const(Const::Str(_) | Const::Bytes(_)));
+        if asks_right && op == Binary::Remainder && text && !right.is_subclass(&left) {
+            return Ok(None);
+        }
+        if asks_right && right.is_subclass(&left) && (!may_define(a) || self.overrides(&left, &right, &reflected)?) {
+            if let Some(result) = self.try_operator(b, &reflected, a)? {
+                return Ok(Some(result));
+            }
+            asks_right = false;
+        }
+        if let Some(result) = self.try_operator(a, &method, b)? {
+            return Ok(Some(result));
+        }
+        if asks_right { self.try_operator(b, &reflected, a) } else { Ok(None) }
+    }
+
+    /// Whether a subclass has another method of this name than its base (`method_is_overloaded`).
+    fn overrides(&mut self, base: &Rc<Class>, subclass: &Rc<Class>, name: &str) -> Flow<bool> {
+        let Some((owner, _)) = self.type_lookup(subclass, name)? else { return Ok(false) };
+        Ok(self.type_lookup(base, name)?.is_none_or(|(other, _)| !other.same(&owner)))
     }
 
     fn unsupported_operands(&mut self, symbol: &str, a: &Value, b: &Value) -> Flow<Value> {
@@ -183,10 +215,17 @@ impl Tracer<'_> {
             };
         }
         if may_define(a) || may_define(b) {
-            if let Some(result) = self.try_operator(a, &format!("__{}__", op.method()), b)? {
+            let (method, reflected) = (format!("__{}__", op.method()), format!("__{}__", op.reflected().method()));
+            let (left, right) = (self.class_of(a)?, self.class_of(b)?);
+            // A subclass is asked first, and not again (`do_richcompare` in CPython's `Objects/object.c`).
+            let first = !left.same(&right) && right.is_subclass(&left);
+            if first && let Some(result) = self.try_operator(b, &reflected, a)? {
                 return Ok(result);
             }
-            if let Some(result) = self.try_operator(b, &format!("__{}__", op.reflected().method()), a)? {
+            if let Some(result) = self.try_operator(a, &method, b)? {
+                return Ok(result);
+            }
+            if !first && let Some(result) = self.try_operator(b, &reflected, a)? {
                 return Ok(result);
             }
         }

@@ -13,6 +13,9 @@ impl Tracer<'_> {
     /// `bool(value)`.
     pub fn truth(&mut self, value: &Value) -> Flow<bool> {
         Ok(match value {
+            Value::Const(Const::NotImplemented) => {
+                return stop(ReasonCode::UnsupportedObject, "the truth of NotImplemented, of which Python warns");
+            }
             Value::Const(c) => const_truth(c),
             Value::Int(dim) => self.decide(Relation::Ne, dim, &Dim::Const(0)),
             Value::Tensor(_) => return stop(ReasonCode::DataDependentJump, "the truth of a tensor"),

@@ -119,7 +119,7 @@ impl Tracer<'_> {
         let ObjectData::Tuple(items) = &described.data else { return Ok(None) };
         self.guard_container_type(described.class, "tuple", source)?;
         self.guard(source, GuardKind::Len(items.len()));
-        Ok(Some((items.to_vec(), source)))
+        Ok(Some((items.clone(), source)))
     }
 
     /// Whether it is an int, which is symbolic wherever it is found again.
@@ -170,7 +170,7 @@ impl Tracer<'_> {
             Op::Is { .. } => self.read_identity(frame),
             Op::PopJumpIf { cond: Condition::None | Condition::NotNone, .. } => {
                 let none = Some(Value::NONE);
-                self.read_as_none(frame, depth - 1, &none)
+                self.read_as_none(frame, depth - 1, none.as_ref())
             }
             Op::PopJumpIf { .. } | Op::JumpIfOrPop { .. } | Op::ForIter(_) | Op::YieldValue => self.read_top(frame, 1),
             Op::BuildTuple(_) if self.is_unpacked(frame) => Ok(()),
@@ -219,17 +219,17 @@ impl Tracer<'_> {
         let depth = frame.stack.len();
         for (at, other) in [(depth - 2, depth - 1), (depth - 1, depth - 2)] {
             let other = frame.stack[other].clone();
-            self.read_as_none(frame, at, &other)?;
+            self.read_as_none(frame, at, other.as_ref())?;
         }
         Ok(())
     }
 
     /// Reads a value that is compared with another by identity. Against `None` its type says enough.
-    fn read_as_none(&mut self, frame: &mut PyFrame, at: usize, other: &Option<Value>) -> Flow<()> {
+    fn read_as_none(&mut self, frame: &mut PyFrame, at: usize, other: Option<&Value>) -> Flow<()> {
         let Some(value @ Value::Unread(origin)) = frame.stack[at].clone() else { return Ok(()) };
         let described = self.describe(origin.object)?;
         let none = matches!(described.data, ObjectData::Const(Const::None));
-        if none || !other.as_ref().is_some_and(Value::is_none) {
+        if none || !other.is_some_and(Value::is_none) {
             frame.stack[at] = Some(self.read(&value)?);
             return Ok(());
         }

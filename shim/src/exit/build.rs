@@ -152,8 +152,9 @@ impl Make {
             Make::Iter(of, skip) => {
                 let mut iter = made[*of].bind(py).try_iter()?;
                 if made[*of].bind(py).is_exact_instance_of::<PyList>() {
-                    // The list may get the items that were passed only by an effect.
-                    iter.call_method1("__setstate__", (*skip,))?;
+                    // The list may get the items that were passed only by an effect: `__setstate__` would stop at its end.
+                    // SAFETY: the iterator of an exact list is a `ListIterator`; any position that is not negative is one.
+                    unsafe { (*iter.as_ptr().cast::<ListIterator>()).index = *skip as ffi::Py_ssize_t };
                 } else {
                     (0..*skip).try_for_each(|_| iter.next().transpose().map(|_| ()))?;
                 }
@@ -175,6 +176,14 @@ impl Make {
             Make::Function(function) => function.make(py, given, made)?,
         })
     }
+}
+
+/// `listiterobject` of CPython's `Objects/listobject.c`, equal in all versions.
+#[repr(C)]
+struct ListIterator {
+    _head: ffi::PyObject,
+    index: ffi::Py_ssize_t,
+    _list: Raw,
 }
 
 unsafe extern "C" {

@@ -18,7 +18,7 @@ pub const TABLE: Table = &[
     ("builtins.bool", bool_),
     ("builtins.int", int),
     ("builtins.float", float),
-    ("builtins.complex", evaluated),
+    ("builtins.complex", complex),
     ("builtins.abs", abs),
     ("builtins.round", round),
     ("builtins.pow", pow),
@@ -100,6 +100,14 @@ fn constants(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Vec<Const>
     consts.map_or_else(|| unsupported(path), Ok)
 }
 
+/// What defines its own conversion is left to Python.
+fn complex(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    if args.pos.iter().any(|v| matches!(v, Value::Instance(_))) {
+        return unsupported(path);
+    }
+    evaluated(tracer, path, args)
+}
+
 fn bool_(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [value] = bind(path, args, [""], 0)?;
     match value {
@@ -132,9 +140,15 @@ fn int(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     if let Value::Int(_) = value {
         return Ok(value);
     }
-    for method in ["__int__", "__index__"] {
-        if let Some(result) = own_conversion(tracer, &value, method)? {
-            return Ok(result);
+    // A number's own value comes before its `__index__`.
+    let is_number =
+        matches!(slots::base(tracer, &value), Value::Const(c) if !matches!(c, Const::Str(_) | Const::Bytes(_)));
+    for method in ["__int__", "__index__"].iter().take(if is_number { 1 } else { 2 }) {
+        match own_conversion(tracer, &value, method)? {
+            None => {}
+            Some(result @ (Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_)))) => return Ok(result),
+            // Python warns of a subclass's instance, and raises for anything else.
+            Some(_) => return unsupported(path),
         }
     }
     match slots::base(tracer, &value) {
@@ -149,8 +163,10 @@ fn float(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     if let Value::Tensor(_) = value {
         return from_data(path);
     }
-    if let Some(result) = own_conversion(tracer, &value, "__float__")? {
-        return Ok(result);
+    match own_conversion(tracer, &value, "__float__")? {
+        None => {}
+        Some(result @ Value::Const(Const::Float(_))) => return Ok(result),
+        Some(_) => return unsupported(path),
     }
     match fixed_const(tracer, &value) {
         Some(c) => folded(tracer, fold::to_float(&c), path, std::slice::from_ref(&c)),
@@ -207,6 +223,18 @@ fn round(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn pow(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     match bind(path, args, ["base", "exp", "mod"], 2)? {
         [Some(base), Some(exp), None] => tracer.binary(Binary::Power, false, &base, &exp),
+        [Some(base), Some(exp), Some(modulus)]
+            if [&base, &exp, &modulus].iter().any(|v| matches!(v, Value::Instance(_))) =>
+        {
+            // Of its own methods Python asks the base's alone; what is under the others is for `int`'s.
+            match tracer.python_special(&base, "__pow__")? {
+                Some(own) => match tracer.call(&own, Args::new(vec![exp, modulus]))? {
+                    Value::Const(Const::NotImplemented) => unsupported(path),
+                    result => Ok(result),
+                },
+                None => unsupported(path),
+            }
+        }
         [Some(base), Some(exp), Some(modulus)] => evaluated(tracer, path, Args::new(vec![base, exp, modulus])),
         _ => unsupported(path),
     }

@@ -179,15 +179,21 @@ fn formatted(tracer: &mut Tracer<'_>, value: &Value, spec: &str) -> Flow<Value> 
 
 /// The result of a method that the value's class defines in Python.
 fn own_text(tracer: &mut Tracer<'_>, value: &Value, method: &str, args: &[Value]) -> Flow<Option<Value>> {
-    let Value::Instance(_) = value else { return Ok(None) };
+    if !matches!(value, Value::Instance(_) | Value::Class(_)) {
+        return Ok(None);
+    }
     let class = tracer.class_of(value)?;
+    if class.is("builtins.type") {
+        return Ok(None);
+    }
     match tracer.type_lookup(&class, method)? {
         Some((_, found @ Value::Function(_))) => {
             let mut pos = vec![value.clone()];
             pos.extend_from_slice(args);
             tracer.call(&found, Args::new(pos)).map(Some)
         }
-        _ => Ok(None),
+        None | Some((_, Value::Builtin(_))) => Ok(None),
+        Some(_) => stop(ReasonCode::UnsupportedObject, format!("{method} of a {}", class.name.qualname)),
     }
 }
 

@@ -67,6 +67,26 @@ impl Builder {
     }
 }
 
+/// What tells the value from equal ones, if anything does.
+fn identity(value: &Value) -> Option<Identity> {
+    Some(match value {
+        Value::Tensor(id) => Identity::Tensor(id.0),
+        Value::Tuple(t) => Identity::Address(Rc::as_ptr(t) as usize),
+        Value::List(id) => Identity::List(id.0),
+        Value::Dict(id) => Identity::Dict(id.0),
+        Value::Set(id) => Identity::Set(id.0),
+        Value::Instance(id) => Identity::Instance(id.0),
+        Value::Cell(id) => Identity::Cell(id.0),
+        Value::Iter(id) => Identity::Iter(id.0),
+        Value::Generator(id) => Identity::Generator(id.0),
+        Value::Partial(p) => Identity::Address(Rc::as_ptr(p) as usize),
+        Value::Range(parts) | Value::Slice(parts) => Identity::Address(Rc::as_ptr(parts) as usize),
+        Value::Function(f) => Identity::Address(Rc::as_ptr(f) as usize),
+        Value::Method(m) => Identity::Address(Rc::as_ptr(m) as usize),
+        _ => return None,
+    })
+}
+
 impl Tracer<'_> {
     pub(super) fn build_all(&mut self, builder: &mut Builder, values: &[Value]) -> Flow<Vec<BuildId>> {
         values.iter().map(|v| self.build(builder, v)).collect()
@@ -84,23 +104,7 @@ impl Tracer<'_> {
                 _ => builder.constant(c),
             });
         }
-        let identity = match value {
-            Value::Tensor(id) => Some(Identity::Tensor(id.0)),
-            Value::Tuple(t) => Some(Identity::Address(Rc::as_ptr(t) as usize)),
-            Value::List(id) => Some(Identity::List(id.0)),
-            Value::Dict(id) => Some(Identity::Dict(id.0)),
-            Value::Set(id) => Some(Identity::Set(id.0)),
-            Value::Instance(id) => Some(Identity::Instance(id.0)),
-            Value::Cell(id) => Some(Identity::Cell(id.0)),
-            Value::Iter(id) => Some(Identity::Iter(id.0)),
-            Value::Generator(id) => Some(Identity::Generator(id.0)),
-            Value::Partial(p) => Some(Identity::Address(Rc::as_ptr(p) as usize)),
-            Value::Range(parts) | Value::Slice(parts) => Some(Identity::Address(Rc::as_ptr(parts) as usize)),
-            Value::Function(f) => Some(Identity::Address(Rc::as_ptr(f) as usize)),
-            Value::Method(m) => Some(Identity::Address(Rc::as_ptr(m) as usize)),
-            _ => None,
-        };
-        let Some(identity) = identity else { return self.build_new(builder, value) };
+        let Some(identity) = identity(value) else { return self.build_new(builder, value) };
         match builder.known.get(&identity) {
             Some(Some(id)) => return Ok(*id),
             Some(None) => return stop(ReasonCode::SideEffect, "a new object that contains itself leaves the frame"),

@@ -28,6 +28,12 @@ impl Tracer<'_> {
                 let rest = self.build_all(b, &rest)?;
                 Build::Iter(b.add(Build::Tuple(rest, None)), 0)
             }
+            Iter::Reversed { of: Value::List(list), .. }
+                if self.arenas.lists[list].origin.is_some() && self.arenas.lists[list].dirty =>
+            {
+                // It begins at the end that the list has when it is made, before the list gets what the trace wrote to it.
+                return stop(ReasonCode::SideEffect, "a reversed iterator over a changed list leaves the frame");
+            }
             Iter::Reversed { of: of @ Value::List(_), .. } => call("builtins.reversed", vec![self.build(b, &of)?]),
             Iter::Sequence { object, at: 0 } => call("builtins.iter", vec![self.build(b, &object)?]),
             Iter::Dict { dict, kind, at, .. } => {

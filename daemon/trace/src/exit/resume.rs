@@ -335,7 +335,7 @@ impl Tracer<'_> {
         };
         held && match value {
             Value::Instance(id) => !matches!(self.arenas.instances[*id].payload, Payload::Exception(..)),
-            Value::Function(_) | Value::Class(_) | Value::Generator(_) => true,
+            Value::Function(_) | Value::Class(_) | Value::Generator(_) | Value::Partial(_) | Value::Set(_) => true,
             Value::Opaque(_) => self.resuming,
             Value::Method(method) => self.is_missed(&method.receiver.clone(), depth),
             Value::Tuple(tuple) if depth < 4 => tuple.items.clone().iter().any(|item| self.is_missed(item, depth + 1)),
