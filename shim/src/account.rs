@@ -1,5 +1,6 @@
 //! How often a function was compiled anew, its resume functions included: the account that `recompile_limit` closes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Recompiles of a function and of the resume functions that take it up. Read and written with the GIL held.
@@ -11,12 +12,29 @@ pub struct Account {
     call: AtomicU64,
     /// The limit was explained.
     explained: AtomicBool,
+    /// Of a function that plain Python called below a break: the account of the one that broke.
+    above: Option<Arc<Account>>,
 }
 
 impl Account {
+    /// For a function that is called below a break of another.
+    pub fn below(above: Arc<Account>) -> Self {
+        Account { above: Some(above), ..Account::default() }
+    }
+
+    /// An empty one in its place.
+    pub fn renewed(&self) -> Self {
+        Account { above: self.above.clone(), ..Account::default() }
+    }
+
     /// Counts a recompile that made nothing more symbolic. Of one call, several count as one: they are for one change.
     /// A float that plain Python gave is likely to be another one each time.
-    pub fn charge(&self, call: u64, float: bool) {
+    /// Where floats were too many already, those that are handed on to functions below are not tried again.
+    pub fn charge(&self, call: u64, float: bool, limit: usize) {
+        if float && self.above.as_ref().is_some_and(|above| above.is_spent(limit)) {
+            self.explained.store(true, Ordering::Relaxed);
+            self.spent.store(u64::MAX / 2, Ordering::Relaxed);
+        }
         if self.call.swap(call, Ordering::Relaxed) != call {
             self.spent.fetch_add(1 + u64::from(float), Ordering::Relaxed);
         }
@@ -41,11 +59,22 @@ mod tests {
     fn a_call_counts_once() {
         let account = Account::default();
         for _ in 0..5 {
-            account.charge(1, false);
+            account.charge(1, false, 8);
         }
         assert!(!account.is_spent(3) && account.is_spent(2));
-        account.charge(2, true);
+        account.charge(2, true, 8);
         assert!(account.is_spent(4) && !account.is_spent(5));
         assert!(account.explain() && !account.explain());
+    }
+
+    #[test]
+    fn floats_below_a_spent_account_are_left_alone_quietly() {
+        let above = Arc::new(Account::default());
+        let below = Account::below(above.clone());
+        below.charge(1, true, 3);
+        assert!(!below.is_spent(4));
+        above.charge(2, true, 3);
+        below.charge(2, true, 3);
+        assert!(below.is_spent(100) && !below.explain());
     }
 }

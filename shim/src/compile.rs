@@ -235,7 +235,9 @@ impl Miss<'_, '_> {
             if !progress && let Some(latest) = table.frames.first() {
                 let resumed = table.resumes.is_some();
                 let call = thread::with(|here| here.call(resumed));
-                table.account.charge(call, resumed && latest.failed_by_float());
+                // The caller's own floats are its choice.
+                let float = latest.failed_by_float() && !self.is_root();
+                table.account.charge(call, float, settings::get().recompile_limit);
             }
             table.frames.iter().map(Frame::last_failure).collect::<Vec<_>>()
         };
@@ -246,6 +248,11 @@ impl Miss<'_, '_> {
         // Frames for another region were not tried.
         *self.recompiled.borrow_mut() = again.into_iter().filter(|(n, _)| *n > 0).map(|(_, guard)| guard).collect();
         self.compile(key, &dynamic)
+    }
+
+    /// Whether it is a call of the compiled function itself.
+    fn is_root(&self) -> bool {
+        std::ptr::eq(self.table, self.entry.root())
     }
 
     /// Tensors and ints that compiled frames read from objects of the call, beyond those in containers of its arguments.

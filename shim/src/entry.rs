@@ -112,8 +112,11 @@ impl Entry {
     }
 
     /// What is known of functions with this code that plain Python calls below a break.
+    #[expect(clippy::arc_with_non_send_sync, reason = "a table is only reached with the GIL held, as `Entry` is")]
     pub fn for_discovered(&self, py: Python<'_>, code: Raw) -> Arc<GilCell<Table>> {
-        self.discovered.borrow(py).entry(code as usize).or_default().clone()
+        let account = self.account(py);
+        let fresh = || Arc::new(GilCell::new(Table::below(account)));
+        self.discovered.borrow(py).entry(code as usize).or_insert_with(fresh).clone()
     }
 
     /// Takes a vectorcall of `function`.
@@ -232,7 +235,6 @@ impl Entry {
     }
 
     /// What is known of a resume function that was named at a break.
-    #[expect(clippy::arc_with_non_send_sync, reason = "a table is only reached with the GIL held, as `Entry` is")]
     fn taken_up(&self, py: Python<'_>, next: &Next) -> Arc<GilCell<Table>> {
         let known = self.resumed.borrow(py).get(&next.frames).cloned();
         // Where `reset()` came in between, nothing is known of it any more.

@@ -139,6 +139,11 @@ impl Table {
         Table { resumes: Some(frames), varying, account, ..Table::default() }
     }
 
+    /// For a function that plain Python called below a break of another.
+    pub fn below(above: Arc<Account>) -> Table {
+        Table { account: Arc::new(Account::below(above)), ..Table::default() }
+    }
+
     unsafe fn of(py: Python<'_>, code: Raw) -> Table {
         // SAFETY: a live code object.
         let code = unsafe { Bound::from_borrowed_ptr(py, code) };
@@ -239,11 +244,11 @@ impl Table {
     unsafe fn renew(table: &GilCell<Table>, py: Python<'_>, code: Raw, stamp: Stamp) -> Option<Signature> {
         let known = table.borrow(py);
         let (resumes, varying) = (known.resumes, known.varying.clone());
-        let account = if resumes.is_some() { known.account.clone() } else { Arc::default() };
+        let account = if resumes.is_some() { known.account.clone() } else { Arc::new(known.account.renewed()) };
         drop(known);
         let Stamp { generation, resets, backend } = stamp;
         // SAFETY: the caller's promise.
-        let mut fresh = Table { generation, resets, backend, resumes, account, ..unsafe { Table::of(py, code) } };
+        let mut fresh = Table { generation, resets, backend, account, resumes, ..unsafe { Table::of(py, code) } };
         fresh.history.expect(varying.iter().cloned());
         fresh.varying = varying;
         let signature = fresh.signature;

@@ -736,7 +736,7 @@ impl Tracer<'_> {
             }
             Some(object) => {
                 let s = self.step(origin.source, Step::CellContents);
-                Some(self.wrap(*object, s)?)
+                Some(self.take(*object, s)?)
             }
         };
         let entry = &mut self.arenas.cells[cell];

@@ -20,7 +20,7 @@ use flambeau_ir::source::{SourceId, Step};
 const MODULE: &str = "torch.nn.modules.module.Module";
 
 impl Tracer<'_> {
-    /// What a resume function holds at `source`, which cannot change while it runs: constants and tuples are not read yet.
+    /// What a resume function holds at `source`, in its arguments or in a cell: constants and tuples are not read yet.
     pub(crate) fn take(&mut self, object: ObjId, source: SourceId) -> Flow<Value> {
         if self.resuming
             && (self.is_exact_tuple(object)? || matches!(self.describe(object)?.data, ObjectData::Const(_)))
@@ -323,7 +323,10 @@ impl Tracer<'_> {
         let mut at = Some(source);
         while let Some(id) = at {
             let node = self.sources.get(id);
-            if !matches!(node.step, Step::Arg(_) | Step::Index(_)) {
+            if !matches!(
+                node.step,
+                Step::Arg(_) | Step::Index(_) | Step::Closure(_) | Step::CellContents | Step::Function
+            ) {
                 return false;
             }
             at = node.base;

@@ -80,6 +80,7 @@ def run(name: str, way: str, folder: Path) -> dict[str, Any]:
 
 def main(name: str, way: str, folder: str) -> None:
     warnings.simplefilter("ignore")
+    warnings.filterwarnings("always", message="a compiled frame ran eagerly|flambeau")  # for the logs
     began = time.perf_counter()
     try:
         answer = run(name, way, Path(folder))

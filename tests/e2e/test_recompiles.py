@@ -1,0 +1,397 @@
+"""Values that plain Python gives at a break: what is only carried along is no fact, what is computed with is; what a
+function recompiles is counted with what its resume functions do."""
+
+import itertools
+import random
+import time
+import warnings
+
+import pytest
+import torch
+
+import flambeau
+
+pytestmark = pytest.mark.plain_only("counts frames")
+
+
+class Feed:
+    """Gives what it was fed, in plain Python."""
+
+    def __init__(self):
+        self.values = []
+
+    def __call__(self):
+        return self.values.pop(0)
+
+
+feed = Feed()
+
+
+@flambeau.disable
+def given():
+    return feed()
+
+
+@flambeau.disable
+def pause(*seen):
+    seen_by_plain_python.extend(seen)
+
+
+seen_by_plain_python: list = []
+
+
+class Box:
+    pass
+
+
+BOX = Box()
+STATS: dict = {}
+
+
+def traces(fn, calls, *rounds):
+    """How many frames `calls` calls of `fn` trace, each fed what the iterators give. Results are eager's."""
+    compiled = flambeau.compile(fn)
+    before = flambeau.counters()["frames_traced"]
+    for _ in range(calls):
+        values = [next(values) for values in rounds]
+        outcomes = []
+        for run in (fn, compiled):
+            feed.values = list(values)
+            seen_by_plain_python.clear()
+            result = run(torch.ones(3))
+            outcomes.append((result, list(seen_by_plain_python)))
+        (eager, seen), (ours, seen_too) = outcomes
+        same(eager, ours)
+        same(seen, seen_too)
+    return flambeau.counters()["frames_traced"] - before
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        assert torch.equal(a, b)
+    elif isinstance(a, list | tuple):
+        assert type(a) is type(b) and len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            same(x, y)
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        same(list(a.values()), list(b.values()))
+    else:
+        assert a is b or (type(a) is type(b) and a == b)
+
+
+def floats():
+    return (random.random() for _ in itertools.count())
+
+
+def texts():
+    return (f"name {n}" for n in itertools.count())
+
+
+def mixed():
+    """A value of another kind each time."""
+    return itertools.cycle([1.5, "text", None, True, (1.0, "pair"), b"bytes", 2.5, 7, torch.ones(2), [1], False, 1j])
+
+
+def returned(x):
+    t = given()
+    y = x * 2
+    pause()
+    return y + 1, t
+
+
+def returned_deep(x):
+    t = given()
+    y = x * 2
+    pause()
+    return [y + 1, {"t": t, "u": (t, [t])}]
+
+
+def carried_twice(x):
+    t = given()
+    y = x * 2
+    pause()
+    y = y + 1
+    u = given()
+    y = y * 2
+    pause()
+    return y, t, u
+
+
+def passed_on(x):
+    t = given()
+    y = x + 1
+    pause(t)
+    y = y * 2
+    pause(y, t)
+    return y
+
+
+def attribute(x):
+    BOX.t = given()
+    y = x * 2
+    pause()
+    return y, BOX.t
+
+
+def attribute_kept(x):
+    BOX.t = given()
+    return x * 2
+
+
+def item(x):
+    STATS["t"] = given()
+    y = x * 2
+    pause(STATS["t"])
+    return y + 1
+
+
+def unpacked(x):
+    t, u = given()
+    y = x * 2
+    pause()
+    return y, u, t
+
+
+def helper(x):
+    t = given()
+    y = x * 2
+    pause()
+    return y, t
+
+
+def nested(x):
+    y, t = helper(x)
+    y = y + 1
+    pause()
+    return y, t
+
+
+def around(x):
+    t = given()
+    y, u = helper(x)
+    y = y + 1
+    pause(u)
+    return y, t
+
+
+def looped(x):
+    for _ in range(3):
+        t = given()
+        x = x + 1
+        pause()
+    return x, t
+
+
+def closed_over(x):
+    t = given()
+    y = x * 2
+    pause()
+
+    def inner():
+        return t
+
+    return y + 1, inner()
+
+
+def compared_with_none(x):
+    t = given()
+    y = x + 1
+    pause()
+    if t is None:
+        y = y * 5
+    return y, t
+
+
+def argument(x):
+    def inner(y, t, *, u):
+        return y + 1, t, u
+
+    t = given()
+    return inner(x, t, u=t)
+
+
+@pytest.mark.parametrize(
+    "fn", [returned, returned_deep, passed_on, attribute_kept, closed_over, argument], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("values", [floats, texts], ids=lambda f: f.__name__)
+def test_what_is_carried_along_is_not_guarded(fn, values):
+    assert traces(fn, 40, values()) <= 4
+
+
+@pytest.mark.parametrize("values", [floats, texts, mixed], ids=lambda f: f.__name__)
+def test_carried_across_several_breaks(values):
+    assert traces(carried_twice, 40, values(), values()) <= 9
+    assert traces(nested, 40, values()) <= 9
+    assert traces(around, 40, values(), values()) <= 12
+    assert traces(looped, 40, values(), values(), values()) <= 12
+
+
+def test_pairs_are_taken_apart_unread():
+    assert traces(unpacked, 40, zip(floats(), texts(), strict=False)) <= 3
+    assert traces(returned, 40, zip(floats(), texts(), strict=False)) <= 3
+
+
+@pytest.mark.parametrize("fn", [returned, returned_deep, passed_on, attribute, item, closed_over, compared_with_none])
+def test_values_of_any_kind_come_out_as_they_are(fn):
+    traces(fn, 24, mixed())
+
+
+def test_is_none_asks_for_the_type():
+    assert traces(compared_with_none, 40, floats()) <= 3
+    assert traces(compared_with_none, 40, itertools.cycle([None, 1.5, "a"])) <= 5
+
+
+def test_an_int_is_symbolic_at_once():
+    def computes(x):
+        n = given()
+        y = x + 1
+        pause()
+        y = y * n
+        pause()
+        return y + n, n
+
+    assert traces(computes, 40, itertools.count(3)) <= 4
+
+
+def test_attributes_of_modules():
+    class Timed(torch.nn.Module):
+        def forward(self, x):
+            self.t = given()
+            y = x * 2
+            pause()
+            return y + 1
+
+    module = Timed()
+    assert traces(lambda x: (module(x), module.t), 1, floats()) <= 4
+    assert traces(lambda x: module(x), 40, floats()) <= 3
+
+
+def test_clocks_and_random_numbers():
+    def timed(x):
+        t = time.time()
+        y = x * 2
+        pause()
+        return y, t
+
+    def drawn(x):
+        r = random.random()
+        y = x * 2
+        pause()
+        return y, r
+
+    for fn in (timed, drawn):
+        compiled = flambeau.compile(fn)
+        before = flambeau.counters()["frames_traced"]
+        values = [compiled(torch.ones(3))[1] for _ in range(1000)]
+        assert flambeau.counters()["frames_traced"] - before <= 3
+        assert len(set(values)) > 900
+
+
+def test_what_is_carried_is_the_object_itself():
+    def carries(x):
+        t = given()
+        y = x * 2
+        pause(t)
+        return y, t, {"t": [t]}
+
+    compiled = flambeau.compile(carries)
+    for value in [1.5, "some text", (1.0, "a"), 10**30, b"bytes", 2j, float("nan")]:
+        feed.values = [value]
+        _, t, kept = compiled(torch.ones(3))
+        assert t is value and kept["t"][0] is value and seen_by_plain_python[-1] is value
+
+
+def used(how):
+    def computes(x):
+        t = given()
+        y = x * 2
+        pause()
+        return how(t, y)
+
+    return computes
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda t, y: y * t,
+        lambda t, y: y if t else -y,
+        lambda t, y: y if t > 0.5 else -y,
+        lambda t, y: (y, -t),
+        lambda t, y: (y, t + 1),
+        lambda t, y: (y, {t: 1}[t]),
+        lambda t, y: (y, t in (t, 1)),
+        lambda t, y: (y, f"{t:.3f}"),
+        lambda t, y: (y, isinstance(t, float), type(t)),
+        lambda t, y: (y, [t, t][0], max(t, 0.25), sorted([t, 0.5])),
+        lambda t, y: (y, (lambda *a, **k: (a, k))(t, k=t)),
+        lambda t, y: (y, list(map(lambda v: v + t, [1.0]))),
+        lambda t, y: (y, sorted([1, 2], key=lambda v: t)),
+        lambda t, y: (y, [v for v in (t,)], tuple(v * t for v in (t,))),
+        lambda t, y: torch.add(y, y, alpha=t),
+        lambda t, y: torch.full((2,), t) + y[:2],
+        lambda t, y: (y, t.is_integer(), t.__class__, str(t), round(t, 1)),
+        lambda t, y: (y, dict(a=t) == {"a": t}, (t,) == (t,), [t].index(t)),
+    ],
+)
+def test_what_is_computed_with_is_guarded(how):
+    fn = used(how)
+    compiled = flambeau.compile(fn)
+    before = flambeau.counters()["frames_traced"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for t in itertools.islice(floats(), 30):
+            feed.values = [t, t]
+            expected, got = fn(torch.ones(3)), compiled(torch.ones(3))
+            assert str(got) == str(expected)
+    assert flambeau.counters()["frames_traced"] - before <= 10
+    said = [str(w.message) for w in caught if "recompile_limit" in str(w.message)]
+    assert len(said) <= 1
+
+
+def test_the_limit_counts_resume_functions_and_names_what_varies():
+    def below(y, t):
+        pause()
+        return y * t
+
+    def computes(x):
+        t = given()
+        y = x * 2
+        pause()
+        y = y * t
+        pause()
+        y = below(y, t)
+        pause()
+        return y + t
+
+    compiled = flambeau.compile(computes)
+    before = flambeau.counters()["frames_traced"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for t in itertools.islice(floats(), 50):
+            feed.values = [t, t]
+            assert torch.equal(compiled(torch.ones(3)), computes(torch.ones(3)))
+    assert flambeau.counters()["frames_traced"] - before <= 24
+    [said] = [str(w.message) for w in caught if "recompile_limit" in str(w.message)]
+    assert "computes" in said and "==" in said and "." in said.split("==")[1]
+
+
+def test_one_change_in_many_resume_functions_is_one_recompile():
+    def steps(x, mode):
+        for f in (torch.relu, torch.sin, torch.cos, torch.tanh, torch.exp):
+            x = f(x)
+            pause()
+            if mode == "twice":
+                x = x * 2
+        pause()
+        x = x + 1
+        pause()
+        return x * 2 if mode == "twice" else x
+
+    compiled = flambeau.compile(steps)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for mode in ("once", "twice", "thrice", "once", "twice"):
+            assert torch.equal(compiled(torch.ones(3), mode), steps(torch.ones(3), mode))
+    assert "recompile_limit" not in flambeau.counters()["eager_fallbacks"]
