@@ -177,11 +177,21 @@ fn limit_reached(py: Python<'_>, known: &GilCell<Table>, function: Raw) -> bool 
         counters::bump(py, "recompile_limit_hits");
         say::log("recompiles", || text.clone());
         if account.explain() {
-            say::warn_once(py, &format!("recompile_limit:{known:p}"), &text);
+            // Resume functions stand where the function does, which is told of once.
+            let place = place_of(py, function).unwrap_or_default();
+            say::warn_once(py, &format!("recompile_limit:{place}"), &text);
         }
     }
     counters::eager_fallback(py, "recompile_limit");
     true
+}
+
+/// File and first line of a function's code.
+fn place_of(py: Python<'_>, function: Raw) -> Option<String> {
+    // SAFETY: a live Python function, which has code.
+    let code = unsafe { Bound::from_borrowed_ptr(py, (*function.cast::<ffi::PyFunctionObject>()).func_code) };
+    let (file, line) = (code.getattr("co_filename").ok()?, code.getattr("co_firstlineno").ok()?);
+    Some(format!("{file}:{line}"))
 }
 
 fn name_of(function: Raw) -> String {

@@ -178,7 +178,7 @@ class Frame:
                 "commit": self.commit,
             }
         else:
-            body = {"nodes": self.nodes, "outputs": self.outputs, "locations": []}
+            body = {"nodes": self.nodes, "outputs": self.outputs, "locations": [], "default_dtype": "F32"}
         frame = {
             "frame": {"code": [0] * 32, "path": []},
             "guards": {"sources": {"nodes": self.sources}, "guards": self.guards},

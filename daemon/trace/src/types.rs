@@ -41,9 +41,14 @@ impl Tracer<'_> {
             Value::Const(c) => const_class(c),
             Value::Int(_) => "builtins.int",
             Value::DictView(id, kind) => {
-                let ordered = self.arenas.dicts[*id].class.as_ref();
-                if ordered.is_some_and(|c| c.derives("collections.OrderedDict")) {
-                    return stop(ReasonCode::UnsupportedObject, "the type of a view of an OrderedDict");
+                let of = self.arenas.dicts[*id].class.as_ref();
+                if of.is_some_and(|c| c.derives("collections.OrderedDict")) {
+                    // These have no name that they could be read from.
+                    return Ok(self.builtin_class(match kind {
+                        ViewKind::Keys => "builtins.odict_keys",
+                        ViewKind::Values => "builtins.odict_values",
+                        ViewKind::Items => "builtins.odict_items",
+                    }));
                 }
                 return self.trusted_class(
                     "_collections_abc",
@@ -141,6 +146,9 @@ impl Tracer<'_> {
         let bases: &[&str] = match path {
             "builtins.bool" => &["builtins.int"],
             "torch.Size" => &["builtins.tuple"],
+            "builtins.odict_keys" => &["builtins.dict_keys"],
+            "builtins.odict_values" => &["builtins.dict_values"],
+            "builtins.odict_items" => &["builtins.dict_items"],
             _ => &[],
         };
         self.builtin_classes.entry(path).or_insert_with(|| Class::builtin(path, bases)).clone()

@@ -17,7 +17,21 @@ import numpy as np
 import torch
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice, torch.dtype, torch.device, torch.Size, type(...))
+_PLAIN = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    range,
+    slice,
+    torch.dtype,
+    torch.device,
+    torch.Size,
+    type(...),
+)
 _NAMED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 _DEPTH = 12
 
@@ -59,7 +73,13 @@ class Freezer:
         return type(value).__qualname__, *self.parts(value, depth + 1)
 
     def tensor(self, value: torch.Tensor) -> Numbers:
-        facts: tuple[Any, ...] = (type(value).__name__, value.dtype, tuple(value.shape), str(value.device), str(value.layout))
+        facts: tuple[Any, ...] = (
+            type(value).__name__,
+            value.dtype,
+            tuple(value.shape),
+            str(value.device),
+            str(value.layout),
+        )
         facts += value.requires_grad, value.is_leaf, value.grad_fn is None, value.is_inference()
         with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
             if value.is_meta:
@@ -77,7 +97,9 @@ class Freezer:
         facts = "array", str(value.dtype), value.shape
         if value.dtype.kind not in "biufc":
             return Numbers((*facts, repr(value.tolist())), None)
-        return Numbers(facts, torch.from_numpy(value.copy()) if value.dtype.kind != "u" else torch.from_numpy(value.astype("i8")))
+        return Numbers(
+            facts, torch.from_numpy(value.copy()) if value.dtype.kind != "u" else torch.from_numpy(value.astype("i8"))
+        )
 
     def parts(self, value: Any, depth: int) -> tuple[Any, ...]:
         """What an object consists of."""
@@ -206,7 +228,11 @@ def _differ(a: Any, b: Any, tolerance: float) -> str:
             if found:
                 key = f"[{a[0][1]}]" if k == 1 and isinstance(a[0], tuple) and a[0][:1] == ("str",) else f"[{k}]"
                 return key + found
-        return "" if len(a) == len(b) else f": {len(b)} instead of {len(a)} items: {str(b)[:200]} instead of {str(a)[:200]}"
+        return (
+            ""
+            if len(a) == len(b)
+            else f": {len(b)} instead of {len(a)} items: {str(b)[:200]} instead of {str(a)[:200]}"
+        )
     if type(a) is float and type(b) is float:
         return _differ_in_value(torch.tensor(a), torch.tensor(b), tolerance)
     return "" if a == b else f": {str(b)[:300]} instead of {str(a)[:300]}"

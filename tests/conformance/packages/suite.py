@@ -121,5 +121,3 @@ def main(argv: list[str]) -> int:
     else:
         print("\n".join([*table.lines(found, seconds), *(f"{name}: {why}" for name, why in failures.items())]))
     return 1 if failures else 0
-
-

@@ -29,4 +29,6 @@ def program(compile):
             losses.append(loss.item())
         return losses, scheduler.get_last_lr()
 
-    return Program(train, [lambda: (torch.randn(16, 6), torch.randint(0, 2, (16,)))], state=[model], tolerance=1e-3, backward=False)
+    return Program(
+        train, [lambda: (torch.randn(16, 6), torch.randint(0, 2, (16,)))], state=[model], tolerance=1e-3, backward=False
+    )

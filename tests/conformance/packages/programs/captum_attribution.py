@@ -26,6 +26,14 @@ def program(compile):
     @compile
     def attribute(x):
         whole, delta = gradients.attribute(x, target=1, n_steps=5, return_convergence_delta=True)
-        return whole, delta, saliency.attribute(x, target=0), cam.attribute(x, target=2), ablation.attribute(x, target=1)
+        return (
+            whole,
+            delta,
+            saliency.attribute(x, target=0),
+            cam.attribute(x, target=2),
+            ablation.attribute(x, target=1),
+        )
 
-    return Program(attribute, [lambda: (torch.rand(2, 1, 6, 6),), lambda: (torch.rand(3, 1, 6, 6),)], times=2, tolerance=1e-3)
+    return Program(
+        attribute, [lambda: (torch.rand(2, 1, 6, 6),), lambda: (torch.rand(3, 1, 6, 6),)], times=2, tolerance=1e-3
+    )

@@ -35,4 +35,6 @@ def program(compile):
             results.append(x)
         return results
 
-    return Program(sample, [lambda: (torch.randn(1, 1, 8, 8),), lambda: (torch.randn(2, 1, 8, 8),)], times=2, tolerance=2e-3)
+    return Program(
+        sample, [lambda: (torch.randn(1, 1, 8, 8),), lambda: (torch.randn(2, 1, 8, 8),)], times=2, tolerance=2e-3
+    )

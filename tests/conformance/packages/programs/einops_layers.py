@@ -30,5 +30,8 @@ class Mixer(nn.Module):
 
 def program(compile):
     model = Mixer()
-    inputs = [lambda: (torch.randn(2, 3, 16, 16, requires_grad=True),), lambda: (torch.randn(3, 3, 16, 16, requires_grad=True),)]
+    inputs = [
+        lambda: (torch.randn(2, 3, 16, 16, requires_grad=True),),
+        lambda: (torch.randn(3, 3, 16, 16, requires_grad=True),),
+    ]
     return Program(compile(model), inputs, state=[model])

@@ -9,7 +9,9 @@ from ..program import Program
 
 def program(compile):
     fno = FNO(n_modes=(4, 4), in_channels=1, out_channels=1, hidden_channels=8, n_layers=2)
-    tfno = TFNO(n_modes=(4, 4), in_channels=1, out_channels=1, hidden_channels=8, n_layers=1, factorization="tucker", rank=0.5)
+    tfno = TFNO(
+        n_modes=(4, 4), in_channels=1, out_channels=1, hidden_channels=8, n_layers=1, factorization="tucker", rank=0.5
+    )
     h1, l2 = H1Loss(d=2), LpLoss(d=2, p=2)
 
     @compile

@@ -8,7 +8,18 @@ from ..program import Program
 
 def program(compile):
     group = torch.eye(8)
-    model = TabNet(8, 3, n_d=4, n_a=4, n_steps=2, cat_idxs=[1], cat_dims=[5], cat_emb_dim=[1], virtual_batch_size=4, group_attention_matrix=group)
+    model = TabNet(
+        8,
+        3,
+        n_d=4,
+        n_a=4,
+        n_steps=2,
+        cat_idxs=[1],
+        cat_dims=[5],
+        cat_emb_dim=[1],
+        virtual_batch_size=4,
+        group_attention_matrix=group,
+    )
 
     @compile
     def step(x, target):

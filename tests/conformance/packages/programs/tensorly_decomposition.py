@@ -19,4 +19,6 @@ def program(compile):
         small = multi_mode_dot(x, [f.T for f in factors])
         return tl.norm(x - again), tl.tucker_to_tensor((core, factors)), small, khatri_rao(factors[:2]).shape
 
-    return Program(run, [lambda: (torch.rand(4, 5, 3) + 1,), lambda: (torch.rand(3, 4, 4) + 1,)], times=2, tolerance=5e-3)
+    return Program(
+        run, [lambda: (torch.rand(4, 5, 3) + 1,), lambda: (torch.rand(3, 4, 4) + 1,)], times=2, tolerance=5e-3
+    )

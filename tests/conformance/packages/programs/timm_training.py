@@ -11,7 +11,9 @@ from ..program import Program
 
 
 def program(compile):
-    model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=2, num_classes=5, drop_path_rate=0.1)
+    model = timm.create_model(
+        "vit_tiny_patch16_224", img_size=32, patch_size=8, depth=2, num_classes=5, drop_path_rate=0.1
+    )
     features = timm.create_model("efficientnet_b0", features_only=True, out_indices=(1, 2)).eval()
     optimizer = create_optimizer_v2(model, opt="adamw", lr=1e-3, weight_decay=0.05)
     mixup = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=5)

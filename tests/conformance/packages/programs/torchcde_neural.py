@@ -39,4 +39,6 @@ def program(compile):
         coeffs = torchcde.hermite_cubic_coefficients_with_backward_differences(x)
         return model(coeffs).squeeze(-1).sigmoid()
 
-    return Program(step, [lambda: (torch.randn(3, 6, 3),), lambda: (torch.randn(2, 8, 3),)], state=[model], times=2, tolerance=1e-3)
+    return Program(
+        step, [lambda: (torch.randn(3, 6, 3),), lambda: (torch.randn(2, 8, 3),)], state=[model], times=2, tolerance=1e-3
+    )

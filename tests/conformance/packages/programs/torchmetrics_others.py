@@ -29,4 +29,6 @@ def program(compile):
         images = torch.rand(2, 3, 16, 16)
         return torch.randn(n), torch.randn(n), images, (images + 0.05).clamp(max=1), ["the cat sit", "on mat"]
 
-    return Program(step, [lambda: made(16), lambda: made(8)], state=[mse, r2, pearson, mean, psnr, ssim], tolerance=1e-3)
+    return Program(
+        step, [lambda: made(16), lambda: made(8)], state=[mse, r2, pearson, mean, psnr, ssim], tolerance=1e-3
+    )

@@ -21,4 +21,6 @@ def program(compile):
         solution = solver.solve(to.InitialValueProblem(y0=y0, t_eval=times))
         return solution.ys, solution.status, solution.stats
 
-    return Program(solve, [lambda: (torch.rand(4, 2) + 0.5,), lambda: (torch.rand(2, 2) + 0.5,)], times=2, tolerance=1e-3)
+    return Program(
+        solve, [lambda: (torch.rand(4, 2) + 0.5,), lambda: (torch.rand(2, 2) + 0.5,)], times=2, tolerance=1e-3
+    )

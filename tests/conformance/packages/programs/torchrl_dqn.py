@@ -10,7 +10,9 @@ from ..program import Program
 
 
 def program(compile):
-    actor = QValueActor(nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 3)), in_keys=["observation"], action_space="one-hot")
+    actor = QValueActor(
+        nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 3)), in_keys=["observation"], action_space="one-hot"
+    )
     loss = DQNLoss(actor, action_space="one-hot", delay_value=True)
     loss.make_value_estimator(gamma=0.95)
     update = SoftUpdate(loss, eps=0.9)

@@ -31,4 +31,6 @@ def program(compile):
         noise = torchsde.BrownianInterval(0.0, 1.0, size=y0.shape, entropy=5)
         return torchsde.sdeint(sde, y0, times, bm=noise, dt=0.1, method="euler")
 
-    return Program(solve, [lambda: (torch.randn(4, 3),), lambda: (torch.randn(2, 3),)], state=[sde], times=2, tolerance=1e-3)
+    return Program(
+        solve, [lambda: (torch.randn(4, 3),), lambda: (torch.randn(2, 3),)], state=[sde], times=2, tolerance=1e-3
+    )

@@ -7,7 +7,9 @@ from ..program import Program
 
 
 def program(compile):
-    model = fasterrcnn_mobilenet_v3_large_320_fpn(weights=None, weights_backbone=None, num_classes=5, min_size=96, max_size=128)
+    model = fasterrcnn_mobilenet_v3_large_320_fpn(
+        weights=None, weights_backbone=None, num_classes=5, min_size=96, max_size=128
+    )
     model.train()
     compiled = compile(model)
 

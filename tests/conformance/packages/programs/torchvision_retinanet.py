@@ -8,7 +8,13 @@ from ..program import Program
 
 def program(compile):
     model = retinanet_resnet50_fpn(
-        weights=None, weights_backbone=None, num_classes=4, min_size=64, max_size=96, score_thresh=0.005, detections_per_img=20
+        weights=None,
+        weights_backbone=None,
+        num_classes=4,
+        min_size=64,
+        max_size=96,
+        score_thresh=0.005,
+        detections_per_img=20,
     )
     model.eval()
     compiled = compile(model)

@@ -8,7 +8,14 @@ from ..program import Program
 
 def program(compile):
     bert = BertForSequenceClassification(
-        BertConfig(vocab_size=80, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, num_labels=3)
+        BertConfig(
+            vocab_size=80,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=64,
+            num_labels=3,
+        )
     )
     t5 = T5ForConditionalGeneration(
         T5Config(vocab_size=80, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, decoder_start_token_id=0)

@@ -25,7 +25,9 @@ def program(compile):
     def generate(ids):
         greedy = model.generate(ids, max_new_tokens=6, do_sample=False)
         sampled = model.generate(ids, max_new_tokens=5, do_sample=True, top_k=10, temperature=0.9)
-        static = model.generate(ids, max_new_tokens=5, do_sample=False, cache_implementation="static", disable_compile=True)
+        static = model.generate(
+            ids, max_new_tokens=5, do_sample=False, cache_implementation="static", disable_compile=True
+        )
         return greedy, sampled, static
 
     inputs = [lambda: (torch.randint(2, 100, (2, 5)),), lambda: (torch.randint(2, 100, (1, 7)),)]

@@ -10,7 +10,9 @@ def program(compile):
     net = TransformerWrapper(
         num_tokens=50,
         max_seq_len=32,
-        attn_layers=Decoder(dim=32, depth=2, heads=4, rotary_pos_emb=True, attn_dim_head=8, use_rmsnorm=True, ff_glu=True),
+        attn_layers=Decoder(
+            dim=32, depth=2, heads=4, rotary_pos_emb=True, attn_dim_head=8, use_rmsnorm=True, ff_glu=True
+        ),
     )
     model = AutoregressiveWrapper(net)
 
