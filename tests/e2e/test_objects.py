@@ -532,3 +532,20 @@ def test_a_coroutine_is_made_by_plain_python():
             return done.value * 2
 
     assert torch.equal(flambeau.compile(f)(torch.ones(2)), f(torch.ones(2)))
+
+
+def test_a_submodule_is_imported_by_from(tmp_path, monkeypatch):
+    package = tmp_path / "flambeau_sample_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "inner.py").write_text("number = 3")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def f(x):
+        from flambeau_sample_package import inner
+
+        return x * inner.number
+
+    compiled = flambeau.compile(f)
+    for _ in range(2):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))

@@ -104,6 +104,7 @@ pub fn is_instance(tracer: &mut Tracer<'_>, value: &Value, class: &Value) -> Flo
         return Ok(true);
     }
     if let Value::Tensor(_) = value
+        && !class.derives("torch.Tensor")
         && let Some(path) = class.path.as_deref().filter(|path| is_tensor_type(path))
     {
         return stop(ReasonCode::UnsupportedObject, format!("isinstance of a tensor and {path}"));

@@ -27,6 +27,15 @@ pub(super) fn name(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Control>
         Some((top, _)) if !from => t.sys_module(top)?,
         _ => leaf,
     };
+    if let Value::Tuple(names) = &names {
+        // What is no attribute yet may be a submodule, which this instruction imports (`_handle_fromlist` in CPython's
+        // `importlib/_bootstrap.py`).
+        for name in names.items.iter().filter_map(Value::as_str).filter(|name| &***name != "*") {
+            if t.find_attr(&module, name)?.is_none() {
+                return stop(ReasonCode::SideEffect, format!("importing {name} from {full}"));
+            }
+        }
+    }
     f.push(module);
     Ok(Control::Next)
 }

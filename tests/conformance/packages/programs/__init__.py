@@ -1,0 +1,1 @@
+"""Programs that use packages as their pages do; one file each, `program()` says what is called with what."""
