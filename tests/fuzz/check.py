@@ -41,6 +41,16 @@ class Failure:
         return asdict(self)
 
 
+#: Reasons that are never right: the compiler's own mistakes, which eager's result hides.
+INTERNAL = ("internal", "run_failed", "output_mismatch")
+
+
+def internal() -> dict[str, int]:
+    """How often each was met so far."""
+    now = flambeau.counters()
+    return {k: now["graph_breaks"].get(k, 0) + now["eager_fallbacks"].get(k, 0) for k in INTERNAL}
+
+
 class Slow(BaseException):
     """The alarm of `deadline`."""
 
@@ -135,6 +145,7 @@ def check(source: str, seed: int, mode: str, backend: str, calls: int = CALLS) -
         return None
     if depth.most > sys.getrecursionlimit() // 2:
         return None
+    before = internal()
     try:
         with deadline(30), modes.settings(mode):
             compiled = outcomes(text, seed, root, calls, backend, file)
@@ -148,4 +159,5 @@ def check(source: str, seed: int, mode: str, backend: str, calls: int = CALLS) -
         found = observe.difference(a, b)
         if found:
             return failure(found[0], f"call {call}: {found[1]}", call)
-    return None
+    met = [name for name, count in internal().items() if count != before[name]]
+    return failure("internal", f"a fallback that is a mistake: {', '.join(met)}") if met else None

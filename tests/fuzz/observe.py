@@ -8,6 +8,7 @@ import inspect
 import io
 import logging
 import math
+import random
 import re
 import sys
 import types
@@ -162,6 +163,8 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int,
     """Calls `fn` and looks at the result, the arguments and the module's globals. `raised`: a call before it raised."""
     torch.default_generator.manual_seed(seed)  # of this device alone: `torch.manual_seed` costs 2 ms
     torch.set_grad_enabled(True)
+    random.seed(seed)
+    dtype = torch.get_default_dtype()
     world.forget()
     handler, output, stdout = _Records(), io.StringIO(), sys.stdout
     world.log.handlers[:] = [handler]
@@ -179,6 +182,7 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int,
     modes = (
         torch.is_grad_enabled(),
         torch.is_autocast_enabled("cpu"),
+        torch.get_default_dtype(),
         world.depth[0],
         module.__dict__["lock"]._is_owned(),
         world.tallied,
@@ -188,7 +192,8 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int,
         None if error or raised else sorted(world.ended),
     )
     torch.set_grad_enabled(True)
-    rng = torch.get_rng_state().sum().item()
+    torch.set_default_dtype(dtype)
+    rng = torch.get_rng_state().sum().item(), random.getstate()[1]
     fixed = world.names()
     changed = {
         k: v for k, v in module.__dict__.items() if not k.startswith("__") and (k == "lock" or v is not fixed.get(k))

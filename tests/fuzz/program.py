@@ -13,7 +13,8 @@ GT = torch.tensor([0.5, -1.0, 2.0])
 GB = Box(torch.tensor([1.0, 0.25, -0.5]), 2)
 NS = types.SimpleNamespace(v=1)
 NET = Net({loud})
-PEEK = PeekBox(GT + 1, 1)"""
+PEEK = PeekBox(GT + 1, 1)
+SEEN = []"""
 
 ARGUMENTS = "x, y, n, items, d, b"
 
@@ -30,6 +31,8 @@ class Program(Statements):
             (4, self.plain), (1.5, self.keyword), (1.5, self.method), (1.2, self.generator), (1, self.recursive),
             (1, self.maker), (0.8, self.manager), (0.6, self.procedure), (0.5, self.one_line),
         ]  # fmt: skip
+        if self.chance(0.4):
+            self.classes()
         count = self.random.choice([0, 1, 2, 3, 4])
         for _ in range(count):
             self.budget = max(1, total // (count + 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .expressions import Expressions
 from .scope import Scope
+from .themes import THEMES
 
 #: (text, kind of {new} or ""). Holes: {t} {i} {s} {c} {cond}, {tv} {iv} {lv} names, {new} {a} {b} fresh names.
 RARE = [
@@ -102,7 +103,7 @@ class Rare(Expressions):
 
     def rare(self, scope: Scope) -> None:
         """A statement of the table, with its holes filled."""
-        text, kind = self.random.choice(RARE)
+        text, kind = self.random.choice(THEMES if self.chance(0.4) else RARE)
         if "nonlocal" in text and scope.generator:
             return
         names = {hole: self.fresh("z") for hole in ("new", "a", "b") if f"{{{hole}}}" in text}

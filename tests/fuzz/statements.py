@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .classes import Classes
+from .lazy import Lazy
 from .rare import Rare
 from .scope import Scope
 
@@ -18,7 +20,7 @@ CONTEXTS = ["torch.no_grad()", "torch.no_grad()", "torch.enable_grad()", "torch.
 LOUD = ["Ctx('k')", "Ctx({c}) as {new}", "Ctx('m', True)", "Ctx('a'), Ctx('b', {cond})"]
 
 
-class Statements(Rare):
+class Statements(Rare, Lazy, Classes):
     """`statement` writes one; `body` several."""
 
     def body(self, scope: Scope, most: int) -> None:
@@ -36,7 +38,7 @@ class Statements(Rare):
             (8, self.assign), (4, self.mutate), (self.breaks * 20, self.break_), (2 * nested, self.if_),
             (2 * nested * (scope.loop < 2), self.for_), (0.7 * nested * (scope.loop < 2), self.while_),
             (0.4 * nested * (not scope.loop), self.long_loop),
-            (1.2 * nested, self.try_), (1.2 * nested, self.with_), (1.5, self.store), (0.5, self.raise_), (0.8, self.odd), (1.6, self.rare),
+            (1.2 * nested, self.try_), (1.2 * nested, self.with_), (1.5, self.store), (0.5, self.raise_), (0.8, self.odd), (2, self.rare), (2 * self.lazily, self.lazy), (6 * bool(self.instances), self.use),
             (0.7 * nested, self.local_function), (0.6, self.return_if), (0.5 * bool(scope.loop), self.leave_loop),
             (2.5 * bool(self.helpers), self.call_statement), (1.5 * scope.generator, self.yield_),
         ]  # fmt: skip

@@ -31,6 +31,8 @@ import torch.utils.checkpoint
 
 import flambeau
 
+from . import objects
+
 
 class Oops(Exception):
     """The exception of programs."""
@@ -439,6 +441,8 @@ def names() -> dict[str, Any]:
             f.__name__: f
             for f in (crc, traced, counted, warn_here, where, where2, callback, apply, off, reraise, kept, tally)
         },
+        **objects.names(),
+        "Halve": Halve,
         "loud_tally": loud_tally,
         "raise_below": raise_below,
         "ledger": ledger,
