@@ -14,9 +14,23 @@ UNARY = [
     "return self.k", "SEEN.append('{m}'); return 2", "return super().{m}()", "raise AttributeError('{m}')", "raise TypeError('{m}')", "self.k += 1; return self.k", "return self.k > 2", "return True", "return 0", "return '{m}'", "return None",
     "flambeau.graph_break(); return 1", "return -1",
 ]  # fmt: skip
-ARITHMETIC = ("add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "and", "or", "xor", "lshift", "matmul", "divmod")
+ARITHMETIC = (
+    "add",
+    "sub",
+    "mul",
+    "floordiv",
+    "truediv",
+    "mod",
+    "pow",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "matmul",
+    "divmod",
+)
 COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
-ONE = ("__neg__", "__abs__", "__invert__", "__pos__", "__int__", "__float__", "__index__", "__bool__", "__len__", "__hash__", "__repr__", "__str__", "__length_hint__", "__trunc__", "__floor__", "__complex__")  # fmt: skip
+ONE = ("__neg__", "__abs__", "__invert__", "__pos__", "__int__", "__float__", "__index__", "__bool__", "__len__", "__repr__", "__str__", "__length_hint__", "__trunc__", "__floor__", "__complex__")  # fmt: skip
 #: Other members. {n}: an attribute's name.
 MEMBERS = [
     "def __call__(self, *a, **o):\n    return len(a) + len(o)", "def __call__(self, a=1):\n    SEEN.append('call')\n    return super().__call__(a)", "def __call__(self, *a):\n    SEEN.append(len(a))\n    return GT * 2",
@@ -57,7 +71,7 @@ USES = [
     (3, "{x}.{n}"), (2, "{k}.{n}"), (1, "{x}.{n}()"), (1, "{x}.{n}(1)"), (1, "{k}.{n}()"), (1, "{k}.{n}({x})"), (1, "setattr({x}, '{n}', {i})"), (1, "setattr({k}, '{n}', {i})"), (1, "delattr({x}, '{n}')"), (3, "hasattr({x}, '{look}')"), (3, "hasattr({o}, '{look}')"), (2, "hasattr({k}, '{look}')"), (2, "kind(getattr({o}, '{look}', 1))"), (2, "kind(getattr({x}, '{look}', 1))"), (1, "kind(getattr({k}, '{look}', 1))"), (2, "kind({o}.{look})"), (1, "kind({x}.{look})"), (1, "kind({k}.{look})"), (1, "hasattr(type({o}), '{look}')"), (1, "hasattr(type({k}), '{look}')"), (1, "callable({o})"), (1, "callable({x})"), (1, "callable({k})"), (1, "'{look}' in dir({k})"), (1, "'{look}' in vars({k})"), (1, "'{look}' in {k}.__dict__"), (1, "sorted(vars({x}))"),
     (2, "isinstance({o}, {kind})"), (2, "isinstance({x}, {kind})"), (1, "isinstance({x}, {k})"), (1, "isinstance({o}, {k})"), (1, "isinstance({x}, ({kind}, {k}))"), (1, "isinstance({o}, {kind} | {kind})"), (1, "issubclass({k}, {kind})"), (1, "issubclass(type({o}), {kind})"), (1, "issubclass({kind}, {k})"), (1, "issubclass({kind}, {kind})"), (1, "type({x}) is {k}"), (1, "type({x}).__name__"), (1, "type({k}).__name__"), (1, "type({o}).__name__"), (1, "type({o}) is type({p})"), (1, "{x}.__class__ is {k}"), (1, "{k}.__mro__ == {k}.mro()"), (1, "len({k}.__mro__)"), (1, "{k}.__bases__[0].__name__"), (1, "{k}.__base__.__name__"), (1, "[s.__name__ for s in {k}.__subclasses__()]"), (1, "{k}.__name__, {k}.__qualname__, {k}.__module__"), (1, "{k}.__doc__"), (1, "{x}.__doc__"), (1, "{x}.__module__"), (1, "kind({o}.__doc__)"), (1, "{k} | None"), (1, "{k} == {k}"), (1, "{k} in {{{k}: 1}}"), (1, "{k} in [{k}]"), (1, "len({k})"), (1, "list({k})"), (1, "2 in {k}"), (1, "bool({k})"), (1, "repr({k})[:9]"), (1, "{k} + 1"),
     (2, "type({x}).{one}({x})"), (1, "{x}.{one}()"), (1, "{k}.{one}({x})"), (2, "type({x}).{two}({x}, {y})"), (1, "{x}.{two}({y})"), (1, "{x}.{two}({i})"), (1, "object.__eq__({x}, {y})"), (1, "object.__repr__({x})[:5]"), (1, "object.__hash__({x}) == 0"), (1, "int.{two}({i}, {x})"), (1, "int.{two}({i}, {i})"), (1, "({i}).{two}({x})"), (1, "list.{two}(GL[:2], [1])"), (1, "GL[:2].{two}([1, 2])"), (1, "list.__len__({x})"), (1, "dict.__len__({x})"), (1, "len.__call__([1])"), (1, "'q'.{two}('r')"), (1, "str.{two}('q', {x})"), (1, "(1.5).{two}({i})"), (1, "(1, 2).{two}((1,))"), (1, "{{1}}.{two}({{2}})"), (1, "{{'a': 1}}.{two}({{'b': 1}})"), (1, "type.{one}({k})"), (1, "type.__call__({k}, {i})"), (1, "type({k}).__call__({k}, {i})"), (1, "object.__getattribute__({x}, '{n}')"), (1, "type.__getattribute__({k}, '{n}')"), (1, "object.__setattr__({x}, '{n}', 2)"), (1, "super({k}, {x}).__repr__()[:5]"), (1, "super({k}, {x}).{n}"), (1, "super({k}, {x}).{two}({y})"), (1, "super({k}, {k}).{n}"), (1, "{x}.__init__()"), (1, "{x}.__init__({i})"), (1, "{k}.__new__({k})"), (1, "object.__new__({k})"), (1, "kind({o}.{one}())"), (1, "kind({o}.{two}({p}))"), (1, "kind(type({o}).{two}({o}, {p}))"),
-    (2, "{k}({i})"), (1, "{k}()"), (1, "{k}([1, 2])"), (1, "{k}(a=1)"), (1, "{k}('ab')"), (1, "copy.copy({x})"), (1, "copy.deepcopy({x})"), (1, "kind(copy.copy({o}))"), (1, "pickle.dumps({x}) and 1"), (1, "weakref.ref({x})() is {x}"), (1, "inspect.isclass({x})"), (1, "callable(getattr({x}, '{n}', None))"), (1, "type('T', ({k},), {{'z': 1}})().z"), (1, "type('T', ({k},), {{}})"), (1, "functools.singledispatch(len)({x})"), (1, "Pair({x}, {y}) == Pair({y}, {x})"), (1, "[{x}] == [{y}]"), (1, "({x}, 1) < ({y}, 2)"), (1, "{{'a': {x}}} == {{'a': {y}}}"), (1, "[{x}, 1].index({y})"), (1, "[{x}, 1].count({y})"), (1, "(1, {x}).index({x})"), (1, "GL.index({x})"), (1, "{x} in collections.deque([1, {y}])"), (1, "{x} in range(3)"), (1, "dict(a={x})['a'] is {x}"), (1, "torch.add({t}, {x})"), (1, "{t} * {x}"), (1, "{t}[{x}]"), (1, "torch.tensor({x})"), (1, "torch.is_tensor({o})"), (1, "{t}.to({x})"), (1, "{t}.reshape({x}, -1)"), (1, "torch.ones({x})"), (1, "isinstance({t}, {k})"), (1, "torch.full((2,), {x})"),
+    (2, "{k}({i})"), (1, "{k}()"), (1, "{k}([1, 2])"), (1, "{k}(a=1)"), (1, "{k}('ab')"), (1, "copy.copy({x})"), (1, "copy.deepcopy({x})"), (1, "kind(copy.copy({o}))"), (1, "pickle.dumps({x}) and 1"), (1, "weakref.ref({x})() is {x}"), (1, "inspect.isclass({x})"), (1, "callable(getattr({x}, '{n}', None))"), (1, "type('T', ({k},), {{'z': 1}})().z"), (1, "type('T', ({k},), {{}})"), (1, "functools.singledispatch(len)({x})"), (1, "Pair({x}, {y}) == Pair({y}, {x})"), (1, "[{x}] == [{y}]"), (1, "({x}, 1) < ({y}, 2)"), (1, "{{'a': {x}}} == {{'a': {y}}}"), (1, "[{x}, 1].index({y})"), (1, "[{x}, 1].count({y})"), (1, "(1, {x}).index({x})"), (1, "GL.index({x})"), (1, "{x} in collections.deque([1, {y}])"), (1, "{x} in range(3)"), (1, "dict(a={x})['a'] is {x}"), (1, "torch.add({t}, {x})"), (1, "{t} * {x}"), (1, "{t}[{x}]"), (1, "torch.tensor({x})"), (1, "torch.is_tensor({o})"), (1, "{t}.reshape({x}, -1)"), (1, "torch.ones({x})"), (1, "isinstance({t}, {k})"), (1, "torch.full((2,), {x})"),
     (1, "print({x})"), (1, "print({k})"), (1, "(flambeau.graph_break(), {x} == {y})[1]"), (1, "max([{x}, {y}], key=lambda v: 1)"), (1, "any([{x}])"), (1, "all([{x}, {y}])"), (1, "list(map({k}, [1, 2]))"), (1, "list(filter({k}, [1, 2]))"), (1, "[v for v in {x}]"), (1, "{{**{x}}}"), (1, "(lambda *a: len(a))(*{x})"), (1, "(lambda **a: sorted(a))(**{x})"), (1, "apply({x}, {i})"), (1, "apply({k}, {i})"), (1, "functools.partial({x}, 1)()"), (1, "functools.reduce({x}, [1, 2])"), (1, "sorted([3, 1], key={x})"), (1, "sorted([3, 1], key={k})"), (1, "list(zip({x}, GL))"), (1, "'-'.join({x})"), (1, "str.join('-', map(str, {x}))"), (1, "slice({x}).indices(3)"), (1, "isinstance({x}, collections.abc.Callable)"), (1, "isinstance({x}, typing.Hashable)"),
 ]  # fmt: skip
 KINDS = ["int", "object", "type", "list", "dict", "tuple", "str", "bool", "float", "Box", "PropBox", "collections.abc.Sized", "collections.abc.Iterable", "collections.abc.Iterator", "collections.abc.Hashable", "collections.abc.Callable", "collections.abc.Container", "collections.abc.Mapping", "collections.abc.Sequence", "collections.abc.Set", "collections.abc.Generator", "collections.abc.Reversible", "collections.abc.MutableMapping", "numbers.Number", "numbers.Integral", "os.PathLike", "contextlib.AbstractContextManager", "torch.Tensor", "torch.nn.Module", "types.FunctionType", "types.MethodType", "types.ModuleType", "Exception", "enum.Enum", "typing.Hashable", "torch.nn.Parameter", "torch.FloatTensor", "types.BuiltinFunctionType", "Sizeable", "Hooked", "typing.SupportsInt", "torch.dtype", "types.GeneratorType", "torch.Size", "property"]  # fmt: skip
@@ -98,7 +112,9 @@ class Classes(Expressions):
         """Writes so many."""
         for _ in range(count):
             text = self.random.choice(more) if more and self.chance(0.6) else self.member()
-            for line in text.replace("{n}", self.random.choice(NAMES[:3])).replace("{{", "{").replace("}}", "}").split("\n"):
+            for line in (
+                text.replace("{n}", self.random.choice(NAMES[:3])).replace("{{", "{").replace("}}", "}").split("\n")
+            ):
                 self.line(line)
 
     def guarded(self, write) -> None:

@@ -14,7 +14,16 @@ EFFECTS = [
     "{tv}.add_(1)", "GB.k = j", "tally(j)", "SEEN.append({t})", "j += 1", "len({l})",
 ]  # fmt: skip
 BREAKS = ["flambeau.graph_break()", "print('yields', j)", "crc(j)", "os.cpu_count()"]
-ENDS = ["raise Oops(j)", "return", "raise StopIteration(j)", "raise KeyError(j)", "1 // 0", "return j", "[][j]", "GB.nothing"]
+ENDS = [
+    "raise Oops(j)",
+    "return",
+    "raise StopIteration(j)",
+    "raise KeyError(j)",
+    "1 // 0",
+    "return j",
+    "[][j]",
+    "GB.nothing",
+]
 YIELDS = ["j", "len({l})", "sum({l}) % 7", "{l}[-1]", "{i}", "j + {i}", "GB.k", "crc(j)"]
 #: Iterators in one expression.
 ITERATORS = [
@@ -114,14 +123,13 @@ class Lazy(Expressions):
     def generator_function(self, scope: Scope, names: dict[str, str]) -> str:
         """A generator with effects, some that end early; its name."""
         name = self.fresh("gen")
-        with self.block(f"def {name}(k):"):
-            with self.block("for j in range(3):"):
-                for _ in range(self.random.randrange(3)):
-                    self.template(self.random.choice(EFFECTS).replace("{tv}", "GT"), names, scope)
-                if self.chance(self.breaks * 2):
-                    self.line(self.random.choice(BREAKS))
-                if self.chance(0.4):
-                    with self.block(f"if j {self.pick('==', '>', '==')} {self.pick('k', '1', '2')}:"):
-                        self.line(self.random.choice(ENDS))
-                self.template(f"yield {self.random.choice(YIELDS)}", names, scope)
+        with self.block(f"def {name}(k):"), self.block("for j in range(3):"):
+            for _ in range(self.random.randrange(3)):
+                self.template(self.random.choice(EFFECTS).replace("{tv}", "GT"), names, scope)
+            if self.chance(self.breaks * 2):
+                self.line(self.random.choice(BREAKS))
+            if self.chance(0.4):
+                with self.block(f"if j {self.pick('==', '>', '==')} {self.pick('k', '1', '2')}:"):
+                    self.line(self.random.choice(ENDS))
+            self.template(f"yield {self.random.choice(YIELDS)}", names, scope)
         return name

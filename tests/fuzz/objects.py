@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import copy
 import dataclasses
 import datetime
@@ -61,7 +62,7 @@ class Named:
         return lambda *args: (self.name, o is None, len(args))
 
 
-class Sizeable(abc.ABC):
+class Sizeable(abc.ABC):  # noqa: B024 (it is asked, not implemented)
     """An ABC that asks the class."""
 
     @classmethod
@@ -143,10 +144,8 @@ def instance(cls, k):
             made = cls(*arguments)
         except Exception:
             continue
-        try:
+        with contextlib.suppress(Exception):
             made.k = k
-        except Exception:
-            pass
         return made
     return k
 

@@ -109,3 +109,22 @@ def test_modes_keep_what_programs_do():
 )
 def test_last_digits_of_floats_may_differ(a, b, same):
     assert (observe._differ([a], [b]) == "") is same
+
+
+@pytest.mark.parametrize("reason", check.INTERNAL)
+@pytest.mark.parametrize("counter", ["graph_breaks", "eager_fallbacks"])
+def test_internal_reasons_are_failures(monkeypatch, reason, counter):
+    """A result that is right by a fallback which should not have been needed."""
+    counters = {"graph_breaks": {}, "eager_fallbacks": {}}
+
+    def outcomes(source, seed, root, calls, backend, file):
+        if backend:
+            counters[counter][reason] = 1
+        return []
+
+    monkeypatch.setattr(check.flambeau, "counters", lambda: counters)
+    monkeypatch.setattr(check, "outcomes", outcomes)
+    found = check.check(PROGRAM, 1, "plain", "eager")
+    assert found is not None
+    assert (found.kind, found.detail) == ("internal", f"a fallback that is a mistake: {reason}")
+    assert check.check(PROGRAM, 1, "plain", "eager") is None

@@ -9,6 +9,8 @@ import time
 
 from fuzz import program
 
+from .absent import ABSENT
+from .changes import absences, every
 from .check import check
 from .corpus import ENTRIES
 from .world import Entry, World
@@ -23,9 +25,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, action="append", default=[], help="a random program of the fuzzer instead")
     parser.add_argument("--most", type=int, help="so many changes of each entry")
     parser.add_argument("--change", help="only changes whose name contains this")
+    parser.add_argument("--absent", action="store_true", help="what was not there appears, in all entries")
     args = parser.parse_args()
     entries = [Entry(f"seed {seed}", program.source(seed, 0.2), seed, reach=3) for seed in args.seed]
-    entries = entries or [e for e in ENTRIES if not args.names or e.name in args.names]
+    known = [*ABSENT, *ENTRIES] if args.absent else ENTRIES
+    entries = entries or [e for e in known if not args.names or e.name in args.names]
     wrong = 0
     for entry in entries:
         try:
@@ -34,7 +38,14 @@ def main() -> int:
             print(f"{entry.name}: cannot be loaded: {error}")
             continue
         began = time.process_time()
-        report = check(entry, args.backend, None if args.dynamic else False, args.most, args.change)
+        report = check(
+            entry,
+            args.backend,
+            None if args.dynamic else False,
+            args.most,
+            args.change,
+            absences if args.absent else every,
+        )
         seconds = time.process_time() - began
         counts = f"{report.changes} changes, {len(report.refused)} refused, {len(report.wrong)} wrong, {seconds:.1f} s"
         print(f"{entry.name}: {counts}; {len(report.guards)} guards", flush=True)

@@ -17,6 +17,7 @@ import torch
 from fuzz import world as names
 
 from . import values
+from .absence import appearances
 from .places import CONSTANTS, MISSING, Neighbourhood, Path, Undo, follow, read, user_class, write
 from .world import Around, World
 
@@ -40,6 +41,12 @@ def every(world: World) -> list[Change]:
     near = Neighbourhood(world)
     made = [_shared(near, change) for path in near.paths for change in at(near, path)]
     return [*made, *arguments(), *identities(near), *patches(near), *ambient()]
+
+
+def absences(world: World) -> list[Change]:
+    """Changes of a world like this one in which something appears that was not there."""
+    near = Neighbourhood(world)
+    return [_shared(near, Change(*made)) for made in appearances(near)]
 
 
 def arguments() -> Iterator[Change]:

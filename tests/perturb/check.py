@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -100,9 +100,10 @@ def check(
     dynamic: bool | None = False,
     most: int | None = None,
     only: str | None = None,
+    made: Callable[[World], list[Change]] = every,
 ) -> Report:
     """All changes of an entry, those with `only` in their name, or `most` of them, always the same."""
-    changes = [change for change in every(World(entry)) if only is None or only in change.name]
+    changes = [change for change in made(World(entry)) if only is None or only in change.name]
     if most is not None and most < len(changes):
         changes = random.Random(entry.name).sample(changes, most)
     torch.set_num_threads(1)  # two threads wait for each other longer than such small tensors take

@@ -179,7 +179,10 @@ impl Tracer<'_> {
             }
         }
         match found {
-            Some((_, Value::Builtin(b))) if b.unbound => builtins::attribute(self, value, name),
+            Some((_, Value::Builtin(b))) if b.unbound => match builtins::attribute(self, value, name)? {
+                Some(bound) => Ok(Some(bound)),
+                None => stop(ReasonCode::UnsupportedObject, format!("{name} of a {}", class.name.qualname)),
+            },
             Some((_, raw)) => self.bind_attr(&raw, value, &class, name).map(Some),
             None => self.getattr_hook(value, &class, name),
         }
@@ -538,6 +541,15 @@ impl Tracer<'_> {
     /// As [`Tracer::special`], but only if Python code defines it.
     pub(crate) fn python_special(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
         let found = self.special(value, name)?;
+        // An instance of a Python class whose base is a type of C that is not modelled: C code decides.
+        if let (Value::Instance(id), Some(Value::Builtin(_))) = (value, &found)
+            && matches!(self.arenas.instances[*id].payload, Payload::None)
+        {
+            let class = self.arenas.instances[*id].class.clone();
+            if self.type_lookup(&class, name)?.is_some_and(|(owner, _)| !owner.is("builtins.object")) {
+                return stop(ReasonCode::UnsupportedObject, format!("{name} of a {}", class.name.qualname));
+            }
+        }
         Ok(found.filter(|f| !matches!(f, Value::Builtin(_))))
     }
 

@@ -51,6 +51,20 @@ pub(crate) fn counts_references(code: &Code) -> bool {
     code.names.iter().any(|name| name == "getrefcount")
 }
 
+/// Built-in types whose objects `object.__new__` does not make.
+const OWN_LAYOUT: &[&str] = &[
+    "builtins.int",
+    "builtins.float",
+    "builtins.complex",
+    "builtins.str",
+    "builtins.bytes",
+    "builtins.tuple",
+    "builtins.list",
+    "builtins.dict",
+    "builtins.set",
+    "builtins.frozenset",
+];
+
 impl Tracer<'_> {
     /// Calls `callee`.
     pub fn call(&mut self, callee: &Value, mut args: Args) -> Flow<Value> {
@@ -420,6 +434,13 @@ impl Tracer<'_> {
             "builtins.object" => {
                 if class.derives("builtins.BaseException") {
                     return Ok(self.new_exception(class, args.pos[1..].to_vec()));
+                }
+                // Python refuses it where a base of C makes its objects in another way.
+                let inherits = self.type_lookup(&class, "__new__")?;
+                if inherits.is_some_and(|(owner, _)| !owner.is_python && !owner.is("builtins.object"))
+                    || OWN_LAYOUT.iter().any(|base| class.derives(base))
+                {
+                    return stop(ReasonCode::UnsupportedCall, format!("object.__new__ of {}", class.name.qualname));
                 }
                 let instance = Instance {
                     class,

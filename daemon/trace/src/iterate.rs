@@ -18,7 +18,12 @@ impl Tracer<'_> {
     #[expect(clippy::iter_not_returning_iterator, reason = "Python's `iter`, on traced values")]
     pub fn iter(&mut self, value: &Value) -> Flow<Value> {
         if let Some(iter) = self.python_special(value, "__iter__")? {
-            return self.call(&iter, Args::default());
+            if iter.is_none() {
+                let name = self.type_name(value);
+                return self.raise_named("TypeError", &format!("'{name}' object is not iterable"));
+            }
+            let iter = self.call(&iter, Args::default())?;
+            return self.checked_iterator(iter);
         }
         let iter = match value {
             Value::Iter(_) | Value::Generator(_) => return Ok(value.clone()),
@@ -62,6 +67,34 @@ impl Tracer<'_> {
             _ => return self.not_iterable(value),
         };
         Ok(self.new_iter(iter))
+    }
+
+    /// `PyObject_GetIter` looks at what `__iter__` gave.
+    fn checked_iterator(&mut self, iter: Value) -> Flow<Value> {
+        let is_iterator = match &iter {
+            Value::Iter(_) | Value::Generator(_) => true,
+            Value::Opaque(o) if is_iterator(&o.class) => true,
+            _ => self.special(&iter, "__next__")?.is_some(),
+        };
+        if is_iterator {
+            return Ok(iter);
+        }
+        self.need_plain(&iter, "iteration")?;
+        let name = self.type_name(&iter);
+        self.raise_named("TypeError", &format!("iter() returned non-iterator of type '{name}'"))
+    }
+
+    /// Whether `iter(value)` fails as the type has nothing to iterate by, not by what it has.
+    pub(crate) fn has_no_iter(&mut self, value: &Value) -> Flow<bool> {
+        match value {
+            Value::Instance(_) => {
+                let known = self.is_plain(value);
+                Ok(known && self.special(value, "__iter__")?.is_none() && self.special(value, "__getitem__")?.is_none())
+            }
+            Value::Const(c) => Ok(self.is_plain(value) && !matches!(c, Const::Str(_) | Const::Bytes(_) | Const::Tuple(_))),
+            Value::Int(_) | Value::Function(_) | Value::Method(_) | Value::Slice(_) => Ok(true),
+            _ => Ok(false),
+        }
     }
 
     fn not_iterable(&mut self, value: &Value) -> Flow<Value> {
@@ -282,13 +315,13 @@ impl Tracer<'_> {
                 None if strict && i > 0 => {
                     return self.raise_named(
                         "ValueError",
-                        &format!("zip() argument {} is shorter than the ones before it", i + 1),
+                        &format!("zip() argument {} is shorter than argument{}", i + 1, up_to(i)),
                     );
                 }
                 None if strict => {
                     for (j, other) in iters.iter().enumerate().skip(1) {
                         if self.next(other)?.is_some() {
-                            let message = format!("zip() argument {} is longer than the ones before it", j + 1);
+                            let message = format!("zip() argument {} is longer than argument{}", j + 1, up_to(j));
                             return self.raise_named("ValueError", &message);
                         }
                     }
@@ -432,6 +465,11 @@ impl Tracer<'_> {
     pub fn new_iter(&mut self, iter: Iter) -> Value {
         Value::Iter(self.arenas.iters.push(iter))
     }
+}
+
+/// The arguments of `zip` before one, as its messages name them.
+fn up_to(count: usize) -> String {
+    if count == 1 { " 1".into() } else { format!("s 1-{count}") }
 }
 
 /// Whether this is a built-in iterator type: one of those that containers, ranges, `zip`, `enumerate`, ... make.

@@ -32,9 +32,16 @@ impl Tracer<'_> {
             return stop(ReasonCode::UnsupportedObject, format!("% of a str and a {}", self.type_name(b)));
         }
         let (x, y) = (self.base(a), self.base(b));
-        match builtins::binary(self, op, inplace, &x, &y)? {
+        let constant = |v: &Value| matches!(v, Value::Const(_) | Value::Int(_));
+        let result = builtins::binary(self, op, inplace, &x, &y);
+        // What is folded says nothing of subclasses and of `op=` when it raises. Text that is formatted has errors of its own.
+        let text = op == Binary::Remainder && matches!(x, Value::Const(Const::Str(_) | Const::Bytes(_)));
+        if constant(&x) && constant(&y) && !text && self.is_raise_of(&result, "TypeError") {
+            return self.operand_error(op, inplace, a, b);
+        }
+        match result? {
             Some(result) => Ok(result),
-            None => self.unsupported_operands(op.symbol(), a, b),
+            None => self.unsupported_operands(op, inplace, a, b),
         }
     }
 
@@ -68,22 +75,36 @@ impl Tracer<'_> {
         Ok(self.type_lookup(base, name)?.is_none_or(|(other, _)| !other.same(&owner)))
     }
 
-    fn unsupported_operands(&mut self, symbol: &str, a: &Value, b: &Value) -> Flow<Value> {
-        let (x, y) = (self.type_name(a), self.type_name(b));
+    fn unsupported_operands(&mut self, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Value> {
         if !self.is_plain(a) || !self.is_plain(b) {
-            return stop(ReasonCode::UnsupportedObject, format!("{x} {symbol} {y}"));
+            let (x, y) = (self.type_name(a), self.type_name(b));
+            return stop(ReasonCode::UnsupportedObject, format!("{x} {} {y}", op.symbol()));
         }
+        self.operand_error(op, inplace, a, b)
+    }
+
+    /// What `binop_type_error` and the functions around it in CPython's `Objects/abstract.c` say.
+    fn operand_error(&mut self, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Value> {
+        let (x, y) = (self.type_name(a), self.type_name(b));
+        let (a, b) = (&self.base(a), &self.base(b));
+        let symbol = match (op, inplace) {
+            (Binary::Power, false) => "** or pow()".to_string(),
+            (_, false) => op.symbol().to_string(),
+            (_, true) => format!("{}=", op.symbol()),
+        };
         let sequence =
             |v: &Value| matches!(v, Value::List(_) | Value::Tuple(_) | Value::Const(Const::Str(_) | Const::Bytes(_)));
-        let message = match symbol {
-            // `Objects/abstract.c` asks the left operand's type to concatenate, and either one to repeat.
+        // Types without a table of sequence methods; where the left operand's has one, `*=` does not ask the right one.
+        let no_sequence = matches!(a, Value::Const(_) | Value::Int(_) | Value::Function(_) | Value::Method(_));
+        let message = match symbol.as_str() {
+            // The left operand's type is asked to concatenate, either one to repeat.
             "+" | "+=" if matches!(a, Value::Const(Const::Bytes(_))) => format!("can't concat {y} to {x}"),
             "+" | "+=" if sequence(a) => {
                 let name = self.type_name(&self.base(a));
                 format!("can only concatenate {name} (not \"{y}\") to {name}")
             }
             "*" | "*=" if sequence(a) => format!("can't multiply sequence by non-int of type '{y}'"),
-            "*" | "*=" if sequence(b) => format!("can't multiply sequence by non-int of type '{x}'"),
+            "*" | "*=" if sequence(b) && (!inplace || no_sequence) => format!("can't multiply sequence by non-int of type '{x}'"),
             _ => format!("unsupported operand type(s) for {symbol}: '{x}' and '{y}'"),
         };
         self.raise_named("TypeError", &message)
@@ -98,7 +119,7 @@ impl Tracer<'_> {
                     format!("a tensor {} a {}", op.symbol(), self.type_name(other)),
                 );
             }
-            return self.unsupported_operands(op.symbol(), a, b);
+            return self.unsupported_operands(op, inplace, a, b);
         }
         let name = match op {
             Binary::And => "and_",
@@ -279,6 +300,10 @@ impl Tracer<'_> {
     /// `item in container`.
     pub fn contains(&mut self, container: &Value, item: &Value) -> Flow<bool> {
         if let Some(method) = self.python_special(container, "__contains__")? {
+            if method.is_none() {
+                let name = self.type_name(container);
+                return self.raise_named("TypeError", &format!("'{name}' object is not a container"));
+            }
             let result = self.call(&method, Args::new(vec![item.clone()]))?;
             return self.truth(&result);
         }

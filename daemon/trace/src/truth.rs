@@ -44,7 +44,10 @@ impl Tracer<'_> {
             let result = self.call(&method, Args::default())?;
             return match result {
                 Value::Const(Const::Bool(b)) => Ok(b),
-                _ => self.raise_named("TypeError", "__bool__ should return bool"),
+                other => {
+                    let name = self.type_name(&other);
+                    self.raise_named("TypeError", &format!("__bool__ should return bool, returned {name}"))
+                }
             };
         }
         if let Value::Instance(id) = value
@@ -62,7 +65,8 @@ impl Tracer<'_> {
     /// `len(value)`: an int, maybe symbolic.
     pub fn length(&mut self, value: &Value) -> Flow<Value> {
         if let Some(method) = self.python_special(value, "__len__")? {
-            return self.call(&method, Args::default());
+            let length = self.call(&method, Args::default())?;
+            return self.checked_length(length);
         }
         let length = match value {
             Value::Tuple(t) => t.items.len(),
@@ -85,6 +89,29 @@ impl Tracer<'_> {
             }
         };
         Ok(Value::int(length as i64))
+    }
+
+    /// What `slot_sq_length` in CPython's `Objects/typeobject.c` makes of the result of `__len__`.
+    fn checked_length(&mut self, length: Value) -> Flow<Value> {
+        let negative = match &length {
+            Value::Int(dim) => !self.decide(Relation::Ge, dim, &Dim::Const(0)),
+            Value::Const(Const::Int(_) | Const::Bool(_)) => length.as_int().is_some_and(|n| n < 0),
+            Value::Const(Const::BigInt(_)) | Value::Instance(_) | Value::Tensor(_) | Value::Opaque(_) => {
+                return stop(ReasonCode::UnsupportedCall, "a __len__ that gives no int");
+            }
+            _ => {
+                let name = self.type_name(&length);
+                let message = format!("'{name}' object cannot be interpreted as an integer");
+                return self.raise_named("TypeError", &message);
+            }
+        };
+        if negative {
+            return self.raise_named("ValueError", "__len__() should return >= 0");
+        }
+        Ok(match length {
+            Value::Const(Const::Bool(b)) => Value::int(i64::from(b)),
+            length => length,
+        })
     }
 
     fn range_length(&mut self, parts: &[Value; 3]) -> Flow<Value> {

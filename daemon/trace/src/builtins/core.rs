@@ -160,7 +160,10 @@ fn callable(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 fn vars(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [value] = exactly(path, args)?;
-    tracer.get_attr(&value, "__dict__")
+    match tracer.find_attr(&value, "__dict__")? {
+        Some(found) => Ok(found),
+        None => tracer.raise_named("TypeError", "vars() argument must have __dict__ attribute"),
+    }
 }
 
 /// `super(class, receiver)`; without arguments the interpreter fills them in.
@@ -254,8 +257,15 @@ fn reversed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [value] = exactly(path, args)?;
     if let Value::Instance(id) = &value {
         let class = tracer.arenas.instances[*id].class.clone();
-        if let Some((_, method)) = tracer.type_lookup(&class, "__reversed__")? {
+        if let Some((_, method)) = tracer.type_lookup(&class, "__reversed__")?
+            && !method.is_none()
+        {
             return tracer.call(&method, Args::new(vec![value]));
+        }
+        // A sequence has `__getitem__`; a `__reversed__` that is `None` says that it cannot be reversed.
+        if tracer.type_lookup(&class, "__reversed__")?.is_some() || tracer.special(&value, "__getitem__")?.is_none() {
+            let name = tracer.type_name(&value);
+            return tracer.raise_named("TypeError", &format!("'{name}' object is not reversible"));
         }
         let length = tracer.length(&value)?;
         let length = super::fixed_int(tracer, &length, path)?;

@@ -10,8 +10,11 @@ use std::rc::Rc;
 
 pub const TABLE: Table = &[("functools.partial", partial), ("functools.reduce", reduce), ("typing.cast", cast)];
 
-fn partial(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+fn partial(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (func, rest) = receiver(path, args)?;
+    if !super::types::is_callable(tracer, &func)? {
+        return tracer.raise_named("TypeError", "the first argument must be callable");
+    }
     let (func, mut args, mut kwargs) = match &func {
         // A partial of a partial is one partial.
         Value::Partial(inner) => (inner.func.clone(), inner.args.clone(), inner.kwargs.clone()),

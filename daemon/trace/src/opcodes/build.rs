@@ -2,7 +2,7 @@
 
 use crate::builtins::{self, sets};
 use crate::call::Args;
-use crate::flow::{Flow, Stop, stop};
+use crate::flow::{Flow, stop};
 use crate::frame::{Control, PyFrame};
 use crate::tracer::Tracer;
 use crate::value::{SetValue, Value};
@@ -99,6 +99,10 @@ pub(super) fn map_add(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Contr
 pub(super) fn list_extend(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
     let iterable = f.pop()?;
     let Value::List(list) = *f.peek(n as usize)? else { return outside(t, f, n) };
+    if t.has_no_iter(&iterable)? {
+        let name = t.type_name(&iterable);
+        return t.raise_named("TypeError", &format!("Value after * must be an iterable, not {name}"));
+    }
     t.list_extend(list, &iterable)?;
     Ok(Control::Next)
 }
@@ -142,16 +146,17 @@ fn unpacked(t: &mut Tracer<'_>, iterable: &Value, before: usize, after: Option<u
         Value::List(list) => t.arenas.lists[*list].class.is_none(),
         _ => false,
     };
-    if whole || after.is_some() {
+    if whole {
         return t.collect(iterable);
     }
-    let iter = match t.iter(iterable) {
-        Err(Stop::Raise(_)) if !matches!(iterable, Value::Instance(_)) => {
-            let name = t.type_name(iterable);
-            return t.raise_named("TypeError", &format!("cannot unpack non-iterable {name} object"));
-        }
-        other => other?,
-    };
+    if t.has_no_iter(iterable)? {
+        let name = t.type_name(iterable);
+        return t.raise_named("TypeError", &format!("cannot unpack non-iterable {name} object"));
+    }
+    if after.is_some() {
+        return t.collect(iterable);
+    }
+    let iter = t.iter(iterable)?;
     let mut items = Vec::new();
     while items.len() <= before
         && let Some(item) = t.next(&iter)?

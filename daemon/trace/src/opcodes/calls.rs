@@ -110,6 +110,11 @@ pub(super) fn call_ex(t: &mut Tracer<'_>, f: &mut PyFrame, kwargs: bool) -> Flow
     let positional = f.pop()?;
     let (second, first) = (f.stack.pop().flatten(), f.stack.pop().flatten());
     let Some(callee) = first.or(second) else { return stop(ReasonCode::Internal, "nothing to call") };
+    if t.has_no_iter(&positional)? {
+        let (callee, name) = (function_text(t, &callee)?, t.type_name(&positional));
+        let message = format!("{callee} argument after * must be an iterable, not {name}");
+        return t.raise_named("TypeError", &message);
+    }
     let mut args = Args::new(t.collect_sized(&positional)?);
     if let Some(keywords) = keywords {
         for (name, value) in t.mapping_items(&keywords)? {
@@ -125,6 +130,22 @@ pub(super) fn call_ex(t: &mut Tracer<'_>, f: &mut PyFrame, kwargs: bool) -> Flow
     let result = t.take_result(f, result?)?;
     f.push(result);
     Ok(Control::Next)
+}
+
+/// How messages name what is called (`_PyObject_FunctionStr` in CPython's `Objects/object.c`).
+fn function_text(t: &mut Tracer<'_>, callee: &Value) -> Flow<String> {
+    let (qualname, module) = match callee {
+        Value::Function(_) => (t.get_attr(callee, "__qualname__")?, t.get_attr(callee, "__module__")?),
+        Value::Class(class) => (Value::str(&class.name.qualname), Value::str(&class.name.module)),
+        _ => return stop(ReasonCode::UnsupportedCall, "a call with what cannot be unpacked"),
+    };
+    let Some(qualname) = qualname.as_str() else {
+        return stop(ReasonCode::UnsupportedCall, "a call with what cannot be unpacked");
+    };
+    Ok(match module.as_str() {
+        Some(module) if &**module != "builtins" => format!("{module}.{qualname}()"),
+        _ => format!("{qualname}()"),
+    })
 }
 
 /// What `super()` takes from its frame: the class its function was defined in, and the first argument.
