@@ -117,7 +117,9 @@ def outcomes(source: str, seed: int, root: str, calls: int, backend: str | None,
     """Outcomes of the calls; stops after one that cannot go on. `backend`: None for eager."""
     torch.manual_seed(seed)
     world.forget()
+    torch.set_default_dtype(torch.float32)
     module = load(source, file)
+    torch.set_default_dtype(torch.float64 if seed % 17 == 5 else torch.float32)
     fn = getattr(module, root)
     fn = fn if backend is None else flambeau.compile(fn, backend=backend)
     found: list[observe.Outcome] = []

@@ -227,6 +227,7 @@ impl Tracer<'_> {
         let (class, attrs) = (self.arenas.instances[id].class.clone(), self.arenas.instances[id].attrs);
         if name == "__dict__"
             && let Some(attrs) = attrs
+            && self.has_plain_dict(&class)?
         {
             return Ok(Some(Value::Dict(attrs)));
         }
@@ -258,6 +259,17 @@ impl Tracer<'_> {
             Some((_, raw)) => self.bind_attr(&raw, &value, &class, name).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Whether `__dict__` of a class's instances is the one that Python gives them, no attribute of a class.
+    fn has_plain_dict(&mut self, class: &Rc<Class>) -> Flow<bool> {
+        if !class.is_python || class.path.is_some() {
+            return Ok(true);
+        }
+        Ok(match self.type_lookup(class, "__dict__")? {
+            Some((_, Value::Descriptor(d))) => matches!(&*d, Descriptor::Data { .. }),
+            found => found.is_none(),
+        })
     }
 
     /// A message that the tracer words otherwise than Python does may be matched by type, not read.
@@ -397,7 +409,7 @@ impl Tracer<'_> {
     }
 
     /// Whether a data descriptor is asked when an attribute is read. One that only stores gives way to the instance dict.
-    fn has_get(&mut self, raw: &Value) -> Flow<bool> {
+    pub(crate) fn has_get(&mut self, raw: &Value) -> Flow<bool> {
         let class = match raw {
             Value::Instance(id) => self.arenas.instances[*id].class.clone(),
             Value::Opaque(o) => o.class.clone(),

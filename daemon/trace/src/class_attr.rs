@@ -28,6 +28,7 @@ impl Tracer<'_> {
         if let (Some(metaclass), Some((owner, raw))) = (&metaclass, &of_metaclass)
             && !owner.is("builtins.type")
             && self.is_data_descriptor(raw)?
+            && self.has_get(raw)?
         {
             return self.bind_attr(raw, &value, metaclass, name).map(Some);
         }

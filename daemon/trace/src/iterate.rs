@@ -356,6 +356,19 @@ impl Tracer<'_> {
         self.collect(&iter)
     }
 
+    /// As [`Tracer::collect_sized`], for functions that say something else of what cannot be iterated (`PySequence_Fast`).
+    pub fn collect_fast(&mut self, iterable: &Value, message: &str) -> Flow<Vec<Value>> {
+        if let Some(items) = self.items_at_once(iterable)? {
+            return Ok(items);
+        }
+        let iter = self.iter(iterable);
+        if self.is_raise_of(&iter, "TypeError") {
+            return self.raise_named("TypeError", message);
+        }
+        self.length_hint(iterable)?;
+        self.collect(&iter?)
+    }
+
     /// The items of an exact list or tuple, which CPython copies before anything else runs.
     fn items_at_once(&mut self, iterable: &Value) -> Flow<Option<Vec<Value>>> {
         Ok(match iterable {

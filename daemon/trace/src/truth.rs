@@ -27,7 +27,9 @@ impl Tracer<'_> {
                 let length = self.length(value)?;
                 self.truth(&length)?
             }
-            Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) => self.object_truth(value)?,
+            Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Class(_) => {
+                self.object_truth(value)?
+            }
             Value::Opaque(o) => {
                 let class = o.class.clone();
                 if self.type_lookup(&class, "__bool__")?.is_some() || self.type_lookup(&class, "__len__")?.is_some() {
@@ -55,7 +57,7 @@ impl Tracer<'_> {
         {
             return Ok(const_truth(c));
         }
-        if self.python_special(value, "__len__")?.is_none() && matches!(value, Value::Instance(_)) {
+        if self.python_special(value, "__len__")?.is_none() && matches!(value, Value::Instance(_) | Value::Class(_)) {
             return Ok(true);
         }
         let length = self.length(value)?;

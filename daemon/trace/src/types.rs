@@ -225,13 +225,22 @@ impl Tracer<'_> {
     pub fn type_name(&mut self, value: &Value) -> String {
         match self.class_of(value) {
             Ok(class) => {
-                let qualname = &class.name.qualname;
+                let (module, qualname) = (&class.name.module, &class.name.qualname);
+                // Types of C bear their module in `tp_name`, which is what messages show.
+                let by_path = class.path.as_deref().is_some_and(|path| C_TYPES.contains(&path));
+                if !class.is_python && &**module != "builtins" && (class.origin.is_some() || by_path) {
+                    return format!("{module}.{qualname}");
+                }
                 qualname.rsplit('.').next().unwrap_or(qualname).to_string()
             }
             Err(_) => "object".into(),
         }
     }
 }
+
+/// Types of C outside of `builtins` that traces know by path only.
+const C_TYPES: &[&str] =
+    &["torch.Size", "torch.dtype", "torch.device", "torch.layout", "torch.memory_format", "functools.partial"];
 
 fn type_answer(answer: &AnswerValue) -> Option<(ObjId, ObjId)> {
     match answer {

@@ -643,7 +643,12 @@ pub fn store_subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value, 
 
 fn store_slice(tracer: &mut Tracer<'_>, id: crate::value::ListId, parts: &[Value; 3], value: &Value) -> Flow<bool> {
     let before = tracer.list_items(id)?.len();
-    let items = tracer.collect_sized(value)?;
+    let plain = match &parts[2] {
+        Value::Const(Const::None) => true,
+        step => step.as_int() == Some(1),
+    };
+    let message = if plain { "can only assign an iterable" } else { "must assign iterable to extended slice" };
+    let items = tracer.collect_fast(value, message)?;
     let length = tracer.list_items(id)?.len();
     if before != length {
         return stop(ReasonCode::UnsupportedCall, "a list slice of what changes the list");

@@ -86,7 +86,7 @@ fn pieces(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
 fn join_method(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [separator, items] = exactly(path, args)?;
     let Some(separator) = separator.as_str().cloned() else { return unsupported(path) };
-    let items = tracer.collect(&items)?;
+    let items = tracer.collect_fast(&items, "can only join an iterable")?;
     let parts: Option<Vec<Const>> = items.iter().map(|v| tracer.as_const(&slots::base(tracer, v))).collect();
     match parts {
         Some(parts) => {

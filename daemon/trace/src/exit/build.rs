@@ -236,7 +236,11 @@ impl Tracer<'_> {
             Value::List(id) => self.arenas.lists[*id].class.is_none(),
             Value::Dict(id) => self.arenas.dicts[*id].class.is_none(),
             Value::Tuple(t) => t.class.is_none(),
-            Value::Set(_) | Value::Iter(_) | Value::Generator(_) => true,
+            Value::Set(_) | Value::Iter(_) | Value::Generator(_) | Value::Builtin(_) => true,
+            // Their types have no name that could be imported.
+            Value::Function(_) | Value::Method(_) => {
+                return stop(ReasonCode::SideEffect, format!("{} leaves the frame", method.path));
+            }
             _ => false,
         };
         let built = self.build(builder, receiver)?;
