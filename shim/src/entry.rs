@@ -170,7 +170,7 @@ impl Entry {
         };
         match went {
             Went::Done(value) => value,
-            Went::Broken(broken) => self.go_on(py, here, *broken),
+            Went::Broken(broken) => self.go_on(py, here, &self.root, *broken),
             Went::Eager => {
                 drop(quiet);
                 plain()
@@ -201,15 +201,15 @@ impl Entry {
         }
         match self.dispatch(py, here, &table, function, slots) {
             Went::Done(value) => Some(value),
-            Went::Broken(broken) => Some(self.go_on(py, here, *broken)),
+            Went::Broken(broken) => Some(self.go_on(py, here, &table, *broken)),
             Went::Eager => None,
         }
     }
 
     /// Runs what a frame broke at and the resume functions that follow, until one gives the call's value. They call each
     /// other from here, so that a loop of the program runs at a constant depth of the stack. Nothing that ran is run again:
-    /// a resume function that has no compiled frame runs as plain Python.
-    fn go_on(&self, py: Python<'_>, here: &Thread, mut broken: Broken) -> Raw {
+    /// a resume function that has no compiled frame runs as plain Python. `whole` is of the function that broke first.
+    fn go_on(&self, py: Python<'_>, here: &Thread, whole: &GilCell<Table>, mut broken: Broken) -> Raw {
         let chain = here.begin_chain();
         loop {
             let acted = {
@@ -222,7 +222,7 @@ impl Entry {
                 Err(error) => return raise(py, error),
             };
             here.take_up_chain(chain);
-            let table = self.taken_up(py, &next);
+            let table = self.taken_up(py, whole, &next);
             broken = match self.take_up(py, here, &table, &next) {
                 Went::Done(value) => return value,
                 Went::Broken(broken) => *broken,
@@ -235,10 +235,10 @@ impl Entry {
     }
 
     /// What is known of a resume function that was named at a break.
-    fn taken_up(&self, py: Python<'_>, next: &Next) -> Arc<GilCell<Table>> {
+    fn taken_up(&self, py: Python<'_>, whole: &GilCell<Table>, next: &Next) -> Arc<GilCell<Table>> {
         let known = self.resumed.borrow(py).get(&next.frames).cloned();
-        // Where `reset()` came in between, nothing is known of it any more.
-        known.unwrap_or_else(|| self.resumed(py, next.frames, &[], &Arc::default()))
+        // Nothing in its arguments is known to vary, or `reset()` came in between.
+        known.unwrap_or_else(|| self.resumed(py, next.frames, &[], &whole.borrow(py).account))
     }
 
     fn take_up(&self, py: Python<'_>, here: &Thread, table: &GilCell<Table>, next: &Next) -> Went {

@@ -77,3 +77,150 @@ def test_finalizers_run_when_they_would(fn, backend):
         seen.clear()
         assert torch.equal(compiled(x), expected)
         assert seen == wanted
+
+
+def say(text):
+    seen.append(text)
+
+
+def overwritten(x):
+    held = Ends("first")
+    held = Ends("second")  # noqa: F841
+    say("after")
+    return x + 1
+
+
+def temporary(x):
+    Ends("temporary")
+    say("after")
+    return x + 1
+
+
+def released(x):
+    held = Ends("held")
+    say(held.tag)
+    del held
+    say("released")
+    return x * 2
+
+
+def helper(x):
+    held = Ends("in helper")
+    say(held.tag)
+    return x * 2
+
+
+def in_callee(x):
+    y = helper(x)
+    say("back")
+    return y
+
+
+def consumes(held, x):
+    say(held.tag)
+    del held
+    say("consumed")
+    return x + 1
+
+
+def handed_on(x):
+    y = consumes(Ends("argument"), x)
+    say("back")
+    return y
+
+
+def in_containers(x):
+    held = {"a": Ends("dict")}
+    held.pop("a")
+    say("popped")
+    held["b"] = Ends("dict again")
+    held.clear()
+    say("cleared")
+    items = [Ends(0), Ends(1), Ends(2)]
+    del items[0]
+    say("deleted")
+    items[0] = None
+    say("replaced")
+    items.clear()
+    say("end")
+    return x + 1
+
+
+def rebound_in_loop(x):
+    for i in range(3):
+        held = made_elsewhere(i)  # noqa: F841
+        say(f"round {i}")
+    return x * 2
+
+
+def made_elsewhere(tag):
+    return [Ends(tag)][0]
+
+
+def in_blocks(x):
+    held = Ends("with")
+    with torch.no_grad():
+        held = None
+        say("in")
+        y = x * 2
+    try:
+        held = Ends("try")
+        held = None  # noqa: F841
+        say("let go")
+        raise KeyError
+    except KeyError:
+        say("handled")
+    return y
+
+
+def in_a_cell(x):
+    held = Ends("cell")
+
+    def lets_go():
+        nonlocal held
+        held = None
+        say("inner")
+
+    lets_go()
+    say("outer")
+    return x + 1
+
+
+def still_held(x):
+    held = Ends("twice")
+    other = held
+    del held
+    say("one left")
+    other = None  # noqa: F841
+    say("none left")
+    return x + 1
+
+
+def of_an_exception(x):
+    class Failed(Exception):
+        def __del__(self):
+            say("end of the exception")
+
+    try:
+        raise Failed
+    except Failed:
+        say("caught")
+    say("after")
+    return x + 1
+
+
+WITHOUT_BREAKS = [
+    overwritten, temporary, released, in_callee, in_containers, rebound_in_loop, in_blocks, in_a_cell,
+    still_held, of_an_exception,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", WITHOUT_BREAKS)
+def test_a_frame_lets_go_in_time(fn, backend):
+    """What the frame does before and after is traced: nothing else breaks where the object goes."""
+    test_finalizers_run_when_they_would(fn, backend)
+
+
+@pytest.mark.mode_bug("what stands in for a broken call on the stack holds its arguments", "flat")
+def test_a_callee_lets_go_of_an_argument(backend):
+    test_finalizers_run_when_they_would(handed_on, backend)

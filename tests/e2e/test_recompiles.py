@@ -302,14 +302,6 @@ def test_what_is_carried_is_the_object_itself():
         assert t is value and kept["t"][0] is value and seen_by_plain_python[-1] is value
 
 
-#: Open: a float that a graph uses is compiled for some twelve times, and told of twice.
-OPEN = pytest.mark.xfail(reason="open: two warnings, twelve traces", strict=True)
-
-
-def too_often(how):
-    return pytest.param(how, marks=OPEN)
-
-
 def used(how):
     def computes(x):
         t = given()
@@ -323,7 +315,7 @@ def used(how):
 @pytest.mark.parametrize(
     "how",
     [
-        too_often(lambda t, y: y * t),
+        lambda t, y: y * t,
         lambda t, y: y if t else -y,
         lambda t, y: y if t > 0.5 else -y,
         lambda t, y: (y, -t),
@@ -337,8 +329,8 @@ def used(how):
         lambda t, y: (y, list(map(lambda v: v + t, [1.0]))),
         lambda t, y: (y, sorted([1, 2], key=lambda v: t)),
         lambda t, y: (y, [v for v in (t,)], tuple(v * t for v in (t,))),
-        too_often(lambda t, y: torch.add(y, y, alpha=t)),
-        too_often(lambda t, y: torch.full((2,), t) + y[:2]),
+        lambda t, y: torch.add(y, y, alpha=t),
+        lambda t, y: torch.full((2,), t) + y[:2],
         lambda t, y: (y, t.is_integer(), t.__class__, str(t), round(t, 1)),
         lambda t, y: (y, dict(a=t) == {"a": t}, (t,) == (t,), [t].index(t)),
     ],
@@ -358,7 +350,6 @@ def test_what_is_computed_with_is_guarded(how):
     assert len(said) <= 1
 
 
-@OPEN
 def test_the_limit_counts_resume_functions_and_names_what_varies():
     def below(y, t):
         pause()

@@ -5,6 +5,7 @@
 //! waits in a call whose result it takes as it is. Else (a break inside a comparison that a sort asked for, a property, a
 //! generator) the instruction that led there is broken at as a whole, in a second trace that stops before it.
 
+use crate::finalizers::Mortals;
 use crate::frame::{PyFrame, Slot};
 use crate::tracer::Tracer;
 use crate::value::{Function, Value};
@@ -28,6 +29,8 @@ pub(crate) struct Frozen {
     pub stack: Vec<Option<Value>>,
     /// `localsplus`
     pub locals: Vec<Slot>,
+    /// The instruction is done, and the frame goes on with this one; `None`: the instruction is what breaks, or waits.
+    pub next: Option<usize>,
     /// It is in an `except` or `finally` block for an exception, which the thread's state knows as well.
     pub handling: bool,
 }
@@ -50,6 +53,10 @@ pub(crate) struct Moment {
     nodes: usize,
     guards: usize,
     frames: usize,
+    /// What it may end.
+    pub at_stake: Mortals,
+    /// How many instances may end in all.
+    pub mortals: usize,
 }
 
 impl Tracer<'_> {
@@ -57,8 +64,11 @@ impl Tracer<'_> {
     pub(crate) fn moment(&self, frame: &PyFrame, op: Op) -> Moment {
         let depth = frame.stack.len();
         let operands = op.alone().map_or(depth, |(inputs, _)| depth.min(inputs as usize));
+        let operands = frame.stack[depth - operands..].to_vec();
         Moment {
-            operands: frame.stack[depth - operands..].to_vec(),
+            at_stake: if self.mortals.is_empty() { Mortals::new() } else { self.at_stake(frame, op, &operands) },
+            mortals: self.mortals.len(),
+            operands,
             depth,
             changes: self.arenas.changes(),
             nodes: self.graph.nodes.len(),
@@ -70,16 +80,7 @@ impl Tracer<'_> {
     /// Notes a frame that a break passes through, at instruction `at`.
     pub(crate) fn freeze(&mut self, frame: &PyFrame, at: usize, before: Moment, reason: &mut Reason) {
         let executed = self.stack.last().map_or(0, |info| info.executed);
-        let frozen = |stack| Frozen {
-            function: frame.function.clone(),
-            code: frame.code.clone(),
-            decoded: frame.decoded.clone(),
-            at,
-            executed,
-            stack,
-            locals: frame.locals.clone(),
-            handling: frame.handling > 0,
-        };
+        let frozen = |stack| Frozen { executed, stack, ..Frozen::of(frame, at) };
         if reason.stack.is_empty() {
             reason.stack = self.locations();
             let untouched = before.frames == self.frames_run && before.changes == self.arenas.changes();
@@ -102,9 +103,46 @@ impl Tracer<'_> {
                 Some(Broken::Frames(_, false)) | None => self.broken = Some(Broken::Again(executed)),
             }
         }
+        self.pass_on();
+    }
+
+    /// Notes the innermost frame of a break that comes after instruction `at`. Where the instruction itself changed
+    /// something outside of the frame, it is the instruction that is left to plain Python.
+    pub(crate) fn freeze_after(&mut self, frame: &PyFrame, at: usize, before: &Moment, reason: &mut Reason) {
+        let executed = self.stack.last().map_or(0, |info| info.executed);
+        reason.stack = self.locations();
+        let alone = before.frames == self.frames_run && before.changes != self.arenas.changes();
+        self.broken = Some(if alone {
+            Broken::Again(executed)
+        } else {
+            let frozen = Frozen { executed, next: Some(frame.pc), ..Frozen::of(frame, at) };
+            Broken::Frames(vec![frozen], false)
+        });
+        self.pass_on();
+    }
+
+    /// Notes whether the caller of the frame that was frozen last takes its result as it is.
+    fn pass_on(&mut self) {
         let is_direct = self.stack.last().is_some_and(|info| info.direct);
         if let Some(Broken::Frames(_, direct)) = &mut self.broken {
             *direct = is_direct;
+        }
+    }
+}
+
+impl Frozen {
+    /// A frame as it is, at instruction `at`.
+    pub(crate) fn of(frame: &PyFrame, at: usize) -> Frozen {
+        Frozen {
+            function: frame.function.clone(),
+            code: frame.code.clone(),
+            decoded: frame.decoded.clone(),
+            at,
+            executed: 0,
+            stack: frame.stack.clone(),
+            locals: frame.locals.clone(),
+            next: None,
+            handling: frame.handling > 0,
         }
     }
 }

@@ -252,7 +252,12 @@ impl Tracer<'_> {
             match control {
                 Ok(Control::Next) => {}
                 Ok(Control::Jump(target)) => frame.pc = target as usize,
-                Ok(Control::Return(value)) => return Ok(FrameEnd::Return(value)),
+                Ok(Control::Return(value)) => {
+                    if !self.mortals.is_empty() && self.stack.len() > 1 {
+                        self.end_frame(frame, &value);
+                    }
+                    return Ok(FrameEnd::Return(value));
+                }
                 Ok(Control::Yield(value)) => return Ok(FrameEnd::Yield(value)),
                 Ok(Control::Generator) => return Ok(FrameEnd::Generator),
                 Err(Stop::Raise(exception)) => {
@@ -267,6 +272,9 @@ impl Tracer<'_> {
                     self.freeze(frame, at, before, &mut reason);
                     return Err(Stop::Break(reason));
                 }
+            }
+            if !self.mortals.is_empty() {
+                self.let_go(frame, at, &before)?;
             }
         }
     }

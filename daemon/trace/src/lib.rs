@@ -2,7 +2,8 @@
 //! in a graph, guards every fact it reads of the client's objects, and logs effects.
 //!
 //! - [`tracer`] holds the state of one trace; [`outside`] turns the client's objects into values, with guards.
-//!   [`unread`] keeps those that are only passed on from becoming facts.
+//!   [`unread`] keeps those that are only passed on from becoming facts, [`finalizers`] sees to it that those end in time whose
+//!   end runs user code.
 //! - [`frame`] runs instructions; `opcodes/` has them by family.
 //! - [`attr`], `class_attr`, [`call`], [`iterate`], [`truth`], [`operators`] are Python's protocols; `builtins/` the built-in functions and types.
 //! - [`torch`] emits graph nodes; [`exit`] describes the end of the frame.
@@ -13,6 +14,7 @@ pub mod builtins;
 pub mod call;
 mod class_attr;
 pub mod exit;
+mod finalizers;
 pub mod flow;
 pub mod fold;
 pub mod frame;

@@ -321,14 +321,16 @@ impl Tracer<'_> {
     fn wrap_instance(&mut self, object: &Object, class: Rc<Class>, payload: Payload, origin: Origin) -> Flow<Value> {
         let attrs = self.attrs_of(object, origin.source);
         let instance = Instance {
-            class,
+            class: class.clone(),
             attrs,
             slots: IndexMap::new(),
             slot_writes: IndexMap::new(),
             payload,
             origin: Some(origin),
         };
-        Ok(Value::Instance(self.arenas.instances.push(instance)))
+        let id = self.arenas.instances.push(instance);
+        self.note_finalizer(id, &class, origin)?;
+        Ok(Value::Instance(id))
     }
 
     fn wrap_opaque(&mut self, object: &Object, origin: Origin) -> Flow<Value> {

@@ -1,6 +1,7 @@
 //! The state of one trace: sources, guards, questions, arenas, the graph under construction.
 
 use crate::broken::Broken;
+use crate::finalizers::Mortals;
 use crate::flow::{Flow, stop};
 use crate::frame::FrameInfo;
 use crate::torch::GraphBuilder;
@@ -93,6 +94,10 @@ pub struct Tracer<'a> {
     pub(crate) sized: HashSet<usize>,
     /// Plain Python asks a tensor of this trace what only torch's own calls leave in it: the graph runs op by op.
     pub(crate) exact: bool,
+    /// Instances whose end runs user code, where this frame may be what ends them.
+    pub(crate) mortals: Mortals,
+    /// Those that ended with an inlined frame whose caller has not looked yet.
+    pub(crate) ended: Mortals,
 }
 
 impl<'a> Tracer<'a> {
@@ -144,6 +149,8 @@ impl<'a> Tracer<'a> {
             reads: HashMap::new(),
             sized: HashSet::new(),
             exact: false,
+            mortals: Mortals::new(),
+            ended: Mortals::new(),
         };
         tracer.learn();
         tracer

@@ -3,10 +3,11 @@
 //! The frame's graph ran and its effects are replayed, so nothing here may run twice: a failure is raised as eager code
 //! would raise it.
 
+use crate::gil::GilCell;
 use crate::raw::Raw;
 use flambeau_ir::code::CodeHash;
 use flambeau_ir::exit::{Break, BuildId, Catch, Resume, Then};
-use pyo3::exceptions::PySystemError;
+use pyo3::exceptions::{PyIndexError, PySystemError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
@@ -62,16 +63,51 @@ impl Next {
         [self.args[0].as_ptr(), self.args[1].as_ptr()]
     }
 
-    /// Calls it as plain Python.
+    /// Calls it as plain Python, which holds what it is handed by itself from then on.
     pub fn call(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let [state, value] = self.args();
-        let stack = [null_mut(), state, value];
+        let Next { function, args: [state, value], .. } = self;
+        let borrowed = value.as_ptr();
+        let handed = Handed::new(state.bind(py).cast_exact::<PyTuple>()?, value)?;
+        drop(state);
+        let handed = Bound::new(py, handed)?;
+        let stack = [null_mut(), handed.as_ptr(), borrowed];
         // SAFETY: live objects; the slot before the arguments may be used by the callee.
         unsafe {
             let count = 2 | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET;
-            let result = ffi::PyObject_Vectorcall(self.function(), stack.as_ptr().add(1), count, null_mut());
+            let result = ffi::PyObject_Vectorcall(function.as_ptr(), stack.as_ptr().add(1), count, null_mut());
             Py::from_owned_ptr_or_err(py, result)
         }
+    }
+}
+
+/// The state that a resume function is handed where it runs as plain Python: it reads each item once. Each is given away
+/// then, so that only the frame holds it; with the last one goes what holds the other argument for the caller.
+#[pyclass(frozen, module = "flambeau._native")]
+struct Handed {
+    items: GilCell<Vec<Option<Py<PyAny>>>>,
+    value: GilCell<Option<Py<PyAny>>>,
+}
+
+impl Handed {
+    fn new(state: &Bound<'_, PyTuple>, value: Py<PyAny>) -> PyResult<Handed> {
+        let items = state.iter().map(|item| Some(item.unbind())).collect();
+        Ok(Handed { items: GilCell::new(items), value: GilCell::new(Some(value)) })
+    }
+}
+
+#[pymethods]
+impl Handed {
+    fn __getitem__(&self, py: Python<'_>, index: usize) -> PyResult<Py<PyAny>> {
+        let (item, last) = {
+            let mut items = self.items.borrow(py);
+            (items.get_mut(index).and_then(Option::take), items.iter().all(Option::is_none))
+        };
+        if last {
+            // The frame has its own reference.
+            let value = self.value.borrow(py).take();
+            drop(value);
+        }
+        item.ok_or_else(|| PyIndexError::new_err("a resume function read an item of its state twice"))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::build::Builder;
 use crate::broken::Frozen;
 use crate::flow::{Flow, stop};
-use crate::frame::{GeneratorId, PyFrame};
+use crate::frame::GeneratorId;
 use crate::tracer::Tracer;
 use crate::value::{Iter, IterId, Of, Value, ViewKind};
 use flambeau_bytecode::resume::Entry;
@@ -114,7 +114,7 @@ impl Tracer<'_> {
         let Some(frame) = self.arenas.generators[id].frame.as_deref() else {
             return stop(ReasonCode::Generator, "a generator that runs or has ended leaves the frame");
         };
-        let frozen = freeze(frame);
+        let frozen = Frozen::of(frame, frame.pc.saturating_sub(1));
         if frozen.handling {
             return stop(ReasonCode::Generator, "a generator that handles an exception leaves the frame");
         }
@@ -123,19 +123,5 @@ impl Tracer<'_> {
         let entry = if started { Entry::Yield } else { Entry::Value };
         let point = self.take_up(b, &frozen, target, &stack, entry, None)?;
         Ok(Build::Generator { function: point.function, state: point.state, started })
-    }
-}
-
-/// A suspended frame, at the instruction that suspended it.
-fn freeze(frame: &PyFrame) -> Frozen {
-    Frozen {
-        function: frame.function.clone(),
-        code: frame.code.clone(),
-        decoded: frame.decoded.clone(),
-        at: frame.pc.saturating_sub(1),
-        executed: 0,
-        stack: frame.stack.clone(),
-        locals: frame.locals.clone(),
-        handling: frame.handling > 0,
     }
 }

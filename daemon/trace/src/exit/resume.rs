@@ -27,6 +27,8 @@ enum Kind {
     Next(u32),
     /// Before an instruction that only its own frame can run.
     Step,
+    /// After an instruction: nothing is left to plain Python, but what the frame let go of ends.
+    After(u32),
 }
 
 /// Built-ins that look at the frame that calls them.
@@ -80,7 +82,7 @@ impl Tracer<'_> {
             return Err(None);
         }
         // It tells constants apart that are equal, which they may no longer be once they are made anew.
-        if matches!(leaf.decoded.instrs[leaf.at].op, Op::Is { .. }) {
+        if leaf.next.is_none() && matches!(leaf.decoded.instrs[leaf.at].op, Op::Is { .. }) {
             return Err(None);
         }
         let at = |i: usize| move |_: Stop| Some(i);
@@ -109,6 +111,9 @@ impl Tracer<'_> {
     }
 
     fn kind(&self, leaf: &Frozen) -> Kind {
+        if let Some(next) = leaf.next {
+            return Kind::After(next as u32);
+        }
         let (op, next) = (leaf.decoded.instrs[leaf.at].op, leaf.at as u32 + 1);
         match op {
             Op::PopJumpIf { cond: Condition::True, target } => Kind::Jump { yes: (target, false), no: (next, false) },
@@ -131,6 +136,10 @@ impl Tracer<'_> {
                 let none = b.constant(&Const::None);
                 let args = b.add(Build::Tuple(vec![step.state, none], None));
                 return Ok((step.function, args));
+            }
+            Kind::After(_) => {
+                let nothing = b.add(Build::Path("builtins.tuple".into()));
+                return Ok((nothing, b.add(Build::Tuple(Vec::new(), None))));
             }
             Kind::Call(inputs, output) => (*inputs, *output),
             Kind::Jump { .. } => (1, Output::Truth),
@@ -185,6 +194,9 @@ impl Tracer<'_> {
         let below = |n: u32| &leaf.stack[..leaf.stack.len().saturating_sub(n as usize)];
         match *kind {
             Kind::Step => Ok(Sides::One(None)),
+            Kind::After(next) => {
+                Ok(Sides::One(Some(self.take_up(b, leaf, next, &leaf.stack, Entry::Nothing, None)?)))
+            }
             Kind::Call(inputs, output) => {
                 let entry = match output {
                     Output::None => Entry::Nothing,
@@ -200,7 +212,7 @@ impl Tracer<'_> {
                 let (target, entry) = if operands.iter().flatten().any(|value| self.makes_finalizer(value)) {
                     (next, entry)
                 } else {
-                    past_unused(leaf, next, entry)
+                    self.past_unused(leaf, next, entry)
                 };
                 Ok(Sides::One(Some(self.take_up(b, leaf, target, below(inputs), entry, None)?)))
             }
@@ -212,7 +224,7 @@ impl Tracer<'_> {
                 Ok(Sides::Branch(side(yes)?, side(no)?))
             }
             Kind::Next(target) => {
-                let (start, entry) = past_unused(leaf, next, Entry::Value);
+                let (start, entry) = self.past_unused(leaf, next, Entry::Value);
                 let body = self.take_up(b, leaf, start, &leaf.stack, entry, None)?;
                 let done = self.take_up(b, leaf, target, below(1), Entry::Nothing, None)?;
                 Ok(Sides::Iterate(body, done))
@@ -242,7 +254,7 @@ impl Tracer<'_> {
     /// Where an exception of the action is handled, if a frame of the trace does.
     fn handler_of(&mut self, b: &mut Builder, frames: &[Frozen], kind: &Kind) -> Result<Option<Catch>, Option<usize>> {
         // The rest of a frame that runs in plain Python handles its own.
-        let first = usize::from(matches!(kind, Kind::Step));
+        let first = usize::from(matches!(kind, Kind::Step | Kind::After(_)));
         let handled = |(_, f): &(usize, &Frozen)| f.decoded.handler(f.at).is_some();
         let Some((i, frame)) = frames.iter().enumerate().skip(first).find(handled) else { return Ok(None) };
         let depth = frame.decoded.handler(frame.at).map_or(0, |h| h.depth as usize);
@@ -251,6 +263,22 @@ impl Tracer<'_> {
         let resume = self.onwards(b, &frames[i + 1..], Some(raise)).map_err(|above| above.map(|j| i + j))?;
         let frames = (frames.len() - i) as u32;
         Ok(resume.map(|resume| Catch { resume, frames }))
+    }
+
+    /// Skips an instruction that only drops the value: what is not read needs no guard.
+    fn past_unused(&mut self, frame: &Frozen, next: u32, entry: Entry) -> (u32, Entry) {
+        let unused = match frame.decoded.instrs.get(next as usize).map(|i| i.op) {
+            Some(Op::PopTop) => true,
+            Some(Op::StoreFast(slot)) => {
+                let slot = slot as usize;
+                // A slot that is bound keeps its old value otherwise, which nothing reads either.
+                frame.code.localspluskinds[slot] & Code::CELL == 0
+                    && !live_slots(&frame.code, &frame.decoded, next + 1)[slot]
+                    && !matches!(&frame.locals[slot], Slot::Value(old) if self.is_missed(old, 0))
+            }
+            _ => false,
+        };
+        if unused && entry == Entry::Value { (next + 1, Entry::Nothing) } else { (next, entry) }
     }
 
     /// The function that takes up `frame` at `target` with this stack, and its state.
@@ -445,21 +473,6 @@ fn loops_over_a_set(frame: &Frozen) -> bool {
     let is_set = |i: u32| matches!(frame.code.consts.get(i as usize), Some(Const::FrozenSet(items)) if items.len() > 1);
     let ops = frame.decoded.instrs.windows(2).map(|pair| (pair[0].op, pair[1].op));
     ops.into_iter().any(|pair| matches!(pair, (Op::LoadConst(i), Op::GetIter) if is_set(i)))
-}
-
-/// Skips an instruction that only drops the value: what is not read needs no guard.
-fn past_unused(frame: &Frozen, next: u32, entry: Entry) -> (u32, Entry) {
-    let unused = match frame.decoded.instrs.get(next as usize).map(|i| i.op) {
-        Some(Op::PopTop) => true,
-        Some(Op::StoreFast(slot)) => {
-            let slot = slot as usize;
-            // A slot that is bound keeps its old value otherwise, which nothing reads either.
-            frame.code.localspluskinds[slot] & Code::CELL == 0
-                && !live_slots(&frame.code, &frame.decoded, next + 1)[slot]
-        }
-        _ => false,
-    };
-    if unused && entry == Entry::Value { (next + 1, Entry::Nothing) } else { (next, entry) }
 }
 
 /// Whether the leaf calls something that looks at its frame.
