@@ -93,36 +93,46 @@ OPERANDS += [({}, [1]), (None, "a"), (Plain(), "a"), ("a", Number(2)), ("a", 2.5
 
 
 @pytest.mark.parametrize("op", ["+", "*", "**", "@", "|"])
-@pytest.mark.parametrize("a, b", OPERANDS, ids=lambda v: type(v).__name__)
-def test_operands_of_operators_in_place(op, a, b):
-    check(lambda x: (x + 1, said(lambda: inplace(op, a, b))), X)
+def test_operands_of_operators_in_place(op):
+    check(lambda x: (x + 1, [said(lambda a=a, b=b: inplace(op, a, b)) for a, b in OPERANDS]), X)
 
 
-@pytest.mark.parametrize("a, b", OPERANDS, ids=lambda v: type(v).__name__)
-def test_operands_of_operators(a, b):
-    tried = [lambda: a + b, lambda: a * b, lambda: a**b, lambda: a @ b, lambda: a | b, lambda: pow(a, b), lambda: a - b]
-    check(lambda x: (x + 1, [said(call) for call in tried]), X)
+def test_operands_of_operators():
+    def tried(a, b):
+        return [lambda: a + b, lambda: a * b, lambda: a**b, lambda: a @ b, lambda: a | b, lambda: pow(a, b)]
+
+    check(lambda x: (x + 1, [said(call) for a, b in OPERANDS for call in tried(a, b)]), X)
 
 
-@pytest.mark.parametrize("value", [1, None, "a", True])
-def test_truth_is_a_bool(value):
-    check(lambda x: (x + 1, said(lambda: not Bools(value))), X)
+def test_truth_is_a_bool():
+    check(lambda x: (x + 1, [said(lambda v=v: not Bools(v)) for v in (1, None, "a", True)]), X)
 
 
-@pytest.mark.parametrize("value", [3, 0, -1, None, True, 1.5])
-def test_lengths(value):
+class Empty(type):
+    def __len__(cls):
+        return 0
+
+
+class Untrue(type):
+    def __bool__(cls):
+        return False
+
+
+def test_truth_of_a_class_is_its_metaclass_s():
+    kinds = [Plain, Empty("E", (), {}), Untrue("U", (), {}), int]
+    check(lambda x: (x + 1, [bool(kind) for kind in kinds]), X)
+
+
+def test_lengths():
+    def lengths(o):
+        return said(lambda: len(o)), said(lambda: bool(o)), said(lambda: list(reversed(o)))
+
+    check(lambda x: (x + 1, [lengths(Sized(value)) for value in (3, 0, -1, None, True, 1.5)]), X)
+
+
+def test_what_iter_gives():
     def f(x):
-        o = Sized(value)
-        return x + 1, said(lambda: len(o)), said(lambda: bool(o)), said(lambda: list(reversed(o)))
-
-    check(f, X)
-
-
-@pytest.mark.parametrize("value", [3, None, "iterator", [1]])
-def test_what_iter_gives(value):
-    def f(x):
-        o = Iterated(iter([1, 2]) if value == "iterator" else value)
-        return x + 1, said(lambda: list(o))
+        return x + 1, [said(lambda v=v: list(Iterated(v))) for v in (3, None, iter([1, 2]), [1])]
 
     check(f, X)
 
@@ -137,6 +147,13 @@ def unpack_rest(o):
     return a, b
 
 
+def assigned(o):
+    items = [1, 2, 3]
+    items[:1] = o
+    items[::2] = o
+    return items
+
+
 @pytest.mark.parametrize("o", [Plain(), 3, None, Refuses(), Iterated(3), len], ids=lambda v: type(v).__name__)
 def test_what_cannot_be_unpacked(o):
     def f(x):
@@ -144,15 +161,17 @@ def test_what_cannot_be_unpacked(o):
             lambda: unpack(o), lambda: unpack_rest(o), lambda: [*o], lambda: (1, *o), lambda: said(*o),
             lambda: said(1, *o),
             lambda: list(o), lambda: 1 in o, lambda: Plain(*o), lambda: reversed(o),
+            lambda: "-".join(o), lambda: assigned(o),
         ]  # fmt: skip
         return x + 1, [said(call) for call in tried]
 
     check(f, X)
 
 
-@pytest.mark.parametrize("lengths", [(1, 2), (2, 1), (2, 2, 1), (1, 1, 2), (2, 1, 1)])
-def test_zip_of_other_lengths(lengths):
-    check(lambda x: (x + 1, said(lambda: list(zip(*map(range, lengths), strict=True)))), X)
+def test_zip_of_other_lengths():
+    every = [(1, 2), (2, 1), (2, 2, 1), (1, 1, 2), (2, 1, 1)]
+    zipped = lambda lengths: list(zip(*map(range, lengths), strict=True))
+    check(lambda x: (x + 1, [said(lambda given=lengths: zipped(given)) for lengths in every]), X)
 
 
 @pytest.mark.parametrize("ring", [Ring(), Ring([1, 2])], ids=["empty", "full"])
@@ -175,9 +194,32 @@ def test_methods_that_a_subclass_of_a_list_inherits():
     check(f, X, Ranked([1]))
 
 
-@pytest.mark.parametrize("kind", [Number, Ranked, Pair, Plain, Ring])
-def test_new_of_object(kind):
-    check(lambda x: (x + 1, said(lambda: type(object.__new__(kind)).__name__)), X)
+def test_new_of_object():
+    made = lambda kind: said(lambda: type(object.__new__(kind)).__name__)
+    check(lambda x: (x + 1, [made(kind) for kind in (Number, Ranked, Pair, Plain, Ring)]), X)
+
+
+def test_types_of_c_bear_their_module():
+    values = [torch.float32, torch.device("cpu"), X.shape, functools.partial(len), collections.deque(), len, 3]
+    check(lambda x: (x + 1, [said(lambda v=v: v.no_such_name) for v in values]), X)
+
+
+def test_methods_of_functions_of_c():
+    check(lambda x: (x + 1, said(lambda: len.__call__()), len.__call__([1]), said(lambda: plus.__call__())), X)
+
+
+def plus(a):
+    return a + 1
+
+
+class Described:
+    @property
+    def __dict__(self):
+        return {"made": 1}
+
+
+def test_a_property_named_dict():
+    check(lambda x: (x + 1, sorted(vars(Described())), sorted(Described().__dict__)), X)
 
 
 def test_what_has_no_dict_and_what_is_no_callable():

@@ -8,6 +8,8 @@ import re
 import pytest
 from fuzz import program
 
+from .absent import ABSENT
+from .changes import absences
 from .check import check
 from .corpus import ENTRIES
 from .world import Entry
@@ -27,6 +29,12 @@ UNBROKEN = {
     r"^function is a function with the code$": "a compiled view keeps the __call__ that its class had at first",
 }
 
+#: What appears (a pattern for the change), unseen, and why.
+UNSEEN = {
+    r"^absent registrations: .* appears __(len|iter|subclasshook)__: ": "ABCs remember what was no subclass",
+}
+APPEARANCES = 120  # of each program, always the same
+
 #: Entries that are too large for all of their changes at each run.
 SAMPLED = {"modules": 150, "module": 300}
 
@@ -40,6 +48,14 @@ def test_changes_of_random_programs(seed):
     report = check(Entry(f"seed {seed}", program.source(seed, 0.2), seed, reach=3), most=60)
     assert not [str(w) for w in report.wrong]
     assert report.guards
+
+
+@pytest.mark.parametrize("entry", ABSENT, ids=lambda entry: entry.name)
+def test_what_was_not_there_appears(entry):
+    report = check(entry, most=APPEARANCES, made=absences)
+    assert not [str(w) for w in report.wrong if not any(re.search(pattern, str(w)) for pattern in UNSEEN)]
+    assert report.guards
+    assert len(report.refused) < report.changes / 10
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)

@@ -91,7 +91,9 @@ impl Tracer<'_> {
                 let known = self.is_plain(value);
                 Ok(known && self.special(value, "__iter__")?.is_none() && self.special(value, "__getitem__")?.is_none())
             }
-            Value::Const(c) => Ok(self.is_plain(value) && !matches!(c, Const::Str(_) | Const::Bytes(_) | Const::Tuple(_))),
+            Value::Const(c) => {
+                Ok(self.is_plain(value) && !matches!(c, Const::Str(_) | Const::Bytes(_) | Const::Tuple(_)))
+            }
             Value::Int(_) | Value::Function(_) | Value::Method(_) | Value::Slice(_) => Ok(true),
             _ => Ok(false),
         }

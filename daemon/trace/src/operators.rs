@@ -104,7 +104,9 @@ impl Tracer<'_> {
                 format!("can only concatenate {name} (not \"{y}\") to {name}")
             }
             "*" | "*=" if sequence(a) => format!("can't multiply sequence by non-int of type '{y}'"),
-            "*" | "*=" if sequence(b) && (!inplace || no_sequence) => format!("can't multiply sequence by non-int of type '{x}'"),
+            "*" | "*=" if sequence(b) && (!inplace || no_sequence) => {
+                format!("can't multiply sequence by non-int of type '{x}'")
+            }
             _ => format!("unsupported operand type(s) for {symbol}: '{x}' and '{y}'"),
         };
         self.raise_named("TypeError", &message)
