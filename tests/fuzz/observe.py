@@ -211,8 +211,11 @@ def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int,
 
 def _gradients(result: Any, args: tuple[Any, ...]) -> Any:
     """What the first tensor of the result gives the arguments when differentiated; the exception of an attempt that fails."""
-    while isinstance(result, (list, tuple)) and result:
-        result = result[0]
+    while isinstance(result, (list, tuple)):  # past what a subclass makes of its items
+        base = tuple if isinstance(result, tuple) else list
+        if not base.__len__(result):
+            return None
+        result = base.__getitem__(result, 0)
     if not isinstance(result, torch.Tensor) or not result.requires_grad:
         return None
     leaves = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]

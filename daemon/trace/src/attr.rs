@@ -167,6 +167,7 @@ impl Tracer<'_> {
         let found = self.type_lookup(&class, name)?;
         if let Some((_, raw)) = &found
             && self.is_data_descriptor(raw)?
+            && self.has_get(raw)?
         {
             return self.bind_attr(raw, value, &class, name).map(Some);
         }

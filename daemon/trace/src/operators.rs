@@ -200,10 +200,15 @@ impl Tracer<'_> {
             return self.call(&function, Args::default());
         }
         let base = self.base(a);
-        match builtins::unary(self, op, &base)? {
+        let result = builtins::unary(self, op, &base);
+        // What is folded says nothing of subclasses when it raises.
+        let refused = matches!(base, Value::Const(_)) && self.is_raise_of(&result, "TypeError");
+        match if refused { None } else { result? } {
             Some(result) => Ok(result),
             None => {
-                self.need_plain(a, "a unary operator")?;
+                if !refused {
+                    self.need_plain(a, "a unary operator")?;
+                }
                 let symbol = match op {
                     Unary::Positive => "unary +",
                     Unary::Negative => "unary -",
@@ -312,7 +317,13 @@ impl Tracer<'_> {
         match container {
             Value::Tensor(_) => return stop(ReasonCode::DataDependentValue, "`in` of a tensor"),
             Value::Instance(_) | Value::Generator(_) | Value::Iter(_) => {
-                let iter = self.iter(container)?;
+                let iter = self.iter(container);
+                if self.is_raise_of(&iter, "TypeError") {
+                    // `_PySequence_IterSearch` in CPython's `Objects/abstract.c` says so of every such error.
+                    let name = self.type_name(container);
+                    return self.raise_named("TypeError", &format!("argument of type '{name}' is not iterable"));
+                }
+                let iter = iter?;
                 while let Some(candidate) = self.next(&iter)? {
                     if self.equal(&candidate, item)? {
                         return Ok(true);
@@ -389,7 +400,11 @@ impl Tracer<'_> {
         }
         self.need_plain(container, "an item deletion")?;
         let name = self.type_name(container);
-        self.raise_named("TypeError", &format!("'{name}' object doesn't support item deletion"))
+        // Types without a table of sequence methods are asked in another way (`PyObject_DelItem`).
+        let bare = matches!(container, Value::Const(c) if !matches!(c, Const::Str(_) | Const::Bytes(_)));
+        let bare = bare || matches!(container, Value::Int(_) | Value::Function(_) | Value::Method(_) | Value::Slice(_));
+        let does_not = if bare || key.as_dim().is_none() { "does not" } else { "doesn't" };
+        self.raise_named("TypeError", &format!("'{name}' object {does_not} support item deletion"))
     }
 
     /// A size as a constant where Python needs one.
