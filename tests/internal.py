@@ -1,5 +1,8 @@
-"""Reasons that say that the compiler was wrong: a prediction that a check caught, a panic that was fenced. Eager code gave the
-right result then, so no comparison of results finds them: every test and every run of programs asks for them."""
+"""Reasons that say that the compiler was wrong: a prediction that a check caught, a panic that was fenced.
+
+Eager code gave the right result then, so no comparison of results finds them: every test and every run of programs asks
+for them.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def fresh():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem):
-    """What a mode asks of a test is part of it; and no test passes for a fallback that hides a mistake of the compiler."""
+    """What a mode asks of a test is part of it. No test passes by a fallback that hides a mistake of the compiler."""
     import internal
     import mode
 
