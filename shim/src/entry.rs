@@ -55,6 +55,8 @@ enum Went {
     Broken(Box<Broken>),
     /// The original code has to run.
     Eager,
+    /// It has to run because the frame failed before anything could be seen of it, for this reason.
+    Failed(String),
 }
 
 impl Entry {
@@ -175,6 +177,10 @@ impl Entry {
                 drop(quiet);
                 plain()
             }
+            Went::Failed(reason) => {
+                drop(quiet);
+                say_failed(py, &reason, plain())
+            }
         }
     }
 
@@ -203,6 +209,11 @@ impl Entry {
             Went::Done(value) => Some(value),
             Went::Broken(broken) => Some(self.go_on(py, here, &table, *broken)),
             Went::Eager => None,
+            Went::Failed(reason) => {
+                // What its own frame gives is not seen here.
+                say_failed(py, &reason, function);
+                None
+            }
         }
     }
 
@@ -229,6 +240,10 @@ impl Entry {
                 Went::Eager => {
                     let _discovery = self.discovery(py, here, &table, null_mut());
                     return next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
+                }
+                Went::Failed(reason) => {
+                    let result = next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
+                    return say_failed(py, &reason, result);
                 }
             };
         }
@@ -318,6 +333,18 @@ fn run(
     }
 }
 
+/// Counts a failure of a frame, and says why it failed, unless the original code raised as well: then that was why.
+#[cold]
+fn say_failed(py: Python<'_>, reason: &str, result: Raw) -> Raw {
+    if result.is_null() {
+        counters::eager_fallback(py, "raises");
+    } else {
+        counters::eager_fallback(py, "run_failed");
+        say::warn_once(py, &format!("run_failed:{reason}"), &format!("a compiled frame ran eagerly: {reason}"));
+    }
+    result
+}
+
 /// What a run that gave no value means for the call.
 #[cold]
 fn failed(
@@ -329,11 +356,7 @@ fn failed(
 ) -> Went {
     match error {
         RunError::Python(error) => Went::Done(raise(py, error)),
-        RunError::Fallback(reason) => {
-            counters::eager_fallback(py, "run_failed");
-            say::warn_once(py, &format!("run_failed:{reason}"), &format!("a compiled frame ran eagerly: {reason}"));
-            Went::Eager
-        }
+        RunError::Fallback(reason) => Went::Failed(reason),
         RunError::Wrong(what, error) => {
             let fingerprint = compile::fingerprint_of(py, slots);
             let dropped = table.borrow(py).give_up(installed, fingerprint);

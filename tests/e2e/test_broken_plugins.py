@@ -93,6 +93,7 @@ def test_code_generators_that_fail(tmp_path, fault):
     check(fault, tmp_path, FAULTS[fault], timeout=8.0, cache_dir=str(tmp_path / "cache"))
 
 
+@pytest.mark.provokes_internal("the back end panics")
 def test_a_launch_that_panics(tmp_path):
     plugins.install(tmp_path, "launched", "faulty")
     check("launched", tmp_path, "back end launched: the plug-in panicked during a launch")

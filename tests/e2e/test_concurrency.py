@@ -315,6 +315,7 @@ def test_a_compiled_function_looks_like_the_function():
     assert inspect.signature(compiled) == inspect.signature(scale)
 
 
+@pytest.mark.provokes_internal("a plan's steps fail")
 def test_failures_at_each_step_of_a_plan(backend):
     """A failing step before the commit point means that the call runs eagerly; inputs are as eager leaves them."""
 
@@ -341,6 +342,7 @@ def test_failures_at_each_step_of_a_plan(backend):
     assert all(torch.equal(a, b) for a, b in zip(args, copies, strict=True))
 
 
+@pytest.mark.provokes_internal("a plan's steps fail")
 def test_failures_at_each_step_never_leave_an_input_half_written(backend):
     def fn(a, b):
         c = a @ b
@@ -376,6 +378,7 @@ def test_failures_at_each_step_never_leave_an_input_half_written(backend):
     assert "eager" in outcomes
 
 
+@pytest.mark.provokes_internal("a plan's steps fail")
 def test_a_frame_whose_prediction_fails_is_given_up(monkeypatch):
     """An op that returns other strides than the rules say: the call runs eagerly, and so do all like it."""
 

@@ -101,6 +101,7 @@ def test_memory_is_given_back():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000, "kB; one call brings 1,000 there"
 
 
+@pytest.mark.provokes_internal("the device's memory is full")
 def test_memory_that_is_full():
     def f(a):
         return a + 1

@@ -285,6 +285,7 @@ def test_a_recording_that_fails(monkeypatch):
             assert_same(fn(*args), affine(*args))
 
 
+@pytest.mark.provokes_internal("the replay fails")
 def test_a_replay_that_fails(monkeypatch):
     fn, calls = compiled(affine), inputs(6, 3, 5)
     with counted(recordings=1, replays=2, falls_back=True), pytest.warns(RuntimeWarning, match="the device is gone"):

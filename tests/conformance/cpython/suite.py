@@ -78,8 +78,10 @@ class Part:
 class Run:
     """A run of parts, in a place of its own."""
 
-    def __init__(self, place: children.Place, args: argparse.Namespace, excepted: dict[str, str]):
-        self.place, self.args, self.excepted = place, args, excepted
+    def __init__(
+        self, place: children.Place, args: argparse.Namespace, excepted: dict[str, str], tables: dict[str, table.Table]
+    ):
+        self.place, self.args, self.excepted, self.tables = place, args, excepted, tables
 
     def part(self, part: Part) -> Found:
         """Runs it eagerly, then compiled what passed."""
@@ -111,7 +113,7 @@ class Run:
         ran, begun = Ran(), time.monotonic()
         waiting = only
         while waiting is None or waiting:
-            if waiting is None and (part.of > 1 or self.args.k):
+            if waiting is None and (part.of > 1 or self.args.k or self.args.failing):
                 waiting = self.chosen(part, self.listed(part))
                 ran.found = waiting
                 continue
@@ -168,7 +170,11 @@ class Run:
 
     def chosen(self, part: Part, names: list[str]) -> list[str]:
         """Those of the part that the command line asks for."""
-        return [n for i, n in enumerate(names) if i % part.of == part.at and (self.args.k or "") in n]
+        chosen = [n for i, n in enumerate(names) if i % part.of == part.at and (self.args.k or "") in n]
+        if not self.args.failing:
+            return chosen
+        known = self.tables[part.mode].groups.get(part.module, table.Group())
+        return [n for n in chosen if n in known.fails]
 
 
 def _gist(errors: str) -> str:
@@ -183,7 +189,9 @@ def parts(args: argparse.Namespace, version: str) -> list[Part]:
     """What the command line asks for, or what the slice's ID gives."""
     names = args.modules.split(",") if args.modules else modules.names()
     if not args.slice:
-        return [Part(name, mode) for mode in args.mode.split(",") for name in names]
+        return [
+            Part(name, mode) for mode in args.mode.split(",") for name in names if listed(name, mode, args, version)
+        ]
     units: list[tuple[Part, float]] = []
     for mode in args.mode.split(","):
         groups = table.Table.read(table_path(version, mode)).groups
@@ -193,6 +201,12 @@ def parts(args: argparse.Namespace, version: str) -> list[Part]:
             # Two processes start in each part, whatever it holds.
             units += [(Part(name, mode, at, of), seconds / of + (8 if of > 1 else 0)) for at in range(of)]
     return slices.drawn(units, args.slice)
+
+
+def listed(name: str, mode: str, args: argparse.Namespace, version: str) -> bool:
+    """Whether there is something to run in a module."""
+    groups = table.Table.read(table_path(version, mode)).groups
+    return not args.failing or bool(groups.get(name, table.Group()).fails)
 
 
 def table_path(version: str, mode: str) -> Path:
@@ -266,6 +280,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--mode", default=",".join(MODES), help="plain, wrap, or both with a comma (the default)")
     parser.add_argument("--modules", help="like test_dict,test_list; all by default")
     parser.add_argument("-k", help="only methods with this in their name; `--write` is off")
+    parser.add_argument("--failing", action="store_true", help="only what the tables list as failing; no `--write`")
     parser.add_argument("--slice", help="run what this ID draws, at most 3 minutes; `commit`: the commit's name")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--resume", action="store_true", help="go on with the run that was stopped")
@@ -280,10 +295,10 @@ def main(argv: list[str]) -> int:
     version = "{}.{}".format(*sys.version_info[:2])
     excepted = table.exceptions(HERE / "exceptions.txt", MOST_EXCEPTIONS)
     wanted = parts(args, version)
-    report = Report(version, args.write and not args.k)
+    report = Report(version, args.write and not (args.k or args.failing))
     state = STATE / version
     with children.Place("conformance") as place:
-        run = Run(place, args, excepted)
+        run = Run(place, args, excepted, report.tables)
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
             going = {pool.submit(stored, run, part, state, args): part for part in wanted}
             try:
@@ -303,7 +318,7 @@ def stored(run: Run, part: Part, state: Path, args: argparse.Namespace) -> Found
     if args.resume and file.exists():
         return Found(**json.loads(file.read_text()))
     found = run.part(part)
-    if part.of == 1 and not args.k:
+    if part.of == 1 and not (args.k or args.failing):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(asdict(found)))
     return found

@@ -24,11 +24,9 @@ from typing import Any
 
 import flambeau
 from flambeau import _report
+from tests import internal as reasons
 from tests.conformance import children
 from tests.fuzz import modes
-
-INTERNAL = ("internal", "run_failed", "output_mismatch")
-"""Reasons that say that the compiler was wrong; a run in which one is counted fails."""
 
 
 class Result(unittest.TestResult):
@@ -131,12 +129,9 @@ def awaiting(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 def internal(data: dict[str, Any]) -> Iterator[str]:
     """What was counted that should never be."""
-    counted = flambeau.counters()
     said = {b["reason"]: b["text"].splitlines()[0] for b in data["breaks"]}
-    for kind in ("graph_breaks", "eager_fallbacks", "eager_graph_reasons"):
-        for reason in INTERNAL:
-            if reason in counted[kind]:
-                yield said.get(reason, f"{reason} in {kind}")
+    for reason in reasons.counted(flambeau.counters()):
+        yield said.get(reason, reason)
 
 
 def short(test: unittest.TestCase, module: str) -> str:

@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests import internal as internal_reasons
+
 FILE = Path(__file__).parent / "table.json"
-INTERNAL = "internal", "run_failed", "output_mismatch"
-"""Reasons that are our own fault: a prediction that a check caught, a panic that was fenced."""
 
 
 def internal(answer: dict[str, Any]) -> dict[str, int]:
     """Breaks and fallbacks of a run that must not be."""
     both = [*answer.get("breaks", {}).items(), *answer.get("fallbacks", {}).items()]
-    return {name: count for name, count in both if name.split(":")[0] in INTERNAL}
+    return {name: count for name, count in both if name.split(":")[0] in internal_reasons.REASONS}
 
 
 def row(ours: dict[str, Any], theirs: dict[str, Any] | None) -> dict[str, Any]:

@@ -1,0 +1,23 @@
+"""Reasons that say that the compiler was wrong: a prediction that a check caught, a panic that was fenced.
+
+Eager code gave the right result then, so no comparison of results finds them: every test and every run of programs asks
+for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+REASONS = ("internal", "run_failed", "output_mismatch")
+KINDS = ("graph_breaks", "eager_fallbacks", "eager_graph_reasons")
+
+
+def counted(counters: Mapping[str, Any]) -> dict[str, int]:
+    """Of `flambeau.counters()`: reason and count of those that should never be counted."""
+    found: dict[str, int] = {}
+    for kind in KINDS:
+        for reason in REASONS:
+            if count := counters[kind].get(reason, 0):
+                found[reason] = found.get(reason, 0) + count
+    return found
