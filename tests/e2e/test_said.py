@@ -7,6 +7,8 @@ import pytest
 import torch
 from support import check
 
+import flambeau
+
 X = torch.arange(3.0)
 Pair = collections.namedtuple("Pair", "t k")
 
@@ -235,3 +237,88 @@ def test_bits_of_floats_are_refused_where_they_are_asked_for():
         return x, out
 
     check(f, X)
+
+
+class Half(float):
+    pass
+
+
+class Keyed(list):
+    def __hash__(self):
+        return 3
+
+
+class Row(Pair):
+    def __eq__(self, other):
+        return True
+
+    def __hash__(self):
+        return 3
+
+
+def test_keys_of_subclasses():
+    half, keyed, row, word = Half(2), Keyed([1]), Row(1, 2), type("Word", (str,), {})("w")
+
+    def f(x):
+        tried = [
+            lambda: {half: 1}[half], lambda: {half: 1}[2.0], lambda: {2.0: 1}[half], lambda: {keyed: 1}[keyed],
+            lambda: {row: 1}[row], lambda: {row: 1}[Row(3, 4)], lambda: {word: 1}["w"], lambda: {"w": 1}[word],
+            lambda: 2.0 in {half: 1}, lambda: {half: 1}.get(2),
+        ]  # fmt: skip
+        return x + 1, [said(call) for call in tried]
+
+    check(f, X)
+
+
+def test_what_is_no_index():
+    half, plain = Half(1), Plain()
+
+    def f(x):
+        tried = [
+            lambda: [1, 2][half], lambda: (1, 2)[half], lambda: range(3)[half], lambda: "ab"[half], lambda: [1][plain],
+            lambda: remove(3, 1), lambda: remove((1,), 0),
+            lambda: remove((1,), "a"), lambda: remove(plain, 1),
+            lambda: remove(None, 1), lambda: +half, lambda: ~half, lambda: +Octets(b"a"),
+            lambda: -plain, lambda: 1 in plain,
+            lambda: reversed(3), lambda: reversed(plain), lambda: [*reversed("ab")],
+        ]  # fmt: skip
+        return x + 1, [said(call) for call in tried]
+
+    check(f, X)
+
+
+def remove(container, key):
+    del container[key]
+
+
+def test_a_dict_of_a_number_appears():
+    """A subclass of a number gets its instance dict when something is stored there."""
+
+    class Small(int):
+        def twice(self):
+            return self * 2
+
+    number = Small(3)
+    compiled = flambeau.compile(lambda x, k: x * k.twice())
+    assert compiled(X, number).tolist() == (X * 6).tolist()
+    number.twice = lambda: 5
+    assert compiled(X, number).tolist() == (X * 5).tolist()
+
+
+class Stores:
+    def __set__(self, owner, value):
+        pass
+
+
+def test_descriptors_that_only_store():
+    class Meta(type):
+        own = Stores()
+        k = Stores()
+
+    class Table(dict, metaclass=Meta):
+        k = 3
+        own = Stores()
+
+    table = Table()
+    table.__dict__["own"] = 5
+    check(lambda x: (x + 1, Table.k, table.own, table.k, type(Table.own).__name__), X)

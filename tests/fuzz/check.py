@@ -20,6 +20,11 @@ import flambeau
 
 from . import modes, observe, world
 
+try:
+    from tests import internal as reasons
+except ImportError:  # as a package in the folder `tests`, for `perturb`
+    import internal as reasons
+
 CALLS = 3
 torch.set_warn_always(True)  # or the second of two runs would warn less
 
@@ -39,16 +44,6 @@ class Failure:
     def data(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
-
-
-#: Reasons that are never right: the compiler's own mistakes, which eager's result hides.
-INTERNAL = ("internal", "run_failed", "output_mismatch")
-
-
-def internal() -> dict[str, int]:
-    """How often each was met so far."""
-    now = flambeau.counters()
-    return {k: now["graph_breaks"].get(k, 0) + now["eager_fallbacks"].get(k, 0) for k in INTERNAL}
 
 
 class Slow(BaseException):
@@ -147,7 +142,7 @@ def check(source: str, seed: int, mode: str, backend: str, calls: int = CALLS) -
         return None
     if depth.most > sys.getrecursionlimit() // 2:
         return None
-    before = internal()
+    before = reasons.counted(flambeau.counters())
     try:
         with deadline(30), modes.settings(mode):
             compiled = outcomes(text, seed, root, calls, backend, file)
@@ -161,5 +156,6 @@ def check(source: str, seed: int, mode: str, backend: str, calls: int = CALLS) -
         found = observe.difference(a, b)
         if found:
             return failure(found[0], f"call {call}: {found[1]}", call)
-    met = [name for name, count in internal().items() if count != before[name]]
+    after = reasons.counted(flambeau.counters())
+    met = [name for name, count in after.items() if count != before.get(name, 0)]
     return failure("internal", f"a fallback that is a mistake: {', '.join(met)}") if met else None

@@ -111,11 +111,11 @@ def test_last_digits_of_floats_may_differ(a, b, same):
     assert (observe._differ([a], [b]) == "") is same
 
 
-@pytest.mark.parametrize("reason", check.INTERNAL)
-@pytest.mark.parametrize("counter", ["graph_breaks", "eager_fallbacks"])
+@pytest.mark.parametrize("reason", check.reasons.REASONS)
+@pytest.mark.parametrize("counter", check.reasons.KINDS)
 def test_internal_reasons_are_failures(monkeypatch, reason, counter):
     """A result that is right by a fallback which should not have been needed."""
-    counters = {"graph_breaks": {}, "eager_fallbacks": {}}
+    counters = {kind: {} for kind in check.reasons.KINDS}
 
     def outcomes(source, seed, root, calls, backend, file):
         if backend:

@@ -320,6 +320,9 @@ impl Tracer<'_> {
 
     fn wrap_instance(&mut self, object: &Object, class: Rc<Class>, payload: Payload, origin: Origin) -> Flow<Value> {
         let attrs = self.attrs_of(object, origin.source);
+        if attrs.is_none() && class.is_python && class.has_dict {
+            self.guard(origin.source, GuardKind::NoDict);
+        }
         let instance = Instance {
             class: class.clone(),
             attrs,
@@ -583,7 +586,13 @@ impl Tracer<'_> {
                 if !index.only_consts && !matches!(key, Key::Const(_)) {
                     return stop(ReasonCode::UnguardableObject, "a dict with keys that are no constants");
                 }
-                index.items.get(key).cloned()
+                match (index.items.get(key), key) {
+                    // A key of another kind may be equal to it: the dict itself is asked.
+                    (None, Key::Const(c)) if !index.only_consts => {
+                        self.namespace_item(origin.object, c)?.map(|v| (c.clone(), v))
+                    }
+                    (found, _) => found.cloned(),
+                }
             }
             None => match key {
                 Key::Const(c) => self.namespace_item(origin.object, c)?.map(|v| (c.clone(), v)),

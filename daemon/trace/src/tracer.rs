@@ -256,6 +256,10 @@ impl<'a> Tracer<'a> {
     pub fn key(&mut self, value: &Value) -> Flow<Key> {
         match value {
             Value::List(_) | Value::Dict(_) => {
+                let class = self.class_of(value)?;
+                if class.is_python && self.type_lookup(&class, "__hash__")?.is_some_and(|(_, hash)| !hash.is_none()) {
+                    return stop(ReasonCode::UnsupportedObject, format!("a {} as a key", class.name.qualname));
+                }
                 let name = self.type_name(value);
                 return self.raise_named("TypeError", &format!("unhashable type: '{name}'"));
             }
@@ -267,6 +271,14 @@ impl<'a> Tracer<'a> {
                         && !owner.derives("torch.nn.modules.module.Module")
                         && !owner.is("enum.Enum")
                     {
+                        return stop(ReasonCode::UnsupportedObject, format!("a {} as a key", class.name.qualname));
+                    }
+                }
+            }
+            Value::Tuple(tuple) if tuple.class.as_ref().is_some_and(|c| c.is_python) => {
+                let class = self.class_of(value)?;
+                for method in ["__eq__", "__hash__"] {
+                    if self.type_lookup(&class, method)?.is_some_and(|(owner, _)| owner.is_python) {
                         return stop(ReasonCode::UnsupportedObject, format!("a {} as a key", class.name.qualname));
                     }
                 }

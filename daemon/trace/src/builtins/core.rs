@@ -7,6 +7,7 @@ use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Iter, Of, Super, Value};
 use flambeau_bytecode::Compare;
+use flambeau_ir::code::Const;
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -276,6 +277,10 @@ fn reversed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         Value::Tuple(_) | Value::List(_) | Value::Dict(_) | Value::DictView(..) | Value::Range(_) | Value::Const(_)
     ) {
         return unsupported(path);
+    }
+    if matches!(&value, Value::Const(c) if !matches!(c, Const::Str(_) | Const::Bytes(_) | Const::Tuple(_))) {
+        let name = tracer.type_name(&value);
+        return tracer.raise_named("TypeError", &format!("'{name}' object is not reversible"));
     }
     if let Value::List(list) = value
         && tracer.arenas.lists[list].class.is_none()

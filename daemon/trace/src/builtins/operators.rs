@@ -508,6 +508,7 @@ pub fn contains(tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flo
 
 /// `container[key]`; `None`: not supported by this type.
 pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flow<Option<Value>> {
+    let given = key;
     let key = &slots::base(tracer, key);
     match container {
         Value::Tuple(tuple) => match key {
@@ -517,7 +518,7 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
                 Ok(Some(slots::like(tuple, items)))
             }
             _ => {
-                let at = position(tracer, key, tuple.items.len(), "tuple")?;
+                let at = position(tracer, given, tuple.items.len(), "tuple")?;
                 Ok(Some(tuple.items[at].clone()))
             }
         },
@@ -530,7 +531,7 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
                     Ok(Some(tracer.new_list(items)))
                 }
                 _ => {
-                    let at = position(tracer, key, items.len(), "list")?;
+                    let at = position(tracer, given, items.len(), "list")?;
                     Ok(Some(items[at].clone()))
                 }
             }
@@ -540,6 +541,10 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
             None => missing(tracer, container, *id, key).map(Some),
         },
         Value::Const(c @ (Const::Str(_) | Const::Bytes(_))) => match super::fixed_const(tracer, key) {
+            // The message would name the base.
+            Some(Const::Float(_) | Const::Str(_) | Const::Bytes(_)) if matches!(given, Value::Instance(_)) => {
+                unsupported("subscript")
+            }
             Some(key) => {
                 folded(tracer, fold::subscript(c, &key), "_operator.getitem", &[c.clone(), key.clone()]).map(Some)
             }
@@ -555,7 +560,7 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
                     Ok(Some(Value::Range(Rc::new([at(from), at(to), Value::int(by * step)]))))
                 }
                 _ => {
-                    let at = position(tracer, key, length, "range object")?;
+                    let at = position(tracer, given, length, "range object")?;
                     Ok(Some(Value::int(start + at as i64 * step)))
                 }
             }
@@ -599,9 +604,10 @@ fn assigned_position(tracer: &mut Tracer<'_>, key: &Value, length: usize) -> Flo
 
 /// As [`position`]; `None` of what is out of range.
 fn find(tracer: &mut Tracer<'_>, key: &Value, length: usize, kind: &str) -> Flow<Option<usize>> {
-    let at = match key {
+    let base = slots::base(tracer, key);
+    let at = match &base {
         Value::Int(dim) => tracer.fix(dim),
-        Value::Const(Const::Int(_) | Const::Bool(_)) => key.as_int().unwrap_or(0),
+        Value::Const(Const::Int(_) | Const::Bool(_)) => base.as_int().unwrap_or(0),
         Value::Tensor(_) => return stop(ReasonCode::DataDependentValue, format!("a {kind} indexed by a tensor")),
         Value::Const(Const::BigInt(_)) if kind == "range object" => return Ok(None),
         Value::Const(Const::BigInt(_)) => {
@@ -628,12 +634,11 @@ pub fn store_subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value, 
             Ok(true)
         }
         Value::List(id) => {
-            let key = slots::base(tracer, key);
             let length = tracer.list_items(*id)?.len();
-            if let Value::Slice(parts) = &key {
+            if let Value::Slice(parts) = key {
                 return store_slice(tracer, *id, parts, &value);
             }
-            let at = assigned_position(tracer, &key, length)?;
+            let at = assigned_position(tracer, key, length)?;
             tracer.list_mut(*id)?[at] = value;
             Ok(true)
         }
@@ -680,11 +685,10 @@ pub fn delete_subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value)
             None => tracer.raise_with("KeyError", vec![key.clone()]),
         },
         Value::List(id) => {
-            let key = slots::base(tracer, key);
             let length = tracer.list_items(*id)?.len();
-            let mut positions = match &key {
+            let mut positions = match key {
                 Value::Slice(parts) => slots::positions(tracer, parts, length, "list slice")?,
-                _ => vec![assigned_position(tracer, &key, length)?],
+                _ => vec![assigned_position(tracer, key, length)?],
             };
             positions.sort_unstable();
             let list = tracer.list_mut(*id)?;
