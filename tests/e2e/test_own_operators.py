@@ -1,5 +1,6 @@
 """Operators, conversions and text of objects whose classes define them: whose method is asked, in which order."""
 
+import abc
 import enum
 import operator
 import warnings
@@ -178,9 +179,72 @@ def text_of_classes(x):
     return x + 1, repr(Loud), str(Loud), f"{Loud:3}", f"{Loud!r}", format(Loud), repr(Colour), str(Colour), f"{Colour}"
 
 
+class Agreeable(type):
+    def __eq__(cls, other):
+        return f"eq {other}"
+
+    def __lt__(cls, other):
+        return "lt"
+
+    __hash__ = type.__hash__
+
+
+class Agrees(metaclass=Agreeable):
+    pass
+
+
+class Shape(abc.ABC):
+    @abc.abstractmethod
+    def area(self): ...
+
+
+class Square(Shape):
+    def area(self):
+        return 4
+
+
+class Unfinished(Shape):
+    pass
+
+
+def compared_classes(x):
+    found = (
+        Agrees == 2,
+        operator.eq(2, Agrees),
+        Agrees < Agrees,
+        Agrees > Loud,
+        Agrees in [1],
+        Loud == Loud,
+        Loud != Agrees,
+    )
+    return x + 1, found, operator.eq(int, int), operator.eq(Square, Shape)
+
+
+def abstract(x):
+    made = []
+    for kind in (Shape, Square, Unfinished):
+        try:
+            made.append(kind().area())
+        except TypeError:
+            made.append("TypeError")
+    return x + 1, made
+
+
 @pytest.mark.parametrize(
     "program",
-    [power, reflected, same_class, other_class, compared, formatted, converted, warned, text_of_classes],
+    [
+        power,
+        reflected,
+        same_class,
+        other_class,
+        compared,
+        formatted,
+        converted,
+        warned,
+        text_of_classes,
+        compared_classes,
+        abstract,
+    ],
     ids=lambda p: p.__name__,
 )
 def test_own_methods(program):

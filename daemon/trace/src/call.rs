@@ -428,6 +428,21 @@ impl Tracer<'_> {
         }
     }
 
+    /// A class with abstract methods has no instances (`object_new` in CPython's `Objects/typeobject.c`). Each class has a
+    /// set of its own, made by its metaclass.
+    fn refuse_abstract(&mut self, class: &Rc<Class>) -> Flow<()> {
+        if self.own_metaclass(class)?.is_none() {
+            return Ok(());
+        }
+        match self.type_lookup(class, "__abstractmethods__")? {
+            Some((owner, Value::Set(set))) if owner.same(class) && !self.arenas.sets[set].items.is_empty() => {
+                let name = class.name.qualname.rsplit('.').next().unwrap_or_default().to_owned();
+                self.raise_inexact("TypeError", &format!("Can't instantiate abstract class {name}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn new_object(&mut self, base: &str, class: Rc<Class>, args: &Args) -> Flow<Value> {
         let attrs = class.has_dict.then(|| self.fresh_attrs());
         match base {
@@ -435,6 +450,7 @@ impl Tracer<'_> {
                 if class.derives("builtins.BaseException") {
                     return Ok(self.new_exception(class, args.pos[1..].to_vec()));
                 }
+                self.refuse_abstract(&class)?;
                 // Python refuses it where a base of C makes its objects in another way.
                 let inherits = self.type_lookup(&class, "__new__")?;
                 if inherits.is_some_and(|(owner, _)| !owner.is_python && !owner.is("builtins.object"))

@@ -428,7 +428,10 @@ fn is_tensor(value: &Value) -> bool {
     matches!(value, Value::Tensor(_))
 }
 
-/// Whether the value's class could define operators in Python.
+/// Whether the value's class could define operators in Python; that of a class is its metaclass.
 fn may_define(value: &Value) -> bool {
-    matches!(value, Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Opaque(_))
+    matches!(
+        value,
+        Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Opaque(_) | Value::Class(_)
+    )
 }
