@@ -227,7 +227,8 @@ impl Tracer<'_> {
             Ok(class) => {
                 let (module, qualname) = (&class.name.module, &class.name.qualname);
                 // Types of C bear their module in `tp_name`, which is what messages show.
-                let by_path = class.path.as_deref().is_some_and(|path| C_TYPES.contains(&path));
+                let by_path =
+                    class.path.as_deref().is_some_and(|path| C_TYPES.contains(&path) || path.starts_with("itertools."));
                 if !class.is_python && &**module != "builtins" && (class.origin.is_some() || by_path) {
                     return format!("{module}.{qualname}");
                 }

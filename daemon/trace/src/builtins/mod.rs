@@ -84,10 +84,17 @@ pub fn knows(path: &str) -> bool {
 
 /// Calls the built-in function, type or method at `path`; `None`: not known here.
 pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Value>> {
-    match canonical(path) {
-        Some((path, handler)) => handler(tracer, path, args).map(Some),
-        None => Ok(None),
+    let Some((path, handler)) = canonical(path) else { return Ok(None) };
+    let is_odd = |value: &Value| {
+        matches!(value, Value::Instance(_)) && !matches!(slots::base(tracer, value), Value::Instance(_))
+    };
+    let odd = args.pos.iter().any(is_odd);
+    let result = handler(tracer, path, args);
+    if odd && tracer.is_raise_of(&result, "TypeError") {
+        // Its message may name the type of what an instance of a subclass is to the handler.
+        return stop(ReasonCode::UnsupportedCall, format!("{path}, which refuses an instance of a subclass"));
     }
+    result.map(Some)
 }
 
 /// `value.name` for a value of a built-in type (or of a subclass that does not define it): a data attribute, or a method
