@@ -11,6 +11,7 @@ use crate::gil::{GilCell, Shared};
 use crate::guard::Passed;
 use crate::installed::{Installed, RunError};
 use crate::leaves;
+use crate::observers::Observers;
 use crate::raw::Raw;
 use crate::region::Region;
 use crate::say;
@@ -222,6 +223,7 @@ impl Entry {
     /// a resume function that has no compiled frame runs as plain Python. `whole` is of the function that broke first.
     fn go_on(&self, py: Python<'_>, here: &Thread, whole: &GilCell<Table>, mut broken: Broken) -> Raw {
         let chain = here.begin_chain();
+        let observers = Observers::now(py);
         loop {
             let acted = {
                 let _discovery = Discovery::start(py, here, self, null_mut());
@@ -233,12 +235,19 @@ impl Entry {
                 Err(error) => return raise(py, error),
             };
             here.take_up_chain(chain);
+            if Observers::now(py) != observers {
+                // The program began to watch itself: it is to see all functions that it calls from here on.
+                return next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
+            }
             let table = self.taken_up(py, whole, &next);
             broken = match self.take_up(py, here, &table, &next) {
                 Went::Done(value) => return value,
                 Went::Broken(broken) => *broken,
                 Went::Eager => {
-                    let _discovery = self.discovery(py, here, &table, null_mut());
+                    // Below a hook, callers hold the arguments of the functions they call until these return: nothing is
+                    // looked for where that would be seen.
+                    let quiet = next.holds_finalizer();
+                    let _discovery = if quiet { None } else { self.discovery(py, here, &table, null_mut()) };
                     return next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
                 }
                 Went::Failed(reason) => {

@@ -32,6 +32,7 @@ mod leaves;
 mod lines;
 mod link;
 mod module;
+mod observers;
 mod paths;
 mod plugin;
 mod raw;

@@ -248,6 +248,21 @@ pub unsafe fn class_names(class: Raw) -> (String, String) {
     }
 }
 
+/// `__name__` of a type.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn class_name<'a>(class: Raw) -> &'a str {
+    // SAFETY: as in `class_names`.
+    unsafe {
+        let full = tp_name(class);
+        if ffi::PyType_GetFlags(class.cast()) & ffi::Py_TPFLAGS_HEAPTYPE != 0 {
+            return utf8((*class.cast::<ffi::PyHeapTypeObject>()).ht_name).unwrap_or(full);
+        }
+        full.rsplit_once('.').map_or(full, |(_, name)| name)
+    }
+}
+
 /// CPython's `PyDescrObject`, which every descriptor of a C type starts with.
 #[repr(C)]
 struct Descriptor {

@@ -58,6 +58,15 @@ pub enum Build {
         /// It was begun: it is advanced once, to the `yield` where it waits.
         started: bool,
     },
+    /// The generator that a call of a generator function gives, not begun yet.
+    NewGenerator {
+        /// The function.
+        function: BuildId,
+        /// Positional arguments.
+        args: Vec<BuildId>,
+        /// Keyword arguments.
+        keywords: Vec<(Arc<str>, BuildId)>,
+    },
     /// A bound method.
     Method(BuildId, BuildId),
     /// A new closure cell (contents are stored by effect).

@@ -148,6 +148,8 @@ pub struct ClassDesc {
     pub module: Arc<str>,
     /// `__qualname__`
     pub qualname: Arc<str>,
+    /// `__name__`
+    pub name: Arc<str>,
     /// `__mro__`, itself first.
     pub mro: Vec<ObjId>,
     /// A class made by a `class` statement (heap type from Python), not by C.

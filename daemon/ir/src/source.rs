@@ -41,6 +41,10 @@ pub enum Step {
     FunctionName,
     /// `__qualname__` of a function.
     QualName,
+    /// `__name__` of a class that Python code can rename.
+    TypeName,
+    /// `__qualname__` of such a class.
+    TypeQualName,
     /// `__module__` of a function.
     ModuleName,
     /// `__defaults__`
@@ -149,8 +153,8 @@ impl SourceTable {
             Step::Class => format!("type({base})"),
             Step::Slot(name) | Step::TypeAttr(name) => format!("{base}.{name}"),
             Step::Globals => format!("{base}.__globals__"),
-            Step::FunctionName => format!("{base}.__name__"),
-            Step::QualName => format!("{base}.__qualname__"),
+            Step::FunctionName | Step::TypeName => format!("{base}.__name__"),
+            Step::QualName | Step::TypeQualName => format!("{base}.__qualname__"),
             Step::ModuleName => format!("{base}.__module__"),
             Step::Defaults => format!("{base}.__defaults__"),
             Step::KwDefaults => format!("{base}.__kwdefaults__"),

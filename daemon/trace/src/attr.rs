@@ -491,6 +491,11 @@ impl Tracer<'_> {
         let Value::Instance(id) = receiver else {
             return stop(ReasonCode::UnsupportedObject, format!("slot {name} of a {}", self.type_name(receiver)));
         };
+        let class = self.arenas.instances[*id].class.clone();
+        if !self.type_lookup(&class, name)?.is_some_and(|(owner, _)| owner.is_python) {
+            // What it is while C code keeps nothing in it, only that knows.
+            return stop(ReasonCode::UnsupportedObject, format!("{}.{name}", class.name.qualname));
+        }
         let instance = &self.arenas.instances[*id];
         let known = match (instance.slots.get(name), instance.origin) {
             (Some(known), _) => known.clone(),

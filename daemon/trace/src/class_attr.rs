@@ -54,11 +54,13 @@ impl Tracer<'_> {
     /// Data descriptors of `type` itself.
     fn type_data(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
         Ok(Some(match name {
-            "__name__" => {
-                let qualname = &class.name.qualname;
-                Value::str(qualname.rsplit('.').next().unwrap_or(qualname))
-            }
-            "__qualname__" => Value::Const(Const::Str(class.name.qualname.clone())),
+            "__name__" => self.type_name_read(class, Step::TypeName, &class.own_name.clone()),
+            "__qualname__" => self.type_name_read(class, Step::TypeQualName, &class.name.qualname.clone()),
+            // `type_module` in CPython's `Objects/typeobject.c`: what the class itself holds, whatever that is.
+            "__module__" if class.is_python => match self.type_lookup(class, name)? {
+                Some((owner, found)) if owner.same(class) => found,
+                _ => return stop(ReasonCode::UnsupportedObject, "__module__ of a class that has none"),
+            },
             "__module__" => Value::Const(Const::Str(class.name.module.clone())),
             "__mro__" => {
                 let class = self.real_class(class)?;
@@ -90,6 +92,16 @@ impl Tracer<'_> {
             }
             _ => return Ok(None),
         }))
+    }
+
+    /// A name of a class. Python code can rename one of its own, which changes nothing else that is guarded.
+    fn type_name_read(&mut self, class: &Class, step: Step, name: &std::sync::Arc<str>) -> Value {
+        let value = Const::Str(name.clone());
+        if let Some(origin) = class.origin.filter(|_| class.is_python && class.path.is_none()) {
+            let source = self.step(origin.source, step);
+            self.guard(source, GuardKind::Equals(value.clone()));
+        }
+        Value::Const(value)
     }
 
     /// The metaclass, if it is another one than `type`.

@@ -72,6 +72,6 @@ impl Tracer<'_> {
             (Key::Const(Const::Int(_)), Some((Const::Int(number @ 0..), hook))) => Some((*number, *hook)),
             _ => None,
         });
-        Ok(all.collect::<Option<_>>().filter(|_| index.only_consts))
+        Ok(all.collect::<Option<_>>().filter(|_| !index.other_keys))
     }
 }

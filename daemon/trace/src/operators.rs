@@ -166,8 +166,22 @@ impl Tracer<'_> {
         if !may_define(a) {
             return Ok(None);
         }
-        let Some(function) = self.python_special(a, method)? else { return Ok(None) };
-        let result = self.call(&function, Args::new(vec![b.clone()]))?;
+        let result = match self.special(a, method)? {
+            Some(Value::Builtin(slot)) => match (&*slot.path, method) {
+                // Its class may say that it compares as objects do, though a base of it does otherwise.
+                ("builtins.object.__eq__", _) if !matches!(a, Value::Instance(_)) => {
+                    return Ok(self.identical(a, b)?.then(|| Value::bool(true)));
+                }
+                // `object_richcompare` in CPython's `Objects/typeobject.c` asks `__eq__`.
+                ("builtins.object.__ne__", _) => {
+                    let Some(equal) = self.try_operator(a, "__eq__", b)? else { return Ok(None) };
+                    return Ok(Some(Value::bool(!self.truth(&equal)?)));
+                }
+                _ => return Ok(None),
+            },
+            Some(function) => self.call(&function, Args::new(vec![b.clone()]))?,
+            None => return Ok(None),
+        };
         Ok((!matches!(result, Value::Const(Const::NotImplemented))).then_some(result))
     }
 
@@ -258,7 +272,9 @@ impl Tracer<'_> {
             }
         }
         let (x, y) = (self.base(a), self.base(b));
-        if let Some(result) = builtins::compare(self, op, &x, &y)? {
+        if !(self.compares_as_object(op, a)? && self.compares_as_object(op, b)?)
+            && let Some(result) = builtins::compare(self, op, &x, &y)?
+        {
             return Ok(result);
         }
         match op {
@@ -272,6 +288,17 @@ impl Tracer<'_> {
                 self.raise_named("TypeError", &message)
             }
         }
+    }
+
+    /// Whether the class of a list, dict or tuple says that it compares as objects do: by identity.
+    fn compares_as_object(&mut self, op: Compare, value: &Value) -> Flow<bool> {
+        if !matches!(op, Compare::Eq | Compare::Ne)
+            || !matches!(value, Value::List(_) | Value::Dict(_) | Value::Tuple(_))
+        {
+            return Ok(false);
+        }
+        let slot = self.special(value, &format!("__{}__", op.method()))?;
+        Ok(matches!(slot, Some(Value::Builtin(b)) if b.path.starts_with("builtins.object.")))
     }
 
     /// `a == b` as `list.index`, `in` and dict values compare: identity first.

@@ -471,6 +471,7 @@ impl Tracer<'_> {
         let class = Rc::new(Class {
             path: object.path.clone(),
             name: ClassRef { module: desc.module.clone(), qualname: desc.qualname.clone() },
+            own_name: desc.name.clone(),
             origin: Some(Origin { object: object.id, source }),
             mro: desc.mro.clone(),
             mro_paths,
@@ -529,7 +530,7 @@ impl Tracer<'_> {
         }
         let described = self.describe(origin.object)?;
         let ObjectData::Dict(items) = &described.data else { return Ok(None) };
-        let mut index = DictIndex { items: HashMap::with_capacity(items.len()), order: Vec::new(), only_consts: true };
+        let mut index = DictIndex { items: HashMap::with_capacity(items.len()), ..DictIndex::default() };
         for (k, v) in items {
             let key = self.describe(*k)?;
             match &key.data {
@@ -539,7 +540,10 @@ impl Tracer<'_> {
                         index.items.insert(key, (c.clone(), *v));
                     }
                 }
-                _ => index.only_consts = false,
+                _ => {
+                    index.other_keys = true;
+                    index.equal_consts |= self.may_equal_consts(&key)?;
+                }
             }
         }
         let index = Rc::new(index);
@@ -579,16 +583,28 @@ impl Tracer<'_> {
         }
     }
 
+    /// Whether an object that is no constant may be equal to one: a number or str of a subclass, or what its class says.
+    fn may_equal_consts(&mut self, key: &Object) -> Flow<bool> {
+        if matches!(key.data, ObjectData::ConstSubclass(_)) {
+            return Ok(true);
+        }
+        if !matches!(&self.describe(key.class)?.data, ObjectData::Class(class) if class.is_python) {
+            return Ok(false);
+        }
+        let Some((owner, _)) = self.raw_type_lookup(key.class, "__eq__")? else { return Ok(false) };
+        Ok(matches!(&self.describe(owner)?.data, ObjectData::Class(class) if class.is_python))
+    }
+
     /// The item of the real dict, unguarded.
     fn outside_item(&mut self, dict: DictId, origin: Origin, key: &Key) -> Flow<Option<(Const, ObjId)>> {
         Ok(match self.dict_index(dict)? {
             Some(index) => {
-                if !index.only_consts && !matches!(key, Key::Const(_)) {
+                if index.other_keys && !matches!(key, Key::Const(_)) || index.equal_consts {
                     return stop(ReasonCode::UnguardableObject, "a dict with keys that are no constants");
                 }
                 match (index.items.get(key), key) {
                     // A key of another kind may be equal to it: the dict itself is asked.
-                    (None, Key::Const(c)) if !index.only_consts => {
+                    (None, Key::Const(c)) if index.other_keys => {
                         self.namespace_item(origin.object, c)?.map(|v| (c.clone(), v))
                     }
                     (found, _) => found.cloned(),
@@ -650,7 +666,7 @@ impl Tracer<'_> {
             && entry.writes.is_empty()
             && let Some(origin) = entry.origin
             && let Some(index) = self.dict_index(dict)?
-            && index.only_consts
+            && !index.other_keys
         {
             self.guard(origin.source, GuardKind::Len(index.order.len()));
             return Ok(index.order.len());
@@ -674,7 +690,7 @@ impl Tracer<'_> {
         let Some(index) = self.dict_index(dict)? else {
             return stop(ReasonCode::UnguardableObject, "all items of a large namespace");
         };
-        if !index.only_consts {
+        if index.other_keys {
             return stop(ReasonCode::UnguardableObject, "a dict with keys that are no constants");
         }
         let keys = index.order.iter().filter_map(|k| index.items.get(k)).map(|(c, _)| c.clone()).collect();
@@ -772,8 +788,10 @@ pub(crate) struct DictIndex {
     pub items: HashMap<Key, (Const, ObjId)>,
     /// Keys in order.
     pub order: Vec<Key>,
-    /// No key is anything but a constant.
-    pub only_consts: bool,
+    /// There are keys that are no constants.
+    pub other_keys: bool,
+    /// One of these may be equal to a constant.
+    pub equal_consts: bool,
 }
 
 fn item_answer(answer: &AnswerValue) -> Option<ObjId> {

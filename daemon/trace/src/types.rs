@@ -195,7 +195,7 @@ impl Tracer<'_> {
     }
 
     /// The owner and raw value of a type attribute, unguarded.
-    fn raw_type_lookup(&mut self, class: ObjId, name: &str) -> Flow<Option<(ObjId, ObjId)>> {
+    pub(crate) fn raw_type_lookup(&mut self, class: ObjId, name: &str) -> Flow<Option<(ObjId, ObjId)>> {
         if let Some(known) = self.raw_types.get(&(class, name.into())) {
             return Ok(*known);
         }
@@ -232,7 +232,7 @@ impl Tracer<'_> {
                 if !class.is_python && &**module != "builtins" && (class.origin.is_some() || by_path) {
                     return format!("{module}.{qualname}");
                 }
-                qualname.rsplit('.').next().unwrap_or(qualname).to_string()
+                class.own_name.to_string()
             }
             Err(_) => "object".into(),
         }

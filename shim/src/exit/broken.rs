@@ -63,6 +63,12 @@ impl Next {
         [self.args[0].as_ptr(), self.args[1].as_ptr()]
     }
 
+    /// Whether an object with a finalizer is among the arguments, or in the tuples that these are.
+    pub fn holds_finalizer(&self) -> bool {
+        // SAFETY: live objects, of which only types and items of tuples are read.
+        unsafe { self.args.iter().any(|arg| holds_finalizer(arg.as_ptr())) }
+    }
+
     /// Calls it as plain Python, which holds what it is handed by itself from then on.
     pub fn call(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let Next { function, args: [state, value], .. } = self;
@@ -77,6 +83,19 @@ impl Next {
             let result = ffi::PyObject_Vectorcall(function.as_ptr(), stack.as_ptr().add(1), count, null_mut());
             Py::from_owned_ptr_or_err(py, result)
         }
+    }
+}
+
+/// # Safety
+/// A live object, GIL held.
+unsafe fn holds_finalizer(object: Raw) -> bool {
+    // SAFETY: the caller's promise; what a tuple holds lives as long.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        if class == &raw mut ffi::PyTuple_Type {
+            return (0..ffi::PyTuple_GET_SIZE(object)).any(|i| holds_finalizer(ffi::PyTuple_GET_ITEM(object, i)));
+        }
+        (*class).tp_finalize.is_some() && ffi::PyType_GetFlags(class) & ffi::Py_TPFLAGS_HEAPTYPE != 0
     }
 }
 

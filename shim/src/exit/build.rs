@@ -11,8 +11,9 @@ use flambeau_ir::source::SourceId;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyFrozenSet, PyList, PySet, PySlice, PyTuple};
+use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PySlice, PyTuple};
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 /// A [`Build`] ready to run; numbers are indices of earlier builds.
 pub enum Make {
@@ -46,6 +47,8 @@ pub enum Make {
     Iter(usize, u64),
     /// A generator in the middle.
     Generator(usize, usize, bool),
+    /// A generator not begun: a function, positional arguments, keyword arguments.
+    NewGenerator(usize, Vec<usize>, Vec<(String, usize)>),
     /// A bound method.
     Method(usize, usize),
     /// A new cell.
@@ -97,6 +100,11 @@ impl Make {
             Build::Iter(of, skip) => Make::Iter(of.0 as usize, *skip),
             Build::Generator { function, state, started } => {
                 Make::Generator(function.0 as usize, state.0 as usize, *started)
+            }
+            Build::NewGenerator { function, args, keywords } => {
+                let named = |(name, id): &(Arc<str>, BuildId)| (name.to_string(), id.0 as usize);
+                let keywords = keywords.iter().map(named).collect();
+                Make::NewGenerator(function.0 as usize, ids(args), keywords)
             }
             Build::Method(func, receiver) => Make::Method(func.0 as usize, receiver.0 as usize),
             Build::Cell => Make::Cell,
@@ -166,6 +174,13 @@ impl Make {
                     generator.try_iter()?.next().transpose()?;
                 }
                 generator.unbind()
+            }
+            Make::NewGenerator(function, args, keywords) => {
+                let named = PyDict::new(py);
+                for (name, value) in keywords {
+                    named.set_item(name, made[*value].bind(py))?;
+                }
+                made[*function].bind(py).call(PyTuple::new(py, all(args))?, Some(&named))?.unbind()
             }
             // SAFETY: both are live objects; a new reference or an exception comes back.
             Make::Method(func, receiver) => unsafe {

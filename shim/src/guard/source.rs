@@ -172,6 +172,8 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::Globals => function(std::mem::offset_of!(ffi::PyFunctionObject, func_globals)),
         Step::FunctionName => function(std::mem::offset_of!(ffi::PyFunctionObject, func_name)),
         Step::QualName => function(std::mem::offset_of!(ffi::PyFunctionObject, func_qualname)),
+        Step::TypeName => Read::Field(is_heap_type, std::mem::offset_of!(ffi::PyHeapTypeObject, ht_name), true),
+        Step::TypeQualName => Read::Field(is_heap_type, std::mem::offset_of!(ffi::PyHeapTypeObject, ht_qualname), true),
         Step::ModuleName => function(std::mem::offset_of!(ffi::PyFunctionObject, func_module)),
         Step::Defaults => function(std::mem::offset_of!(ffi::PyFunctionObject, func_defaults)),
         Step::KwDefaults => function(std::mem::offset_of!(ffi::PyFunctionObject, func_kwdefaults)),
@@ -239,6 +241,12 @@ exact! {
     is_method: PyMethod_Type;
     is_property: PyProperty_Type;
     is_wrapper: PyStaticMethod_Type | PyClassMethod_Type;
+}
+
+/// A class that Python code can rename.
+fn is_heap_type(object: Raw) -> bool {
+    // SAFETY: called with live objects only.
+    unsafe { ffi::PyType_Check(object) != 0 && ffi::PyType_GetFlags(object.cast()) & ffi::Py_TPFLAGS_HEAPTYPE != 0 }
 }
 
 fn partial_class(py: Python<'_>) -> PyResult<usize> {

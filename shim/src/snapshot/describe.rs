@@ -434,6 +434,7 @@ impl<'py> Describer<'py> {
             ObjectData::Class(Box::new(ClassDesc {
                 module: module.into(),
                 qualname: qualname.into(),
+                name: raw::class_name(object).into(),
                 mro,
                 is_python: raw::is_python_class(self.py, object),
                 generic_getattr: raw::generic_getattr(self.py, object),

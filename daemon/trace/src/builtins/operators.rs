@@ -271,7 +271,10 @@ fn sets(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value
     };
     let (left, right) = (elements(tracer, a)?, elements(tracer, b)?);
     let items = combine(how, left, right);
+    // Sets leave it to a view (`dictviews_as_number` in CPython's `Objects/dictobject.c`), which makes a plain set.
+    let of_view = matches!(b, Value::DictView(..));
     match a {
+        _ if of_view => Ok(Some(make(tracer, items, false))),
         Value::Set(id) if inplace && !tracer.arenas.sets[*id].frozen => {
             *super::sets::change(tracer, *id) = items;
             Ok(Some(a.clone()))

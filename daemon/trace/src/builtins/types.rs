@@ -213,6 +213,13 @@ fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Fl
     if let Some(path) = &of.path {
         let name = path.strip_prefix("collections.abc.").or_else(|| path.strip_prefix("_collections_abc."));
         if let Some(name) = name {
+            // Those that no table has ask for methods in a hook of their own.
+            if class.is_python
+                && BY_METHOD.iter().all(|(n, _)| *n != name)
+                && let Value::Const(Const::Bool(said)) = subclass_hook(tracer, class, of)?
+            {
+                return Ok(said);
+            }
             return Ok(is_abstract(tracer, class, name)? || is_registered(tracer, class, path)?);
         }
         if let Some(name) = path.strip_prefix("numbers.") {

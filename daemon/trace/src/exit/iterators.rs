@@ -3,7 +3,7 @@
 use super::build::Builder;
 use crate::broken::Frozen;
 use crate::flow::{Flow, stop};
-use crate::frame::GeneratorId;
+use crate::frame::{GeneratorId, Slot};
 use crate::tracer::Tracer;
 use crate::value::{Iter, IterId, Of, Value, ViewKind};
 use flambeau_bytecode::resume::Entry;
@@ -114,14 +114,67 @@ impl Tracer<'_> {
         let Some(frame) = self.arenas.generators[id].frame.as_deref() else {
             return stop(ReasonCode::Generator, "a generator that runs or has ended leaves the frame");
         };
-        let frozen = Frozen::of(frame, frame.pc.saturating_sub(1));
+        let (frozen, at) = (Frozen::of(frame, frame.pc.saturating_sub(1)), frame.pc as u32);
+        let started = self.arenas.generators[id].started;
+        if !started && let Some(build) = self.build_fresh_generator(b, &frozen)? {
+            return Ok(build);
+        }
         if frozen.handling {
             return stop(ReasonCode::Generator, "a generator that handles an exception leaves the frame");
         }
-        let (target, stack, started) = (frame.pc as u32, frozen.stack.clone(), self.arenas.generators[id].started);
+        let stack = frozen.stack.clone();
         // One that has not begun drops the `None` it is begun with.
         let entry = if started { Entry::Yield } else { Entry::Value };
-        let point = self.take_up(b, &frozen, target, &stack, entry, None)?;
+        let point = self.take_up(b, &frozen, at, &stack, entry, None)?;
         Ok(Build::Generator { function: point.function, state: point.state, started })
+    }
+}
+
+/// Where the arguments of a code object that are no plain positional ones lie.
+const VARARGS: u32 = 4;
+const VARKEYWORDS: u32 = 8;
+
+impl Tracer<'_> {
+    /// A generator that has not begun, by a call of its function: its frame shows what the user's would. `None` where the
+    /// function has to be made anew and cannot.
+    fn build_fresh_generator(&mut self, b: &mut Builder, frame: &Frozen) -> Flow<Option<Build>> {
+        let (code, function) = (&frame.code, &frame.function);
+        if function.origin.is_none() && (function.annotated || function.attrs.get().is_some()) {
+            return Ok(None);
+        }
+        let positional = code.argcount as usize;
+        let named = positional + code.kwonlyargcount as usize;
+        let (varargs, varkeywords) = (code.flags & VARARGS != 0, code.flags & VARKEYWORDS != 0);
+        let count = named + usize::from(varargs) + usize::from(varkeywords);
+        let mut values = Vec::with_capacity(count);
+        for slot in frame.locals.iter().take(count) {
+            values.push(match slot {
+                Slot::Value(Value::Cell(cell)) => match self.cell_get(*cell)? {
+                    Some(value) => value,
+                    None => return Ok(None),
+                },
+                Slot::Value(value) => value.clone(),
+                Slot::Empty | Slot::Lazy(..) => return Ok(None),
+            });
+        }
+        let mut args = values[..positional].to_vec();
+        if varargs {
+            let Value::Tuple(rest) = &values[named] else { return Ok(None) };
+            args.extend(rest.items.iter().cloned());
+        }
+        let mut keywords = Vec::new();
+        for (i, value) in values.iter().enumerate().take(named).skip(positional) {
+            keywords.push((code.localsplusnames[i].as_str().into(), self.build(b, value)?));
+        }
+        if varkeywords {
+            let Value::Dict(rest) = values[count - 1] else { return Ok(None) };
+            for (name, value) in self.stored_items(rest)? {
+                let Some(name) = name.as_str().cloned() else { return Ok(None) };
+                keywords.push((name, self.build(b, &value)?));
+            }
+        }
+        let args = self.build_all(b, &args)?;
+        let function = self.build(b, &Value::Function(function.clone()))?;
+        Ok(Some(Build::NewGenerator { function, args, keywords }))
     }
 }

@@ -43,6 +43,9 @@ const FRAME_READERS: &[&str] = &[
     "sys._getframe",
 ];
 
+/// Built-ins that tell objects apart that are equal.
+const IDENTITY: &[&str] = &["operator.is_", "operator.is_not", "_operator.is_", "_operator.is_not"];
+
 impl Tracer<'_> {
     /// What becomes of a trace that met something it cannot trace.
     pub(super) fn break_off(&mut self, mut reason: Reason) -> Outcome {
@@ -82,7 +85,8 @@ impl Tracer<'_> {
             return Err(None);
         }
         // It tells constants apart that are equal, which they may no longer be once they are made anew.
-        if leaf.next.is_none() && matches!(leaf.decoded.instrs[leaf.at].op, Op::Is { .. }) {
+        let op = leaf.decoded.instrs[leaf.at].op;
+        if leaf.next.is_none() && (matches!(op, Op::Is { .. }) || calls(leaf, IDENTITY)) {
             return Err(None);
         }
         let at = |i: usize| move |_: Stop| Some(i);
@@ -478,11 +482,15 @@ fn loops_over_a_set(frame: &Frozen) -> bool {
 /// Whether the leaf calls something that looks at its frame.
 fn reads_frame(leaf: &Frozen, inputs: u32) -> bool {
     let operands = &leaf.stack[leaf.stack.len().saturating_sub(inputs as usize)..];
-    operands.iter().flatten().any(|v| match v {
-        Value::Builtin(f) => FRAME_READERS.contains(&&*f.path),
-        Value::Class(c) => c.is("builtins.super"),
-        _ => false,
-    })
+    let reads = |v: &Value| matches!(v, Value::Class(c) if c.is("builtins.super"));
+    operands.iter().flatten().any(reads) || calls(leaf, FRAME_READERS)
+}
+
+/// Whether one of these functions is among the operands of the leaf's instruction.
+fn calls(leaf: &Frozen, paths: &[&str]) -> bool {
+    let inputs = leaf.decoded.instrs[leaf.at].op.alone().map_or(0, |(inputs, _)| inputs as usize);
+    let operands = &leaf.stack[leaf.stack.len().saturating_sub(inputs)..];
+    operands.iter().flatten().any(|v| matches!(v, Value::Builtin(f) if paths.contains(&&*f.path)))
 }
 
 /// Reasons that lie in one instruction. Others hold for the frame as a whole.

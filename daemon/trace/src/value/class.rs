@@ -14,6 +14,8 @@ pub struct Class {
     pub path: Option<Arc<str>>,
     /// `__module__` and `__qualname__`.
     pub name: ClassRef,
+    /// `__name__`
+    pub own_name: Arc<str>,
     /// Where it is from; `None` for a built-in type that was not read from outside.
     pub origin: Option<Origin>,
     /// `__mro__` as objects, itself first; empty for a built-in type known by path only.
@@ -64,6 +66,7 @@ impl Class {
         Rc::new(Class {
             path: Some(path.into()),
             name: ClassRef { module: module.into(), qualname: qualname.into() },
+            own_name: qualname.rsplit('.').next().unwrap_or(qualname).into(),
             origin: None,
             mro: vec![],
             mro_paths,
