@@ -18,13 +18,14 @@ import torch
 
 import flambeau
 
-from . import modes, observe, world
+from . import modes, observe, shared, world
 
 try:
     from tests import internal as reasons
 except ImportError:  # as a package in the folder `tests`, for `perturb`
     import internal as reasons
 
+SHARED = shared.Shared()
 CALLS = 3
 torch.set_warn_always(True)  # or the second of two runs would warn less
 
@@ -112,6 +113,7 @@ def outcomes(source: str, seed: int, root: str, calls: int, backend: str | None,
     """Outcomes of the calls; stops after one that cannot go on. `backend`: None for eager."""
     torch.manual_seed(seed)
     world.forget()
+    SHARED.restore()
     torch.set_default_dtype(torch.float32)
     module = load(source, file)
     torch.set_default_dtype(torch.float64 if seed % 17 == 5 else torch.float32)

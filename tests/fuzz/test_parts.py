@@ -2,7 +2,7 @@
 
 import pytest
 
-from . import check, modes, observe, program, shrink
+from . import check, modes, objects, observe, program, shrink, world
 
 PROGRAM = """\
 def g(a, k):
@@ -128,3 +128,19 @@ def test_internal_reasons_are_failures(monkeypatch, reason, counter):
     assert found is not None
     assert (found.kind, found.detail) == ("internal", f"a fallback that is a mistake: {reason}")
     assert check.check(PROGRAM, 1, "plain", "eager") is None
+
+
+def test_what_programs_share_is_brought_back():
+    red = objects.Color.RED
+
+    def shared():
+        kept = {name: repr(value) for name, value in vars(red).items()}
+        return hasattr(world.Pair, "k"), "more" in vars(world.Box), issubclass(world.Box, objects.Hooked), kept
+
+    before = shared()
+    del world.Pair.k
+    world.Box.more = red.more = 1
+    objects.Hooked.register(world.Box)
+    assert not any(a == b for a, b in zip(shared(), before, strict=True))
+    check.SHARED.restore()
+    assert shared() == before
