@@ -130,6 +130,7 @@ def check(
     `graphs`: how many graphs all calls together may make; `None` for any number. No call may fall back. A mode that
     changes such numbers compares the rest.
     """
+    assert inputs and all(isinstance(args, tuple) for args in inputs), "each call has a tuple of arguments"
     before = flambeau.counters()
     compiled = flambeau.compile(fn, backend=backend, **options)
     for round_ in range(2):

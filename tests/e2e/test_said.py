@@ -96,18 +96,18 @@ OPERANDS += [({}, [1]), (None, "a"), (Plain(), "a"), ("a", Number(2)), ("a", 2.5
 
 @pytest.mark.parametrize("op", ["+", "*", "**", "@", "|"])
 def test_operands_of_operators_in_place(op):
-    check(lambda x: (x + 1, [said(lambda a=a, b=b: inplace(op, a, b)) for a, b in OPERANDS]), X)
+    check(lambda x: (x + 1, [said(lambda a=a, b=b: inplace(op, a, b)) for a, b in OPERANDS]), (X,), graphs=None)
 
 
 def test_operands_of_operators():
     def tried(a, b):
         return [lambda: a + b, lambda: a * b, lambda: a**b, lambda: a @ b, lambda: a | b, lambda: pow(a, b)]
 
-    check(lambda x: (x + 1, [said(call) for a, b in OPERANDS for call in tried(a, b)]), X)
+    check(lambda x: (x + 1, [said(call) for a, b in OPERANDS for call in tried(a, b)]), (X,), graphs=None)
 
 
 def test_truth_is_a_bool():
-    check(lambda x: (x + 1, [said(lambda v=v: not Bools(v)) for v in (1, None, "a", True)]), X)
+    check(lambda x: (x + 1, [said(lambda v=v: not Bools(v)) for v in (1, None, "a", True)]), (X,))
 
 
 class Empty(type):
@@ -122,21 +122,21 @@ class Untrue(type):
 
 def test_truth_of_a_class_is_its_metaclass_s():
     kinds = [Plain, Empty("E", (), {}), Untrue("U", (), {}), int]
-    check(lambda x: (x + 1, [bool(kind) for kind in kinds]), X)
+    check(lambda x: (x + 1, [bool(kind) for kind in kinds]), (X,))
 
 
 def test_lengths():
     def lengths(o):
         return said(lambda: len(o)), said(lambda: bool(o)), said(lambda: list(reversed(o)))
 
-    check(lambda x: (x + 1, [lengths(Sized(value)) for value in (3, 0, -1, None, True, 1.5)]), X)
+    check(lambda x: (x + 1, [lengths(Sized(value)) for value in (3, 0, -1, None, True, 1.5)]), (X,))
 
 
 def test_what_iter_gives():
     def f(x):
         return x + 1, [said(lambda v=v: list(Iterated(v))) for v in (3, None, iter([1, 2]), [1])]
 
-    check(f, X)
+    check(f, (X,))
 
 
 def unpack(o):
@@ -167,13 +167,13 @@ def test_what_cannot_be_unpacked(o):
         ]  # fmt: skip
         return x + 1, [said(call) for call in tried]
 
-    check(f, X)
+    check(f, (X,), graphs=None)
 
 
 def test_zip_of_other_lengths():
     every = [(1, 2), (2, 1), (2, 2, 1), (1, 1, 2), (2, 1, 1)]
     zipped = lambda lengths: list(zip(*map(range, lengths), strict=True))
-    check(lambda x: (x + 1, [said(lambda given=lengths: zipped(given)) for lengths in every]), X)
+    check(lambda x: (x + 1, [said(lambda given=lengths: zipped(given)) for lengths in every]), (X,))
 
 
 @pytest.mark.parametrize("ring", [Ring(), Ring([1, 2])], ids=["empty", "full"])
@@ -186,28 +186,32 @@ def test_a_subclass_of_a_container_of_c(ring):
         ]  # fmt: skip
         return x + 1, [said(call) for call in tried]
 
-    check(f, X)
+    check(f, (X,), graphs=None)
 
 
 def test_methods_that_a_subclass_of_a_list_inherits():
     def f(x, ranked):
         return x + 1, ranked.__gt__([0]), ranked.__eq__([1]), Pair(1, 2).__eq__(3), Pair(1, 2).__lt__((1, 3))
 
-    check(f, X, Ranked([1]))
+    check(f, (X, Ranked([1])), graphs=None)
 
 
 def test_new_of_object():
     made = lambda kind: said(lambda: type(object.__new__(kind)).__name__)
-    check(lambda x: (x + 1, [made(kind) for kind in (Number, Ranked, Pair, Plain, Ring)]), X)
+    check(lambda x: (x + 1, [made(kind) for kind in (Number, Ranked, Pair, Plain, Ring)]), (X,), graphs=None)
 
 
 def test_types_of_c_bear_their_module():
     values = [torch.float32, torch.device("cpu"), X.shape, functools.partial(len), collections.deque(), len, 3]
-    check(lambda x: (x + 1, [said(lambda v=v: v.no_such_name) for v in values]), X)
+    check(lambda x: (x + 1, [said(lambda v=v: v.no_such_name) for v in values]), (X,), graphs=None)
 
 
 def test_methods_of_functions_of_c():
-    check(lambda x: (x + 1, said(lambda: len.__call__()), len.__call__([1]), said(lambda: plus.__call__())), X)
+    check(
+        lambda x: (x + 1, said(lambda: len.__call__()), len.__call__([1]), said(lambda: plus.__call__())),
+        (X,),
+        graphs=None,
+    )
 
 
 def plus(a):
@@ -221,11 +225,11 @@ class Described:
 
 
 def test_a_property_named_dict():
-    check(lambda x: (x + 1, sorted(vars(Described())), sorted(Described().__dict__)), X)
+    check(lambda x: (x + 1, sorted(vars(Described())), sorted(Described().__dict__)), (X,))
 
 
 def test_what_has_no_dict_and_what_is_no_callable():
-    check(lambda x: (x + 1, said(lambda: vars(3)), said(lambda: functools.partial(3)), said(lambda: vars(len))), X)
+    check(lambda x: (x + 1, said(lambda: vars(3)), said(lambda: functools.partial(3)), said(lambda: vars(len))), (X,))
 
 
 def test_bits_of_floats_are_refused_where_they_are_asked_for():
@@ -236,7 +240,7 @@ def test_bits_of_floats_are_refused_where_they_are_asked_for():
             x.add_(1)
         return x, out
 
-    check(f, X)
+    check(f, (X,), graphs=None)
 
 
 class Half(float):
@@ -267,7 +271,7 @@ def test_keys_of_subclasses():
         ]  # fmt: skip
         return x + 1, [said(call) for call in tried]
 
-    check(f, X)
+    check(f, (X,), graphs=None)
 
 
 def test_what_is_no_index():
@@ -284,7 +288,7 @@ def test_what_is_no_index():
         ]  # fmt: skip
         return x + 1, [said(call) for call in tried]
 
-    check(f, X)
+    check(f, (X,), graphs=None)
 
 
 def remove(container, key):
@@ -321,4 +325,4 @@ def test_descriptors_that_only_store():
 
     table = Table()
     table.__dict__["own"] = 5
-    check(lambda x: (x + 1, Table.k, table.own, table.k, type(Table.own).__name__), X)
+    check(lambda x: (x + 1, Table.k, table.own, table.k, type(Table.own).__name__), (X,))

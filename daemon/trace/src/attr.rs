@@ -559,16 +559,29 @@ impl Tracer<'_> {
     /// As [`Tracer::special`], but only if Python code defines it.
     pub(crate) fn python_special(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
         let found = self.special(value, name)?;
-        // An instance of a Python class whose base is a type of C that is not modelled: C code decides.
-        if let (Value::Instance(id), Some(Value::Builtin(_))) = (value, &found)
-            && matches!(self.arenas.instances[*id].payload, Payload::None)
-        {
-            let class = self.arenas.instances[*id].class.clone();
-            if self.type_lookup(&class, name)?.is_some_and(|(owner, _)| !owner.is("builtins.object")) {
-                return stop(ReasonCode::UnsupportedObject, format!("{name} of a {}", class.name.qualname));
-            }
+        if matches!(found, Some(Value::Builtin(_))) {
+            self.need_modelled(value, name)?;
         }
         Ok(found.filter(|f| !matches!(f, Value::Builtin(_))))
+    }
+
+    /// Breaks where a type of C that is not modelled decides what a special method of an instance does: a base of its class,
+    /// or the class itself (numpy's `float64` is a float with operators of its own).
+    pub(crate) fn need_modelled(&mut self, value: &Value, name: &str) -> Flow<()> {
+        let Value::Instance(id) = value else { return Ok(()) };
+        let instance = &self.arenas.instances[*id];
+        let modelled = match instance.payload {
+            Payload::None => "builtins.object",
+            Payload::Const(_) => "builtins.",
+            Payload::Exception(..) | Payload::Native(_) => return Ok(()),
+        };
+        let class = instance.class.clone();
+        match self.type_lookup(&class, name)? {
+            Some((owner, _)) if !owner.path.as_ref().is_some_and(|path| path.starts_with(modelled)) => {
+                stop(ReasonCode::UnsupportedObject, format!("{name} of a {}", class.name.qualname))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// `target.name = value`.
@@ -637,8 +650,13 @@ impl Tracer<'_> {
             let value = value.map(|value| self.read(&value)).transpose()?;
             return self.set_through(&raw, target, name, value);
         }
-        let missing = || format!("'{}' object has no attribute '{name}'", class.name.qualname);
+        let own_name = self.type_name(target);
+        let missing = || format!("'{own_name}' object has no attribute '{name}'");
         let Some(attrs) = attrs else {
+            if class.has_dict && value.is_some() {
+                // It gets its dict with the first attribute.
+                return stop(ReasonCode::SideEffect, format!("the first attribute of a {own_name}"));
+            }
             let own = match self.type_lookup(&class, "__setattr__")? {
                 Some((_, Value::Builtin(b))) => !stores_generically(&class, &b.path),
                 found => found.is_some(),

@@ -33,6 +33,12 @@ impl Tracer<'_> {
         }
         let (x, y) = (self.base(a), self.base(b));
         let constant = |v: &Value| matches!(v, Value::Const(_) | Value::Int(_));
+        let number = |v: &Value| matches!(v, Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_)));
+        if inplace && op == Binary::Multiply && matches!(a, Value::Instance(_)) && number(&x) && is_sequence(&y) {
+            // Python classes have a table of sequence methods: the right operand's is not asked
+            // (`PyNumber_InPlaceMultiply` in CPython's `Objects/abstract.c`).
+            return self.unsupported_operands(op, inplace, a, b);
+        }
         let result = builtins::binary(self, op, inplace, &x, &y);
         // What is folded says nothing of subclasses and of `op=` when it raises. Text that is formatted has errors of its own.
         let text = op == Binary::Remainder && matches!(x, Value::Const(Const::Str(_) | Const::Bytes(_)));
@@ -92,19 +98,21 @@ impl Tracer<'_> {
             (_, false) => op.symbol().to_string(),
             (_, true) => format!("{}=", op.symbol()),
         };
-        let sequence =
-            |v: &Value| matches!(v, Value::List(_) | Value::Tuple(_) | Value::Const(Const::Str(_) | Const::Bytes(_)));
         // Types without a table of sequence methods; where the left operand's has one, `*=` does not ask the right one.
         let no_sequence = matches!(a, Value::Const(_) | Value::Int(_) | Value::Function(_) | Value::Method(_));
         let message = match symbol.as_str() {
             // The left operand's type is asked to concatenate, either one to repeat.
             "+" | "+=" if matches!(a, Value::Const(Const::Bytes(_))) => format!("can't concat {y} to {x}"),
-            "+" | "+=" if sequence(a) => {
-                let name = self.type_name(&self.base(a));
+            "+" | "+=" if is_sequence(a) => {
+                let name = match a {
+                    Value::List(_) => "list",
+                    Value::Tuple(_) => "tuple",
+                    _ => "str",
+                };
                 format!("can only concatenate {name} (not \"{y}\") to {name}")
             }
-            "*" | "*=" if sequence(a) => format!("can't multiply sequence by non-int of type '{y}'"),
-            "*" | "*=" if sequence(b) && (!inplace || no_sequence) => {
+            "*" | "*=" if is_sequence(a) => format!("can't multiply sequence by non-int of type '{y}'"),
+            "*" | "*=" if is_sequence(b) && (!inplace || no_sequence) => {
                 format!("can't multiply sequence by non-int of type '{x}'")
             }
             _ => format!("unsupported operand type(s) for {symbol}: '{x}' and '{y}'"),
@@ -141,7 +149,7 @@ impl Tracer<'_> {
             Value::Const(c) => !matches!(c, Const::Dtype(_) | Const::Device(_) | Const::Layout(_) | Const::Code(_)),
             Value::Int(_) | Value::Slice(_) | Value::Range(_) | Value::Set(_) => true,
             Value::Function(_) | Value::Method(_) | Value::Generator(_) => true,
-            Value::Tuple(t) => exact(&t.class) || t.class.as_ref().is_some_and(|c| c.is("torch.Size")),
+            Value::Tuple(t) => exact(&t.class),
             Value::List(id) => exact(&self.arenas.lists[*id].class),
             Value::Dict(id) => exact(&self.arenas.dicts[*id].class),
             Value::Instance(id) => {
@@ -177,7 +185,7 @@ impl Tracer<'_> {
                     let Some(equal) = self.try_operator(a, "__eq__", b)? else { return Ok(None) };
                     return Ok(Some(Value::bool(!self.truth(&equal)?)));
                 }
-                _ => return Ok(None),
+                _ => return self.need_modelled(a, method).map(|()| None),
             },
             Some(function) => self.call(&function, Args::new(vec![b.clone()]))?,
             None => return Ok(None),
@@ -272,10 +280,15 @@ impl Tracer<'_> {
             }
         }
         let (x, y) = (self.base(a), self.base(b));
-        if !(self.compares_as_object(op, a)? && self.compares_as_object(op, b)?)
-            && let Some(result) = builtins::compare(self, op, &x, &y)?
-        {
-            return Ok(result);
+        if !(self.compares_as_object(op, a)? && self.compares_as_object(op, b)?) {
+            let result = builtins::compare(self, op, &x, &y);
+            // What is folded says nothing of subclasses when it raises.
+            let folded = matches!((&x, &y), (Value::Const(_), Value::Const(_)));
+            if !(folded && self.is_raise_of(&result, "TypeError"))
+                && let Some(result) = result?
+            {
+                return Ok(result);
+            }
         }
         match op {
             Compare::Eq => Ok(Value::bool(self.identical(a, b)?)),
@@ -388,12 +401,12 @@ impl Tracer<'_> {
         {
             return self.call(&Value::Method(m), Args::new(vec![key.clone()]));
         }
-        let container = self.base(container);
-        if let Some(result) = builtins::subscript(self, &container, key)? {
+        let base = self.base(container);
+        if let Some(result) = builtins::subscript(self, &base, key)? {
             return Ok(result);
         }
-        self.need_plain(&container, "an item")?;
-        let name = self.type_name(&container);
+        self.need_plain(&base, "an item")?;
+        let name = self.type_name(container);
         self.raise_named("TypeError", &format!("'{name}' object is not subscriptable"))
     }
 
@@ -449,6 +462,10 @@ fn has_nan(value: &Value) -> bool {
         Value::Const(Const::Complex(x, y)) => x.is_nan() || y.is_nan(),
         _ => false,
     }
+}
+
+fn is_sequence(value: &Value) -> bool {
+    matches!(value, Value::List(_) | Value::Tuple(_) | Value::Const(Const::Str(_) | Const::Bytes(_)))
 }
 
 fn is_tensor(value: &Value) -> bool {

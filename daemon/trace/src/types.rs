@@ -73,7 +73,10 @@ impl Tracer<'_> {
             Value::Builtin(b) if b.unbound => "types.MethodDescriptorType",
             Value::Builtin(_) => "types.BuiltinFunctionType",
             Value::Class(_) => "builtins.type",
-            Value::Module(_) => "types.ModuleType",
+            Value::Module(module) => match self.module_subclass(module)? {
+                Some(class) => return Ok(class),
+                None => "types.ModuleType",
+            },
             Value::Cell(_) => "types.CellType",
             Value::Generator(_) => "types.GeneratorType",
             Value::Iter(id) => match &self.arenas.iters[*id] {

@@ -190,8 +190,8 @@ fn index(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 fn abs(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [value] = exactly(path, args)?;
-    if let Some(result) = own_conversion(tracer, &value, "__abs__")? {
-        return Ok(result);
+    if let Some(own) = tracer.python_special(&value, "__abs__")? {
+        return tracer.call(&own, Args::default());
     }
     match slots::base(tracer, &value) {
         Value::Tensor(_) => tracer.torch_call(Target::Function("torch.abs".into()), Args::new(vec![value])),
@@ -208,6 +208,10 @@ fn round(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [value, digits] = bind_or_none(path, args, ["number", "ndigits"], 1)?;
     if let Value::Tensor(_) = value {
         return unsupported(path);
+    }
+    if let Some(own) = tracer.python_special(&value, "__round__")? {
+        let digits = if digits.is_none() { vec![] } else { vec![digits] };
+        return tracer.call(&own, Args::new(digits));
     }
     match (slots::base(tracer, &value), digits.as_int()) {
         (Value::Int(dim), None) => Ok(Value::dim(dim)),

@@ -165,6 +165,11 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: 
         (Binary::Remainder, Value::Const(Const::Str(_)), _) => percent(tracer, a, b).map(Some),
         // `|=` takes what `update` takes.
         (Binary::Or, Value::Dict(id), _) if inplace => {
+            let ordered = tracer.arenas.dicts[*id].class.as_ref().is_some_and(|c| c.derives("collections.OrderedDict"));
+            if ordered && !matches!(b, Value::Dict(_)) {
+                // It takes pairs by code of its own, which refuses in other words.
+                return unsupported("an OrderedDict's `|=`");
+            }
             super::dicts::merge(tracer, "builtins.dict.update", *id, Args::new(vec![b.clone()]))?;
             Ok(Some(a.clone()))
         }
@@ -576,8 +581,10 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
 fn missing(tracer: &mut Tracer<'_>, dict: &Value, id: crate::value::DictId, key: &Value) -> Flow<Value> {
     if let Some(class) = tracer.arenas.dicts[id].class.clone() {
         if class.derives("collections.defaultdict") {
-            let factory = tracer.arenas.dicts[id].factory.clone();
-            if let Some(factory) = factory.filter(|f| !f.is_none()) {
+            let Some(factory) = tracer.arenas.dicts[id].factory.clone() else {
+                return stop(ReasonCode::UnsupportedObject, "the default factory of a defaultdict");
+            };
+            if !factory.is_none() {
                 let value = tracer.call(&factory, Args::default())?;
                 tracer.dict_set(id, key.clone(), value.clone())?;
                 return Ok(value);

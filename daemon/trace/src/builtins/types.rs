@@ -389,11 +389,11 @@ fn is_abstract(tracer: &mut Tracer<'_>, class: &Rc<Class>, name: &str) -> Flow<b
         return Ok(true);
     }
     if name == "Hashable" {
-        let mutable = ["list", "dict", "set", "bytearray"].iter().any(|n| has_path(class, n));
-        if !mutable && !class.is_python {
+        if class.is(Class::SOME_ITERATOR) {
             return Ok(true);
         }
-        return stop(ReasonCode::UnsupportedObject, "isinstance(..., Hashable) of this type");
+        let class = tracer.real_class(class)?;
+        return Ok(tracer.type_lookup(&class, "__hash__")?.is_some_and(|(_, found)| !found.is_none()));
     }
     match REGISTERED.iter().find(|(n, _)| *n == name) {
         Some((_, types)) => Ok(any_path(class, types)),
