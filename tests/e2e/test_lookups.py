@@ -1,8 +1,10 @@
 """Attributes and special methods are looked up as CPython does it: instance, type, metatype; what is found to be absent
 is a fact like any."""
 
+import array
 import collections.abc
 import datetime
+import decimal
 import functools
 import inspect
 import itertools
@@ -438,3 +440,12 @@ def test_a_class_that_is_registered_later():
     assert torch.equal(compiled(X, Listlike(), Number()), X + 2)
     numbers.Integral.register(Number)
     assert torch.equal(compiled(X, Listlike(), Number()), X + 3)
+
+
+def test_c_classes_that_are_registered():
+    def f(a, d):
+        kinds = collections.abc.MutableSequence, collections.abc.Sequence, collections.abc.Mapping
+        return [isinstance(a, kind) for kind in kinds], isinstance(d, numbers.Number), isinstance(d, numbers.Real)
+
+    arguments = array.array("B"), decimal.Decimal(1)
+    assert flambeau.compile(f)(*arguments) == f(*arguments) == ([True, True, False], True, False)

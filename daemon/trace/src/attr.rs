@@ -711,7 +711,7 @@ impl Tracer<'_> {
 
     /// An empty instance dict.
     pub(crate) fn fresh_attrs(&mut self) -> DictId {
-        self.arenas.dicts.push(DictValue { loaded: true, ..DictValue::default() })
+        self.arenas.dicts.push(DictValue { loaded: true, of_new: true, ..DictValue::default() })
     }
 }
 
