@@ -10,6 +10,7 @@ import inspect
 import itertools
 import numbers
 import types
+import unittest
 
 import pytest
 import torch
@@ -449,3 +450,21 @@ def test_c_classes_that_are_registered():
 
     arguments = array.array("B"), decimal.Decimal(1)
     assert flambeau.compile(f)(*arguments) == f(*arguments) == ([True, True, False], True, False)
+
+
+def test_assertions_and_docstrings_are_traced():
+    case = unittest.TestCase()
+
+    def documented():
+        """One."""
+
+    def f(x, documented):
+        with case.assertRaises(ValueError):
+            raise ValueError("no")
+        return x + 1, documented.__doc__
+
+    compiled = flambeau.compile(f, fullgraph=True)
+    for doc in ("One.", "Another.", None, "One."):
+        documented.__doc__ = doc
+        y, found = compiled(X, documented)
+        assert found == doc and torch.equal(y, X + 1)

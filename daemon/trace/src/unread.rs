@@ -34,7 +34,9 @@ impl Tracer<'_> {
     /// What a resume function was handed and binds to a variable that nothing reads: whatever it is, the frame only holds it.
     /// Of an object with a finalizer its moment counts.
     pub(crate) fn take_unused(&mut self, frame: &PyFrame, object: ObjId, source: SourceId) -> Flow<Option<Value>> {
-        let Some(Op::StoreFast(slot)) = frame.decoded.instrs.get(frame.pc).map(|instr| instr.op) else { return Ok(None) };
+        let Some(Op::StoreFast(slot)) = frame.decoded.instrs.get(frame.pc).map(|instr| instr.op) else {
+            return Ok(None);
+        };
         let unused = self.resuming
             && self.stack.len() == 1
             && self.sources.get(source).base.is_none()

@@ -216,7 +216,8 @@ impl Tracer<'_> {
                 let operands = &leaf.stack[below(inputs).len()..];
                 // A variable keeps what it is bound to, though nothing reads it: what plain Python gives may have an end that
                 // is seen. On the stack it ends at once.
-                let stored = matches!(leaf.decoded.instrs.get(next as usize), Some(i) if matches!(i.op, Op::StoreFast(_)));
+                let stored =
+                    matches!(leaf.decoded.instrs.get(next as usize), Some(i) if matches!(i.op, Op::StoreFast(_)));
                 let (target, entry) = if stored || operands.iter().flatten().any(|value| self.makes_finalizer(value)) {
                     (next, entry)
                 } else {
