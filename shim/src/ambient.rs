@@ -133,7 +133,7 @@ pub fn capture(py: Python<'_>) -> PyResult<Ambient> {
         forward_ad: forward_ad(py),
         torch_function_disabled: !flag(&calls.function_enabled)?,
         tls_keys: (raw(&calls.tls_include)?, raw(&calls.tls_exclude)?),
-        observers: u32::from(flag(&calls.anomaly)?) | u32::from(tracing) * Ambient::TRACING,
+        observers: u32::from(flag(&calls.anomaly)?) | (u32::from(tracing) * Ambient::TRACING),
         current_device: current_device(py, calls),
     })
 }

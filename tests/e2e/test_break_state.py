@@ -1,6 +1,10 @@
 """What a graph break must find as eager code does: exceptions being handled, callees that are left alone."""
 
+import datetime
+import operator
+import re
 import sys
+import weakref
 
 import pytest
 import torch
@@ -139,3 +143,107 @@ def test_a_write_that_fails_inside_a_try_block(backend):
 
     leaf = torch.ones(3, requires_grad=True)
     assert torch.equal(flambeau.compile(f, backend=backend)(leaf), f(leaf))
+
+
+class Plain:
+    pass
+
+
+def instance_dicts(x):
+    """The `__dict__` of an object made in the frame is the object's, whatever leaves first."""
+    one, two = Plain(), Plain()
+    of_one = one.__dict__
+    of_one["before"] = 1
+    of_two = vars(two)
+    flambeau.graph_break()
+    of_one["after"] = 2
+    two.late = 3
+    return one.after, of_two["late"], of_one is one.__dict__, of_two is vars(two), sorted(of_one), x + 1
+
+
+def reversed_iterators(x):
+    """Where a reversed iterator of a list stands, though the list changes after the break."""
+    items = list(range(6))
+    begun, new, spent, shrunk = reversed(items), reversed(items), reversed(items), reversed(items)
+    next(begun)
+    list(spent)
+    del items[4:]
+    flambeau.graph_break()
+    left = [operator.length_hint(it) for it in (begun, new, spent, shrunk)]
+    items += [7, 8, 9]
+    found = next(begun), type(begun).__name__, list(spent)
+    items[1:] = []
+    return left, found, list(begun), list(new), list(shrunk), x + 1
+
+
+def keys_by_value(x):
+    """Objects of C types hash and compare as they like; paths of functions are no strings."""
+    day, again = datetime.date(2000, 12, 31), datetime.date(2000, 12, 31)
+    pattern = re.compile("a+")
+    made = {day: 1, pattern: 2}
+    made[again] = 3
+    found = {day, again, datetime.timedelta(1), datetime.timedelta(hours=24)}
+    names = {"builtins.len": 1, len: 2}
+    return made[day], made[re.compile("a+")], len(made), len(found), names[len], len(names), x + 1
+
+
+class Equal(int):
+    def __eq__(self, other):
+        return True
+
+    __hash__ = int.__hash__
+
+
+def ranges(x):
+    odd = Equal(11)
+    return odd in range(10), odd in list(range(10)), True in range(2), 5 in range(0, 10, 2), x + 1
+
+
+@pytest.mark.parametrize("program", [instance_dicts, reversed_iterators, keys_by_value, ranges])
+def test_objects_survive_breaks(program, backend):
+    want, compiled = program(X), flambeau.compile(program, backend=backend)
+    for _ in range(2):
+        *found, y = compiled(X)
+        assert found == list(want[:-1]) and torch.equal(y, want[-1])
+
+
+def exported(x):
+    data = bytearray(8)
+    view = memoryview(data)  # noqa: F841
+    try:
+        data.append(1)
+    except BufferError:
+        return x + 1
+    return x
+
+
+@flambeau.disable
+def watched(seen):
+    made = Plain()
+    seen.append(weakref.ref(made))
+    return made
+
+
+def referred(x):
+    seen = []
+    held = watched(seen)
+    alive = [seen[0]() is not None]
+    flambeau.graph_break()
+    alive.append(seen[0]() is not None)
+    held = None  # noqa: F841
+    return x + 2 if [*alive, seen[0]() is None] == [True] * 3 else x
+
+
+def unbound(x):
+    seen = []
+    watched(seen)
+    flambeau.graph_break()
+    return x + 2 if seen[0]() is None else x
+
+
+@pytest.mark.parametrize("program", [exported, referred, unbound])
+def test_unread_variables_keep_what_plain_python_gave(program, backend):
+    want, compiled = program(X), flambeau.compile(program, backend=backend)
+    assert not torch.equal(want, X)
+    for _ in range(2):
+        assert torch.equal(compiled(X), want)

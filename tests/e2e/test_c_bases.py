@@ -1,5 +1,4 @@
-"""Instances of Python classes with a base of C, and of C types that derive from int, float or str: what their own type says
-decides, not what is known of the type below."""
+"""Instances of Python classes with a base of C, and of C types derived from int, float or str: their own type decides."""
 
 import array
 import collections

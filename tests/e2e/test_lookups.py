@@ -1,13 +1,16 @@
 """Attributes and special methods are looked up as CPython does it: instance, type, metatype; what is found to be absent
 is a fact like any."""
 
+import array
 import collections.abc
 import datetime
+import decimal
 import functools
 import inspect
 import itertools
 import numbers
 import types
+import unittest
 
 import pytest
 import torch
@@ -438,3 +441,30 @@ def test_a_class_that_is_registered_later():
     assert torch.equal(compiled(X, Listlike(), Number()), X + 2)
     numbers.Integral.register(Number)
     assert torch.equal(compiled(X, Listlike(), Number()), X + 3)
+
+
+def test_c_classes_that_are_registered():
+    def f(a, d):
+        kinds = collections.abc.MutableSequence, collections.abc.Sequence, collections.abc.Mapping
+        return [isinstance(a, kind) for kind in kinds], isinstance(d, numbers.Number), isinstance(d, numbers.Real)
+
+    arguments = array.array("B"), decimal.Decimal(1)
+    assert flambeau.compile(f)(*arguments) == f(*arguments) == ([True, True, False], True, False)
+
+
+def test_assertions_and_docstrings_are_traced():
+    case = unittest.TestCase()
+
+    def documented():
+        """One."""
+
+    def f(x, documented):
+        with case.assertRaises(ValueError):
+            raise ValueError("no")
+        return x + 1, documented.__doc__
+
+    compiled = flambeau.compile(f, fullgraph=True)
+    for doc in ("One.", "Another.", None, "One."):
+        documented.__doc__ = doc
+        y, found = compiled(X, documented)
+        assert found == doc and torch.equal(y, X + 1)

@@ -47,7 +47,8 @@ pub enum Build {
     },
     /// What a built-in at an import path gives for these arguments, where that runs no user code (`zip(a, b)`).
     Call(Arc<str>, Vec<BuildId>),
-    /// `iter(x)`, advanced by so many items; `x` is of an exact built-in type. Of a list, set to that index.
+    /// `iter(x)`, advanced by so many items; `x` is of an exact built-in type. Of a list, set to that index; of a
+    /// reversed iterator of a list, so many items before its end.
     Iter(BuildId, u64),
     /// The generator that `function(state, None)` gives: one that goes on in the middle.
     Generator {

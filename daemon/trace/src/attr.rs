@@ -361,6 +361,7 @@ impl Tracer<'_> {
                 Some(Value::Dict(attrs))
             }
             "__get__" => Some(Value::bound_builtin("types.FunctionType.__get__", Value::Function(f.clone()))),
+            "__doc__" if f.origin.is_some() => self.outside_doc(f)?,
             "__doc__" | "__annotations__" | "__closure__" | "__type_params__" => {
                 return stop(ReasonCode::UnsupportedObject, format!("{name} of a function"));
             }
@@ -382,6 +383,18 @@ impl Tracer<'_> {
         let value = Const::Str(value);
         self.guard(source, GuardKind::Equals(value.clone()));
         Ok(Some(Value::Const(value)))
+    }
+
+    fn outside_doc(&mut self, f: &Function) -> Flow<Option<Value>> {
+        let Some(origin) = f.origin else { return Ok(None) };
+        let name = "__doc__";
+        match self.ask_one(Question::Slot { object: origin.object, name: name.into() })? {
+            AnswerValue::Object(Some(object)) => {
+                let source = self.step(origin.source, Step::Slot(name.into()));
+                self.wrap(object, source).map(Some)
+            }
+            _ => stop(ReasonCode::UnsupportedObject, "__doc__ of a function"),
+        }
     }
 
     fn descriptor_attr(&mut self, d: &Descriptor, name: &str) -> Flow<Option<Value>> {
@@ -729,7 +742,7 @@ impl Tracer<'_> {
 
     /// An empty instance dict.
     pub(crate) fn fresh_attrs(&mut self) -> DictId {
-        self.arenas.dicts.push(DictValue { loaded: true, ..DictValue::default() })
+        self.arenas.dicts.push(DictValue { loaded: true, of_new: true, ..DictValue::default() })
     }
 }
 

@@ -207,6 +207,9 @@ impl Tracer<'_> {
         if code.filename.ends_with("/_collections_abc.py") && *function.qualname == *"_check_methods" {
             return Some("_collections_abc._check_methods".into());
         }
+        if code.filename.ends_with("/traceback.py") && module.as_ref() == "traceback" && *code.name == *"clear_frames" {
+            return Some("traceback.clear_frames".into());
+        }
         (trusted.contains(&root) && own && !renamed && !stand_in)
             .then(|| format!("{module}.{}", function.qualname).into())
     }

@@ -2,17 +2,18 @@
 //! is no fact of the trace until something looks at it: nothing is guarded till then, and it leaves the frame as the very
 //! object that came in.
 //!
-//! Such a [`Value::Unread`] is only ever in local variables, in cells, on the value stack, among the values that were
-//! stored into dicts, and in containers that the root frame makes and returns at once. An instruction that does more than
-//! move its operands finds them read: [`Tracer::read_operands`] is the one place that sees to it. The dicts have a second
-//! one, where their values are taken out (`Tracer::dict_get_key`, `Tracer::load_dict`).
+//! Such a [`Value::Unread`] is a constant or a tuple, or anything in a variable that nothing reads. It is only ever in local
+//! variables, in cells, on the value stack, among the values that were stored into dicts, and in containers that the root
+//! frame makes and returns at once. An instruction that does more than move its operands finds them read:
+//! [`Tracer::read_operands`] is the one place that sees to it. The dicts have a second one, where their values are taken out
+//! (`Tracer::dict_get_key`, `Tracer::load_dict`).
 
 use crate::flow::Flow;
 use crate::frame::{FrameEnd, PyFrame};
 use crate::tracer::Tracer;
 use crate::value::{DictId, Instance, Key, Origin, Value};
-use flambeau_bytecode::{Condition, Op};
-use flambeau_ir::code::Const;
+use flambeau_bytecode::{Condition, Op, live_slots};
+use flambeau_ir::code::{Code, Const};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::{ObjId, ObjectData};
 use flambeau_ir::source::{SourceId, Step};
@@ -28,6 +29,27 @@ impl Tracer<'_> {
             return Ok(Value::Unread(Origin { object, source }));
         }
         if self.sources.get(source).base.is_none() { self.wrap(object, source) } else { self.wrap_item(object, source) }
+    }
+
+    /// What a resume function was handed and binds to a variable that nothing reads: whatever it is, the frame only holds it.
+    /// Of an object with a finalizer its moment counts.
+    pub(crate) fn take_unused(&mut self, frame: &PyFrame, object: ObjId, source: SourceId) -> Flow<Option<Value>> {
+        let Some(Op::StoreFast(slot)) = frame.decoded.instrs.get(frame.pc).map(|instr| instr.op) else {
+            return Ok(None);
+        };
+        let unused = self.resuming
+            && self.stack.len() == 1
+            && self.sources.get(source).base.is_none()
+            && frame.code.localspluskinds[slot as usize] & Code::CELL == 0
+            && !live_slots(&frame.code, &frame.decoded, frame.pc as u32 + 1)[slot as usize];
+        if !unused {
+            return Ok(None);
+        }
+        let class = self.describe(object)?.class;
+        if self.raw_type_lookup(class, "__del__")?.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Value::Unread(Origin { object, source })))
     }
 
     fn is_exact_tuple(&mut self, object: ObjId) -> Flow<bool> {

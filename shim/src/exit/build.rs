@@ -2,6 +2,7 @@
 
 use super::codes::Codes;
 use super::{Given, function, int};
+use crate::gil::GilOnce;
 use crate::guard::Expr;
 use crate::raw::{self, Raw};
 use crate::{consts, paths};
@@ -11,7 +12,7 @@ use flambeau_ir::source::SourceId;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PySlice, PyTuple};
+use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PySlice, PyTuple, PyType};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -159,7 +160,11 @@ impl Make {
             Make::Call(function, args) => function.bind(py).call1(PyTuple::new(py, all(args))?)?.unbind(),
             Make::Iter(of, skip) => {
                 let mut iter = made[*of].bind(py).try_iter()?;
-                if made[*of].bind(py).is_exact_instance_of::<PyList>() {
+                let of = made[*of].bind(py);
+                if of.get_type().is(&reversed_type(py)?) {
+                    // SAFETY: a reversed iterator of a list has the same fields; below 0 is its end.
+                    unsafe { (*iter.as_ptr().cast::<ListIterator>()).index = *skip as ffi::Py_ssize_t - 1 };
+                } else if of.is_exact_instance_of::<PyList>() {
                     // The list may get the items that were passed only by an effect: `__setstate__` would stop at its end.
                     // SAFETY: the iterator of an exact list is a `ListIterator`; any position that is not negative is one.
                     unsafe { (*iter.as_ptr().cast::<ListIterator>()).index = *skip as ffi::Py_ssize_t };
@@ -191,6 +196,13 @@ impl Make {
             Make::Function(function) => function.make(py, given, made)?,
         })
     }
+}
+
+/// `list_reverseiterator`, which has no name to be imported by.
+fn reversed_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
+    static TYPE: GilOnce<Py<PyType>> = GilOnce::new();
+    let make = || Ok::<_, PyErr>(PyList::empty(py).call_method0("__reversed__")?.get_type().unbind());
+    Ok(TYPE.get_or_try_init(py, make)?.bind(py).clone())
 }
 
 /// `listiterobject` of CPython's `Objects/listobject.c`, equal in all versions.

@@ -53,6 +53,7 @@ pub const TABLE: Table = &[
     ("copy.copy", copy),
     ("torch.nn.modules.rnn.RNNBase._weights_have_changed", weights_changed),
     ("builtins.BaseException.with_traceback", with_traceback),
+    ("traceback.clear_frames", clear_frames),
 ];
 
 /// What the user can see beyond the values of the trace, or what differs from call to call.
@@ -83,6 +84,15 @@ fn weights_changed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Valu
 fn with_traceback(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [exception, _] = exactly(path, args)?;
     Ok(exception)
+}
+
+/// Lets go of the variables of frames that an exception left. Those of the trace are gone, or still run and are left alone.
+fn clear_frames(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    match exactly(path, args)? {
+        [Value::Instance(id)] if tracer.arenas.instances[id].origin.is_none() => Ok(Value::NONE),
+        [traceback] if traceback.is_none() => Ok(Value::NONE),
+        _ => unsupported(path),
+    }
 }
 
 fn len(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

@@ -500,7 +500,8 @@ pub fn contains(tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flo
         }
         Value::Range(parts) => {
             let bounds @ (start, _, step) = slots::range_bounds(tracer, parts)?;
-            match slots::base(tracer, item) {
+            match item {
+                // Of exact ints only: others are compared with each element.
                 Value::Const(Const::Int(_) | Const::Bool(_)) | Value::Int(_) => {
                     let at = i128::from(fixed_int(tracer, item, "in")?) - i128::from(start);
                     let step = i128::from(step);

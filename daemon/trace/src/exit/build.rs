@@ -182,6 +182,7 @@ impl Tracer<'_> {
                 let items = self.list_items(*id)?.clone();
                 Build::List(self.build_all(builder, &items)?)
             }
+            Value::Dict(id) if self.arenas.dicts[*id].of_new => self.build_instance_dict(builder, *id)?,
             Value::Dict(id) => self.build_dict(builder, *id)?,
             Value::Set(id) => {
                 let items: Vec<Value> = self.arenas.sets[*id].items.values().cloned().collect();
@@ -272,6 +273,21 @@ impl Tracer<'_> {
             Some(class) => Some(self.build(builder, &Value::Class(class))?),
         };
         Ok(Build::Dict(items, class))
+    }
+
+    /// The `__dict__` of an object that the trace made: it comes with the object.
+    fn build_instance_dict(&mut self, builder: &mut Builder, dict: DictId) -> Flow<Build> {
+        let owner = {
+            let instances = self.arenas.instances.iter().filter(|(_, i)| i.attrs == Some(dict) && i.origin.is_none());
+            let tensors = self.arenas.tensors.iter().filter(|(_, t)| t.attrs == Some(dict));
+            instances.map(|(id, _)| Value::Instance(id)).chain(tensors.map(|(id, _)| Value::Tensor(id))).next()
+        };
+        let Some(owner) = owner else {
+            return stop(ReasonCode::SideEffect, "the __dict__ of a new object of this type leaves the frame");
+        };
+        let owner = self.build(builder, &owner)?;
+        let name = builder.add(Build::Const(Const::str("__dict__")));
+        Ok(Build::Call("builtins.object.__getattribute__".into(), vec![owner, name]))
     }
 
     fn build_instance(&mut self, builder: &mut Builder, id: InstanceId) -> Flow<Build> {

@@ -22,19 +22,10 @@ impl Tracer<'_> {
                 Build::Iter(b.add(Build::Tuple(items, None)), 0)
             }
             Iter::List { list, at } => Build::Iter(self.build(b, &Value::List(list))?, at as u64),
-            Iter::Reversed { of: Value::List(list), left } if left < self.list_items(list)?.len() => {
-                // Its place in the list cannot be set.
-                let rest: Vec<Value> = self.list_items(list)?.iter().take(left).rev().cloned().collect();
-                let rest = self.build_all(b, &rest)?;
-                Build::Iter(b.add(Build::Tuple(rest, None)), 0)
+            Iter::Reversed { of: of @ Value::List(_), left } => {
+                let list = self.build(b, &of)?;
+                Build::Iter(b.add(call("builtins.reversed", vec![list])), left as u64)
             }
-            Iter::Reversed { of: Value::List(list), .. }
-                if self.arenas.lists[list].origin.is_some() && self.arenas.lists[list].dirty =>
-            {
-                // It begins at the end that the list has when it is made, before the list gets what the trace wrote to it.
-                return stop(ReasonCode::SideEffect, "a reversed iterator over a changed list leaves the frame");
-            }
-            Iter::Reversed { of: of @ Value::List(_), .. } => call("builtins.reversed", vec![self.build(b, &of)?]),
             Iter::Sequence { object, at: 0 } => call("builtins.iter", vec![self.build(b, &object)?]),
             Iter::Dict { dict, kind, at, .. } => {
                 let entry = &self.arenas.dicts[dict];

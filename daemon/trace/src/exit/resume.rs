@@ -12,6 +12,7 @@ use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assembl
 use flambeau_bytecode::{Condition, Op, Output, live_for, live_slots, loop_slots, thin_call, thin_instr};
 use flambeau_ir::code::{Code, Const, Origin};
 use flambeau_ir::exit::{Break, Build, BuildId, Catch, End, Resume, Then, Varying};
+use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{SourceId, Step};
 use flambeau_ir::trace::Trace;
@@ -213,7 +214,11 @@ impl Tracer<'_> {
                     return Ok(Sides::One(None));
                 }
                 let operands = &leaf.stack[below(inputs).len()..];
-                let (target, entry) = if operands.iter().flatten().any(|value| self.makes_finalizer(value)) {
+                // A variable keeps what it is bound to, though nothing reads it: what plain Python gives may have an end that
+                // is seen. On the stack it ends at once.
+                let stored =
+                    matches!(leaf.decoded.instrs.get(next as usize), Some(i) if matches!(i.op, Op::StoreFast(_)));
+                let (target, entry) = if stored || operands.iter().flatten().any(|value| self.makes_finalizer(value)) {
                     (next, entry)
                 } else {
                     self.past_unused(leaf, next, entry)
@@ -401,8 +406,12 @@ impl Tracer<'_> {
                 self.makes_finalizer(&Value::Class(class))
             }
             Value::Tuple(tuple) => tuple.items.iter().any(|item| self.has_finalizer(item)),
-            // Its type tells that a constant has none. What a tuple holds is not known.
-            Value::Unread(_) => !matches!(self.class_of(value), Ok(class) if !class.is("builtins.tuple")),
+            // Its type tells that a constant or tensor has none. What a tuple holds is not known.
+            Value::Unread(origin) => {
+                let Ok(object) = self.describe(origin.object) else { return true };
+                let plain = matches!(object.data, ObjectData::Const(_) | ObjectData::Tensor(_));
+                !plain || self.class_of(value).is_err()
+            }
             _ => false,
         }
     }

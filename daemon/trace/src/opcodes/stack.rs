@@ -53,6 +53,12 @@ pub(super) fn read_slot(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Opt
 }
 
 pub(super) fn load_fast(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Control> {
+    if let Slot::Lazy(object, source) = f.locals[i as usize]
+        && let Some(value) = t.take_unused(f, object, source)?
+    {
+        f.push(value);
+        return Ok(Control::Next);
+    }
     match read_slot(t, f, i)? {
         Some(value) => f.push(value),
         None => {

@@ -53,6 +53,8 @@ pub struct DictValue {
     pub origin: Option<Origin>,
     /// The object whose `__dict__` this is, if it is an instance dict.
     pub owner: Option<Origin>,
+    /// The `__dict__` of an object that the trace made.
+    pub(crate) of_new: bool,
 }
 
 impl Tracer<'_> {

@@ -10,12 +10,12 @@ use std::sync::Arc;
 pub enum Key {
     /// A constant; bools and integral floats are ints here.
     Const(Const),
-    /// A function of C, by its path.
-    Builtin(Arc<str>),
     /// A tuple.
     Tuple(Vec<Key>),
     /// An object compared by identity: its kind and index or address.
     Identity(u8, usize),
+    /// A built-in function, at this path.
+    Path(Arc<str>),
 }
 
 impl Key {
@@ -35,18 +35,17 @@ impl Key {
         })
     }
 
-    /// The key of a value; `None` if it is unhashable, symbolic, or hashed by code of its own. Instances whose class
-    /// defines `__eq__` or `__hash__` must not come here: use [`crate::tracer::Tracer::key`].
+    /// The key of a value that is no tuple; `None` if it is unhashable, symbolic, or hashed by code of its own. Objects whose
+    /// class defines `__eq__` or `__hash__` must not come here: use [`crate::tracer::Tracer::key`].
     pub(crate) fn by_structure(value: &Value) -> Option<Key> {
         Some(match value {
             Value::Const(c) => return Key::of_const(c),
-            Value::Tuple(t) => Key::Tuple(t.items.iter().map(Key::by_structure).collect::<Option<_>>()?),
             Value::Tensor(id) => Key::Identity(0, id.0 as usize),
             Value::Function(f) => Key::Identity(1, Rc::as_ptr(f) as usize),
             Value::Class(c) => Key::Identity(2, c.identity()),
             Value::Instance(id) => Key::Identity(3, id.0 as usize),
             Value::Module(m) => Key::Identity(4, Rc::as_ptr(m) as usize),
-            Value::Builtin(b) if b.receiver.is_none() => Key::Builtin(b.path.clone()),
+            Value::Builtin(b) if b.receiver.is_none() => Key::Path(b.path.clone()),
             Value::Opaque(o) => Key::Identity(5, o.origin.object.0 as usize),
             _ => return None,
         })
