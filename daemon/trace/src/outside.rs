@@ -806,6 +806,6 @@ pub(crate) fn const_of_key(key: &Key) -> Option<Const> {
     Some(match key {
         Key::Const(c) => c.clone(),
         Key::Tuple(items) => Const::Tuple(items.iter().map(const_of_key).collect::<Option<_>>()?),
-        Key::Identity(..) => return None,
+        Key::Identity(..) | Key::Path(_) => return None,
     })
 }

@@ -3,6 +3,7 @@
 use super::Value;
 use flambeau_ir::code::Const;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A hashable value in canonical form: equal keys are equal in Python (`1 == True == 1.0`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +14,8 @@ pub enum Key {
     Tuple(Vec<Key>),
     /// An object compared by identity: its kind and index or address.
     Identity(u8, usize),
+    /// A function or method of C, by its path.
+    Path(Arc<str>),
 }
 
 impl Key {
@@ -43,7 +46,7 @@ impl Key {
             Value::Class(c) => Key::Identity(2, c.identity()),
             Value::Instance(id) => Key::Identity(3, id.0 as usize),
             Value::Module(m) => Key::Identity(4, Rc::as_ptr(m) as usize),
-            Value::Builtin(b) if b.receiver.is_none() => Key::Const(Const::Str(b.path.clone())),
+            Value::Builtin(b) if b.receiver.is_none() => Key::Path(b.path.clone()),
             Value::Opaque(o) => Key::Identity(5, o.origin.object.0 as usize),
             _ => return None,
         })
