@@ -208,7 +208,8 @@ impl Const {
             Const::None | Const::Ellipsis | Const::NotImplemented | Const::Bool(_) => true,
             Const::Dtype(_) | Const::Layout(_) | Const::MemoryFormat(_) => true,
             Const::Int(i) => (-5..=256).contains(i),
-            Const::Str(s) => s.len() <= 1,
+            // A literal of one character may be another object than what `chr` gives: identifiers have theirs.
+            Const::Str(s) => s.is_empty(),
             _ => false,
         }
     }

@@ -104,8 +104,8 @@ pub enum Effect {
     DelItem(BuildId, BuildId),
     /// `list[:] = items`.
     SetList(BuildId, Vec<BuildId>),
-    /// `set.clear(); set.update(items)`.
-    SetSet(BuildId, Vec<BuildId>),
+    /// `set.method(*arguments)` of an exact set: `add`, `discard`, `clear`, `update` and its like.
+    ChangeSet(BuildId, Arc<str>, Vec<BuildId>),
     /// `dict.clear()`, then these items in order.
     SetDict(BuildId, Vec<(BuildId, BuildId)>),
     /// Cell contents; `None` empties it.

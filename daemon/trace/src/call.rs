@@ -473,7 +473,7 @@ impl Tracer<'_> {
             }
             "builtins.tuple" => {
                 let items = match args.pos.get(1) {
-                    Some(iterable) => self.collect(&iterable.clone())?,
+                    Some(iterable) => self.collect_sized(&iterable.clone())?,
                     None => vec![],
                 };
                 let class = (!class.is("builtins.tuple")).then_some(class);

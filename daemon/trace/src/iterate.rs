@@ -4,7 +4,7 @@ use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::frame::FrameEnd;
 use crate::tracer::Tracer;
-use crate::value::{Class, DictId, Iter, IterId, ListId, Of, Value, ViewKind};
+use crate::value::{Class, DictId, Exhausted, Iter, IterId, ListId, Of, Value, ViewKind};
 use flambeau_bytecode::Binary;
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::Target;
@@ -168,22 +168,18 @@ impl Tracer<'_> {
     fn advance(&mut self, id: IterId) -> Flow<Option<Value>> {
         let mut iter = std::mem::replace(&mut self.arenas.iters[id], Iter::Running);
         let result = self.advance_iter(&mut iter);
-        // The others ask what they draw from anew, even after it said that it has no more.
-        let asks_again = matches!(
-            iter,
-            Iter::Zip { .. } | Iter::Enumerate { .. } | Iter::Map { .. } | Iter::Filter { .. } | Iter::Running
-        );
-        self.arenas.iters[id] = if matches!(result, Ok(None)) && !asks_again { Iter::Done } else { iter };
+        self.arenas.iters[id] = if matches!(result, Ok(None)) { exhausted(iter) } else { iter };
         result
     }
 
     fn advance_iter(&mut self, iter: &mut Iter) -> Flow<Option<Value>> {
         match iter {
-            Iter::Done => Ok(None),
+            Iter::Done(_) => Ok(None),
             Iter::Running => stop(ReasonCode::LiveIterator, "an iterator that is advanced by what it calls"),
             Iter::Items { items, at, .. } => {
-                *at += 1;
-                Ok(items.get(*at - 1).cloned())
+                let item = items.get(*at).cloned();
+                *at += usize::from(item.is_some());
+                Ok(item)
             }
             Iter::List { list, at } => {
                 *at += 1;
@@ -355,7 +351,17 @@ impl Tracer<'_> {
         }
         let iter = self.iter(iterable)?;
         self.length_hint(iterable)?;
-        self.collect(&iter)
+        self.rest(&iter)
+    }
+
+    /// What is left in an iterator, which is not asked for an iterator again.
+    fn rest(&mut self, iter: &Value) -> Flow<Vec<Value>> {
+        let mut items = Vec::new();
+        self.drain(iter, |_, item| {
+            items.push(item);
+            Ok(())
+        })?;
+        Ok(items)
     }
 
     /// As [`Tracer::collect_sized`], for functions that say something else of what cannot be iterated (`PySequence_Fast`).
@@ -367,8 +373,9 @@ impl Tracer<'_> {
         if self.is_raise_of(&iter, "TypeError") {
             return self.raise_named("TypeError", message);
         }
+        let iter = iter?;
         self.length_hint(iterable)?;
-        self.collect(&iter?)
+        self.rest(&iter)
     }
 
     /// The items of an exact list or tuple, which CPython copies before anything else runs.
@@ -382,10 +389,15 @@ impl Tracer<'_> {
 
     /// Hands the items of an iterable to `take` one by one. Each is taken before the next one is asked for, as what makes
     /// them may look at what `take` has done so far.
-    pub fn for_each(&mut self, iterable: &Value, mut take: impl FnMut(&mut Self, Value) -> Flow<()>) -> Flow<()> {
+    pub fn for_each(&mut self, iterable: &Value, take: impl FnMut(&mut Self, Value) -> Flow<()>) -> Flow<()> {
         let iter = self.iter(iterable)?;
+        self.drain(&iter, take)
+    }
+
+    /// As [`Tracer::for_each`], of an iterator.
+    fn drain(&mut self, iter: &Value, mut take: impl FnMut(&mut Self, Value) -> Flow<()>) -> Flow<()> {
         for _ in 0..MAX_ITEMS {
-            match self.next(&iter)? {
+            match self.next(iter)? {
                 Some(item) => take(self, item)?,
                 None => return Ok(()),
             }
@@ -401,7 +413,7 @@ impl Tracer<'_> {
         }
         let iter = self.iter(iterable)?;
         self.length_hint(iterable)?;
-        self.for_each(&iter, |t, item| {
+        self.drain(&iter, |t, item| {
             t.list_mut(list)?.push(item);
             Ok(())
         })
@@ -409,7 +421,21 @@ impl Tracer<'_> {
 
     /// What `PyObject_LengthHint` runs of the user's; the number itself is of no interest.
     fn length_hint(&mut self, value: &Value) -> Flow<()> {
-        if !matches!(value, Value::Instance(_)) {
+        if let Value::Iter(id) = value
+            && let Iter::Sequence { object: of, .. } | Iter::Reversed { of, .. } = &self.arenas.iters[*id]
+        {
+            // These say how long the sequence still is (`iter_len`, `reversed_len`).
+            let of = of.clone();
+            let Some(length) = self.python_special(&of, "__len__")? else { return Ok(()) };
+            let length = self.call(&length, Args::default());
+            return match self.catch(length, "TypeError")? {
+                Some(length) if length.as_int().is_none_or(|n| n < 0) => {
+                    stop(ReasonCode::UnsupportedCall, "a length that is none")
+                }
+                _ => Ok(()),
+            };
+        }
+        if matches!(value, Value::Const(_) | Value::Generator(_) | Value::Range(_) | Value::Tensor(_)) {
             return Ok(());
         }
         for method in ["__len__", "__length_hint__"] {
@@ -480,6 +506,20 @@ impl Tracer<'_> {
     pub fn new_iter(&mut self, iter: Iter) -> Value {
         Value::Iter(self.arenas.iters.push(iter))
     }
+}
+
+/// What becomes of an iterator that has no more items.
+fn exhausted(iter: Iter) -> Iter {
+    Iter::Done(match iter {
+        Iter::List { .. } => Exhausted::List,
+        Iter::Reversed { of: Value::List(_), .. } => Exhausted::Reversed,
+        Iter::Dict { kind, .. } => Exhausted::Dict(kind),
+        Iter::Chain { .. } => Exhausted::Chain,
+        Iter::Islice { .. } => Exhausted::Islice,
+        Iter::Reversed { .. } | Iter::Sequence { .. } | Iter::CallUntil { .. } => Exhausted::Other,
+        // The others ask what they draw from anew, or are at the end of what cannot change.
+        iter => return iter,
+    })
 }
 
 /// The arguments of `zip` before one, as its messages name them.

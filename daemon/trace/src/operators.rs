@@ -11,6 +11,7 @@ use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::Target;
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::reason::ReasonCode;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 impl Tracer<'_> {
@@ -72,7 +73,30 @@ impl Tracer<'_> {
         if let Some(result) = self.try_operator(a, &method, b)? {
             return Ok(Some(result));
         }
+        let (least, most) = match op {
+            Binary::MatrixMultiply => return if asks_right { self.try_operator(b, &reflected, a) } else { Ok(None) },
+            Binary::Add | Binary::Subtract | Binary::Multiply | Binary::TrueDivide | Binary::Power => (1, 3),
+            Binary::FloorDivide | Binary::Remainder => (1, 2),
+            _ => (1, 1),
+        };
+        if self.answers_as_number(a, b, &method, least..=most)? {
+            return Ok(None);
+        }
         if asks_right { self.try_operator(b, &reflected, a) } else { Ok(None) }
+    }
+
+    /// Whether the left operand's own type, a number of C of these ranks, has an answer: then the right one is not asked,
+    /// whatever it defines. Each rank takes numbers of its own and of those below.
+    fn answers_as_number(&mut self, a: &Value, b: &Value, method: &str, ranks: RangeInclusive<u8>) -> Flow<bool> {
+        let rank = |value: &Value| match value {
+            Value::Int(_) | Value::Const(Const::Int(_) | Const::Bool(_) | Const::BigInt(_)) => Some(1),
+            Value::Const(Const::Float(_)) => Some(2),
+            Value::Const(Const::Complex(..)) => Some(3),
+            _ => None,
+        };
+        let (Some(left), Some(right)) = (rank(&self.base(a)), rank(&self.base(b))) else { return Ok(false) };
+        let answers = left >= right && ranks.contains(&left);
+        Ok(answers && (!may_define(a) || self.python_special(a, method)?.is_none()))
     }
 
     /// Whether a subclass has another method of this name than its base (`method_is_overloaded`).
@@ -275,7 +299,12 @@ impl Tracer<'_> {
             if let Some(result) = self.try_operator(a, &method, b)? {
                 return Ok(result);
             }
-            if !first && let Some(result) = self.try_operator(b, &reflected, a)? {
+            let most = if matches!(op, Compare::Eq | Compare::Ne) { 3 } else { 2 };
+            let answered = !first && self.answers_as_number(a, b, &method, 1..=most)?;
+            if !first
+                && !answered
+                && let Some(result) = self.try_operator(b, &reflected, a)?
+            {
                 return Ok(result);
             }
         }

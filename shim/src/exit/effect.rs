@@ -7,7 +7,7 @@ use flambeau_ir::exit::{BuildId, Effect};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PySet};
+use pyo3::types::{PyList, PySet, PyString, PyTuple};
 use std::ptr::null_mut;
 
 /// An [`Effect`] with its names made into objects; numbers are indices of builds.
@@ -24,8 +24,8 @@ pub enum Change {
     DelItem(usize, usize),
     /// List contents.
     SetList(usize, Vec<usize>),
-    /// Set contents.
-    SetSet(usize, Vec<usize>),
+    /// A method of a set.
+    ChangeSet(usize, Py<PyString>, Vec<usize>),
     /// Dict contents.
     SetDict(usize, Vec<(usize, usize)>),
     /// Cell contents.
@@ -50,7 +50,9 @@ impl Change {
             Effect::SetItem(dict, key, value) => Change::SetItem(at(dict), at(key), at(value)),
             Effect::DelItem(dict, key) => Change::DelItem(at(dict), at(key)),
             Effect::SetList(list, items) => Change::SetList(at(list), items.iter().map(at).collect()),
-            Effect::SetSet(set, items) => Change::SetSet(at(set), items.iter().map(at).collect()),
+            Effect::ChangeSet(set, method, args) => {
+                Change::ChangeSet(at(set), PyString::intern(py, method).unbind(), args.iter().map(at).collect())
+            }
             Effect::SetDict(dict, items) => {
                 Change::SetDict(at(dict), items.iter().map(|(k, v)| (at(k), at(v))).collect())
             }
@@ -81,10 +83,9 @@ impl Change {
                     ffi::PyList_SetSlice(made[*list].as_ptr(), 0, ffi::Py_ssize_t::MAX, items.as_ptr())
                 })
             }
-            Change::SetSet(set, items) => {
+            Change::ChangeSet(set, method, args) => {
                 let set = made[*set].bind(py).cast::<PySet>()?;
-                set.clear();
-                items.iter().try_for_each(|i| set.add(made[*i].bind(py)))
+                set.call_method1(method.bind(py), PyTuple::new(py, args.iter().map(|i| made[*i].bind(py)))?).map(|_| ())
             }
             Change::SetDict(dict, items) => {
                 clear(py, made[*dict].bind(py))?;

@@ -207,6 +207,8 @@ fn literal(data: &OpArg, depth: usize, sizes: &mut Vec<i64>, kind: &mut Option<C
     match sizes.get(depth) {
         Some(size) if *size != items.len() as i64 => return Err(InferError::NoRule),
         Some(_) => {}
+        // A number was where this list is.
+        None if kind.is_some() => return Err(InferError::NoRule),
         // The first of its depth says how long all are.
         None => sizes.push(items.len() as i64),
     }

@@ -1,7 +1,7 @@
 //! Functions that work on any object: attributes, iteration, truth over iterables, output.
 
 use super::args::{bind, bind_or_none, exactly};
-use super::{Table, slots, types, unsupported};
+use super::{Table, sets, slots, types, unsupported};
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
@@ -367,10 +367,9 @@ fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         }
         Value::Set(id) if tracer.arenas.sets[*id].frozen => Ok(value),
         Value::Set(id) => {
-            let mut set = tracer.arenas.sets[*id].clone();
-            set.dirty = false;
-            set.origin = None;
-            Ok(Value::Set(tracer.arenas.sets.push(set)))
+            let items = tracer.arenas.sets[*id].items.clone();
+            let operand = sets::operand(tracer, &value, &items)?;
+            Ok(sets::make(tracer, items, false, "builtins.set", operand.map(|set| vec![set])))
         }
         _ => unsupported(path),
     }

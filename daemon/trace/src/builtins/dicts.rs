@@ -213,9 +213,10 @@ fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     match &tracer.arenas.dicts[*id].class {
         Some(class) if ordered && !class.is("collections.OrderedDict") => unsupported(path),
         Some(_) if ordered => super::slots::copy_dict(tracer, &dict),
-        // `dict.copy` of a subclass gives a dict; `defaultdict` has a `copy` of its own.
+        Some(class) if class.derives("collections.defaultdict") => unsupported(path),
+        // `dict.copy` of a subclass gives a dict.
         _ => {
-            let items = tracer.dict_items(*id)?;
+            let items = tracer.mapping_items(&dict)?;
             tracer.new_dict(items)
         }
     }

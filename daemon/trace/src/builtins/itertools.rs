@@ -100,7 +100,7 @@ fn product(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
     }
     let mut pools = Vec::new();
     for pool in &args.pos {
-        pools.push(tracer.collect(pool)?);
+        pools.push(tracer.collect_sized(pool)?);
     }
     let made_of = pools.iter().cycle().take(pools.len() * repeat).map(|pool| Value::tuple(pool.clone())).collect();
     let pools: Vec<_> = std::iter::repeat_n(&pools, repeat).flatten().collect();
@@ -175,7 +175,7 @@ fn permutations(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> 
 fn chosen(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [iterable, count] = bind(path, args, ["iterable", "r"], 1)?;
     let Some(iterable) = iterable else { return unsupported(path) };
-    let pool = tracer.collect(&iterable)?;
+    let pool = tracer.collect_sized(&iterable)?;
     let count = match count {
         Some(count) => fixed_int(tracer, &count, path)?,
         None if name(path) == "permutations" => pool.len() as i64,

@@ -213,7 +213,15 @@ fn round(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         let digits = if digits.is_none() { vec![] } else { vec![digits] };
         return tracer.call(&own, Args::new(digits));
     }
-    match (slots::base(tracer, &value), digits.as_int()) {
+    let digits = match &digits {
+        Value::Int(dim) => Some(tracer.fix(dim)),
+        digits if digits.is_none() => None,
+        digits => match digits.as_int() {
+            Some(digits) => Some(digits),
+            None => return unsupported(path),
+        },
+    };
+    match (slots::base(tracer, &value), digits) {
         (Value::Int(dim), None) => Ok(Value::dim(dim)),
         (Value::Const(c), digits) => {
             let mut asked = vec![c.clone()];

@@ -1,7 +1,7 @@
 //! Operators between values of built-in types, and the `operator` module.
 
 use super::args::{exactly, name};
-use super::sets::{Elements, combine, elements, make};
+use super::sets::{self, Elements, combine, elements, make};
 use super::{Table, decided, dims, fixed_int, folded, slots, unsupported};
 use crate::call::Args;
 use crate::flow::{Flow, stop};
@@ -268,27 +268,30 @@ fn sets(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value
     if !set_like(a) || !set_like(b) {
         return Ok(None);
     }
-    let how = match op {
-        Binary::Or => "union",
-        Binary::And => "intersection",
-        Binary::Subtract => "difference",
-        _ => "symmetric_difference",
+    let (how, path, method) = match op {
+        Binary::Or => ("union", "_operator.or_", "update"),
+        Binary::And => ("intersection", "_operator.and_", "intersection_update"),
+        Binary::Subtract => ("difference", "_operator.sub", "difference_update"),
+        _ => ("symmetric_difference", "_operator.xor", "symmetric_difference_update"),
     };
     let (left, right) = (elements(tracer, a)?, elements(tracer, b)?);
+    let operands = [sets::operand(tracer, a, &left)?, sets::operand(tracer, b, &right)?];
+    let [_, other] = operands.clone();
+    let operands = operands.into_iter().collect();
     let items = combine(how, left, right);
     // Sets leave it to a view (`dictviews_as_number` in CPython's `Objects/dictobject.c`), which makes a plain set.
     let of_view = matches!(b, Value::DictView(..));
     match a {
-        _ if of_view => Ok(Some(make(tracer, items, false))),
+        _ if of_view => Ok(Some(make(tracer, items, false, path, operands))),
         Value::Set(id) if inplace && !tracer.arenas.sets[*id].frozen => {
-            *super::sets::change(tracer, *id) = items;
+            sets::changed_by(tracer, *id, items, method, other);
             Ok(Some(a.clone()))
         }
         Value::Set(id) => {
             let frozen = tracer.arenas.sets[*id].frozen;
-            Ok(Some(make(tracer, items, frozen)))
+            Ok(Some(make(tracer, items, frozen, path, operands)))
         }
-        _ => Ok(Some(make(tracer, items, false))),
+        _ => Ok(Some(make(tracer, items, false, path, operands))),
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Table, unsupported};
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{Key, SetId, SetValue, Value};
+use crate::value::{History, Key, Made, SetId, SetValue, Value, ViewKind};
 use flambeau_ir::reason::ReasonCode;
 use indexmap::IndexMap;
 
@@ -44,17 +44,90 @@ pub type Elements = IndexMap<Key, Value>;
 
 fn set(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let frozen = path == "builtins.frozenset";
-    let items = match bind(path, args, [""], 0)? {
+    let id = tracer.arenas.sets.push(SetValue { frozen, ..SetValue::default() });
+    match bind(path, args, [""], 0)? {
         [Some(Value::Set(id))] if frozen && tracer.arenas.sets[id].frozen => return Ok(Value::Set(id)),
-        [Some(iterable)] => elements(tracer, &iterable)?,
-        [None] => Elements::new(),
-    };
-    Ok(make(tracer, items, frozen))
+        [Some(iterable)] => extend(tracer, id, &iterable)?,
+        [None] => {}
+    }
+    Ok(Value::Set(id))
 }
 
-/// A new set.
-pub fn make(tracer: &mut Tracer<'_>, items: Elements, frozen: bool) -> Value {
-    Value::Set(tracer.arenas.sets.push(SetValue { items, frozen, ..SetValue::default() }))
+/// What the function or type at the path makes of operands (see [`operand`]).
+pub fn make(tracer: &mut Tracer<'_>, items: Elements, frozen: bool, path: &str, operands: Option<Vec<Value>>) -> Value {
+    let made = operands.map_or(Made::Unknown, |operands| Made::Call(path.to_owned(), operands));
+    let history = History { made, changes: vec![] };
+    Value::Set(tracer.arenas.sets.push(SetValue { items, frozen, history, ..SetValue::default() }))
+}
+
+/// An operand of a set's method that has given these elements, as it is now: something that is made again outside of the
+/// trace. None if it cannot be.
+pub fn operand(tracer: &mut Tracer<'_>, value: &Value, given: &Elements) -> Flow<Option<Value>> {
+    Ok(match value {
+        Value::Set(id) => {
+            let set = tracer.arenas.sets[*id].clone();
+            let unchanged = set.history.changes.is_empty() && !matches!(set.history.made, Made::Unknown);
+            match set.origin {
+                Some(_) => unchanged.then(|| value.clone()),
+                None => (unchanged || set.history.is_additions()).then(|| Value::Set(tracer.arenas.sets.push(set))),
+            }
+        }
+        // They make room for all keys of a dict at once.
+        Value::Dict(_) => Some(tracer.new_dict(given.values().map(|key| (key.clone(), Value::NONE)).collect())?),
+        Value::DictView(_, ViewKind::Keys) => {
+            match tracer.new_dict(given.values().map(|key| (key.clone(), Value::NONE)).collect())? {
+                Value::Dict(dict) => Some(Value::DictView(dict, ViewKind::Keys)),
+                _ => None,
+            }
+        }
+        Value::DictView(..) => None,
+        _ => Some(Value::tuple(given.values().cloned().collect())),
+    })
+}
+
+/// The elements as they are after a call of a method that changes the set.
+pub fn changed_by(tracer: &mut Tracer<'_>, id: SetId, items: Elements, method: &'static str, operand: Option<Value>) {
+    let set = &mut tracer.arenas.sets[id];
+    set.items = items;
+    match operand {
+        Some(operand) => set.history.changes.push((method, vec![operand])),
+        None => forget(set),
+    }
+}
+
+/// From here on nobody knows the table.
+fn forget(set: &mut SetValue) {
+    set.history.made = Made::Unknown;
+    set.history.changes.push(("clear", vec![]));
+}
+
+/// Puts an element into the set.
+pub fn insert(tracer: &mut Tracer<'_>, id: SetId, key: Key, item: Value) {
+    if !tracer.arenas.sets[id].items.contains_key(&key) {
+        let set = &mut tracer.arenas.sets[id];
+        set.items.insert(key, item.clone());
+        set.history.changes.push(("add", vec![item]));
+    }
+}
+
+/// Takes an element out of the set.
+fn take_out(tracer: &mut Tracer<'_>, id: SetId, key: &Key) -> Option<Value> {
+    if !tracer.arenas.sets[id].items.contains_key(key) {
+        return None;
+    }
+    let set = &mut tracer.arenas.sets[id];
+    let item = set.items.shift_remove(key)?;
+    set.history.changes.push(("discard", vec![item.clone()]));
+    Some(item)
+}
+
+fn empty(tracer: &mut Tracer<'_>, id: SetId) {
+    let set = &mut tracer.arenas.sets[id];
+    set.items.clear();
+    set.history = History::default();
+    if set.origin.is_some() {
+        set.history.changes.push(("clear", vec![]));
+    }
 }
 
 /// The elements of any iterable. A set is not put in order for it.
@@ -73,17 +146,30 @@ pub fn elements(tracer: &mut Tracer<'_>, iterable: &Value) -> Flow<Elements> {
 
 /// `set.update` with one iterable. An element is there before the next one is made.
 pub fn extend(tracer: &mut Tracer<'_>, id: SetId, iterable: &Value) -> Flow<()> {
-    if let Value::Set(other) = iterable {
-        let others = tracer.arenas.sets[*other].items.clone();
-        let items = change(tracer, id);
-        for (key, item) in others {
-            items.entry(key).or_insert(item);
+    let whole = match iterable {
+        Value::Set(_) => true,
+        Value::Dict(dict) => tracer.arenas.dicts[*dict].class.is_none(),
+        _ => false,
+    };
+    if whole {
+        let others = elements(tracer, iterable)?;
+        let operand = operand(tracer, iterable, &others)?;
+        let set = &tracer.arenas.sets[id];
+        let first = set.origin.is_none() && set.history.changes.is_empty() && matches!(set.history.made, Made::Plain);
+        let items = combine("union", set.items.clone(), others);
+        if let (true, Some(operand)) = (first, &operand) {
+            let path = if set.frozen { "builtins.frozenset" } else { "builtins.set" };
+            let set = &mut tracer.arenas.sets[id];
+            set.items = items;
+            set.history.made = Made::Call(path.to_owned(), vec![operand.clone()]);
+        } else {
+            changed_by(tracer, id, items, "update", operand);
         }
         return Ok(());
     }
     tracer.for_each(iterable, |t, item| {
         let key = t.key(&item)?;
-        change(t, id).entry(key).or_insert(item);
+        insert(t, id, key, item);
         Ok(())
     })
 }
@@ -109,17 +195,10 @@ fn receiver_set(path: &str, args: Args) -> Flow<(SetId, Args)> {
     }
 }
 
-/// The set's elements, to change.
-pub fn change<'t>(tracer: &'t mut Tracer<'_>, id: SetId) -> &'t mut Elements {
-    let set = &mut tracer.arenas.sets[id];
-    set.dirty = true;
-    &mut set.items
-}
-
 fn init(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_set(path, args)?;
     let [iterable] = bind(path, rest, [""], 0)?;
-    change(tracer, id).clear();
+    empty(tracer, id);
     if let Some(iterable) = iterable {
         extend(tracer, id, &iterable)?;
     }
@@ -130,9 +209,7 @@ fn add(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_set(path, args)?;
     let [item] = exactly(path, rest)?;
     let key = tracer.key(&item)?;
-    if !tracer.arenas.sets[id].items.contains_key(&key) {
-        change(tracer, id).insert(key, item);
-    }
+    insert(tracer, id, key, item);
     Ok(Value::NONE)
 }
 
@@ -140,9 +217,7 @@ fn discard(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_set(path, args)?;
     let [item] = exactly(path, rest)?;
     let key = tracer.key(&item)?;
-    if tracer.arenas.sets[id].items.contains_key(&key) {
-        change(tracer, id).shift_remove(&key);
-    }
+    take_out(tracer, id, &key);
     Ok(Value::NONE)
 }
 
@@ -150,7 +225,7 @@ fn remove(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_set(path, args)?;
     let [item] = exactly(path, rest)?;
     let key = tracer.key(&item)?;
-    match change(tracer, id).shift_remove(&key) {
+    match take_out(tracer, id, &key) {
         Some(_) => Ok(Value::NONE),
         None => tracer.raise_with("KeyError", vec![item]),
     }
@@ -159,7 +234,7 @@ fn remove(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn clear(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_set(path, args)?;
     let [] = exactly(path, rest)?;
-    change(tracer, id).clear();
+    empty(tracer, id);
     Ok(Value::NONE)
 }
 
@@ -175,22 +250,30 @@ fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_set(path, args)?;
     let [] = exactly(path, rest)?;
     let (items, frozen) = (tracer.arenas.sets[id].items.clone(), tracer.arenas.sets[id].frozen);
-    if frozen { Ok(Value::Set(id)) } else { Ok(make(tracer, items, false)) }
+    if frozen {
+        return Ok(Value::Set(id));
+    }
+    let operand = operand(tracer, &Value::Set(id), &items)?;
+    Ok(make(tracer, items, false, path, operand.map(|set| vec![set])))
 }
 
 fn combined(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_set(path, args)?;
     let mut items = tracer.arenas.sets[id].items.clone();
     let frozen = tracer.arenas.sets[id].frozen;
+    let mut operands: Option<Vec<Value>> = operand(tracer, &Value::Set(id), &items)?.map(|set| vec![set]);
     for other in &rest.pos {
         let length = tracer.arenas.sets[id].items.len();
+        let value = other;
         let other = elements(tracer, other)?;
+        let made = operand(tracer, value, &other)?;
+        operands = operands.zip(made).map(|(operands, made)| [operands, vec![made]].concat());
         if tracer.arenas.sets[id].items.len() != length {
             return stop(ReasonCode::UnsupportedCall, format!("{path} with an iterator that changes the set"));
         }
         items = combine(name(path), items, other);
     }
-    Ok(make(tracer, items, frozen))
+    Ok(make(tracer, items, frozen, path, operands))
 }
 
 /// Union, intersection, difference or symmetric difference, by the method's name.

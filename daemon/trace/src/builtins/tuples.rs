@@ -32,7 +32,10 @@ fn tuple(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 /// `tuple.__new__(cls, iterable)`, as named tuples call it.
 fn new(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [class, iterable] = bind(path, args, ["", ""], 1)?;
-    let Some(Value::Class(class)) = class else { return unsupported(path) };
+    let Some(Value::Class(class)) = class.filter(|c| matches!(c, Value::Class(c) if c.derives("builtins.tuple")))
+    else {
+        return unsupported(path);
+    };
     let items = match iterable {
         Some(iterable) => tracer.collect_sized(&iterable)?,
         None => vec![],
@@ -44,7 +47,7 @@ fn new(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn size(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [iterable] = bind(path, args, [""], 0)?;
     let items = match iterable {
-        Some(iterable) => tracer.collect(&iterable)?,
+        Some(iterable) => tracer.collect_sized(&iterable)?,
         None => vec![],
     };
     if items.iter().any(|i| i.as_dim().is_none()) {

@@ -83,6 +83,7 @@ fn identity(value: &Value) -> Option<Identity> {
         Value::Range(parts) | Value::Slice(parts) => Identity::Address(Rc::as_ptr(parts) as usize),
         Value::Function(f) => Identity::Address(Rc::as_ptr(f) as usize),
         Value::Method(m) => Identity::Address(Rc::as_ptr(m) as usize),
+        Value::Builtin(b) if b.receiver.is_some() => Identity::Address(Rc::as_ptr(b) as usize),
         _ => return None,
     })
 }
@@ -125,6 +126,9 @@ impl Tracer<'_> {
             Value::Dict(id) => self.arenas.dicts[*id].attrs,
             _ => None,
         };
+        if let Value::Set(set) = value {
+            self.set_changes(builder, *set, id)?;
+        }
         if let Some(attrs) = attrs {
             for (name, value) in self.named_items(attrs)? {
                 let value = self.build(builder, &value)?;
@@ -184,11 +188,7 @@ impl Tracer<'_> {
             }
             Value::Dict(id) if self.arenas.dicts[*id].of_new => self.build_instance_dict(builder, *id)?,
             Value::Dict(id) => self.build_dict(builder, *id)?,
-            Value::Set(id) => {
-                let items: Vec<Value> = self.arenas.sets[*id].items.values().cloned().collect();
-                let items = self.build_all(builder, &items)?;
-                if self.arenas.sets[*id].frozen { Build::FrozenSet(items) } else { Build::Set(items) }
-            }
+            Value::Set(id) => self.build_set(builder, *id)?,
             Value::Slice(parts) => Build::Slice(self.build_three(builder, parts)?),
             Value::Range(parts) => Build::Range(self.build_three(builder, parts)?),
             Value::Class(class) => match &class.path {
@@ -245,7 +245,11 @@ impl Tracer<'_> {
             _ => false,
         };
         let built = self.build(builder, receiver)?;
-        if exact {
+        // A class's attribute of that name would be what its instances are bound to.
+        let of_class = matches!(receiver, Value::Class(_))
+            && name.starts_with("__")
+            && !["__new__", "__prepare__", "__init_subclass__", "__subclasshook__"].contains(&name);
+        if exact && !of_class {
             let name = builder.add(Build::Const(Const::str(name)));
             return Ok(Build::Call("builtins.getattr".into(), vec![built, name]));
         }

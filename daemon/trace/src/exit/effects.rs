@@ -3,7 +3,7 @@
 use super::build::Builder;
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::DictId;
+use crate::value::{DictId, SetValue};
 use flambeau_ir::exit::Effect;
 use flambeau_ir::reason::ReasonCode;
 
@@ -50,17 +50,11 @@ impl Tracer<'_> {
             let target = builder.source(origin.source);
             builder.exit.effects.push(Effect::SetList(target, items));
         }
-        let sets: Vec<_> = self
-            .arenas
-            .sets
-            .iter()
-            .filter(|(_, s)| s.dirty)
-            .filter_map(|(_, s)| Some((s.origin?, s.items.values().cloned().collect::<Vec<_>>())))
-            .collect();
-        for (origin, items) in sets {
-            let items = self.build_all(builder, &items)?;
+        let changed = |(id, set): (_, &SetValue)| Some((id, set.origin.filter(|_| !set.history.changes.is_empty())?));
+        let sets: Vec<_> = self.arenas.sets.iter().filter_map(changed).collect();
+        for (set, origin) in sets {
             let target = builder.source(origin.source);
-            builder.exit.effects.push(Effect::SetSet(target, items));
+            self.set_changes(builder, set, target)?;
         }
         let cells: Vec<_> = self
             .arenas

@@ -5,7 +5,7 @@ use crate::broken::Frozen;
 use crate::flow::{Flow, stop};
 use crate::frame::{GeneratorId, Slot};
 use crate::tracer::Tracer;
-use crate::value::{Iter, IterId, Of, Value, ViewKind};
+use crate::value::{Exhausted, Iter, IterId, Of, Value, ViewKind};
 use flambeau_bytecode::resume::Entry;
 use flambeau_ir::exit::{Build, BuildId};
 use flambeau_ir::reason::ReasonCode;
@@ -14,9 +14,12 @@ impl Tracer<'_> {
     pub(super) fn build_iter(&mut self, b: &mut Builder, id: IterId) -> Flow<Build> {
         let call = |path: &str, args| Build::Call(path.into(), args);
         Ok(match self.arenas.iters[id].clone() {
-            Iter::Done => Build::Iter(b.add(Build::Tuple(vec![], None)), 0),
+            Iter::Done(what) => self.build_exhausted(b, what)?,
             Iter::Items { at, of: Of::Value(value), .. } => Build::Iter(self.build(b, &value)?, at as u64),
-            Iter::Items { at: 0, of: Of::Call(path, args), .. } => call(path, self.build_all(b, &args)?),
+            Iter::Items { at, of: Of::Call(path, args), .. } => {
+                let made = call(path, self.build_all(b, &args)?);
+                if at == 0 { made } else { Build::Iter(b.add(made), at as u64) }
+            }
             Iter::Items { items, at, .. } => {
                 let items = self.build_all(b, items.get(at..).unwrap_or_default())?;
                 Build::Iter(b.add(Build::Tuple(items, None)), 0)
@@ -88,6 +91,29 @@ impl Tracer<'_> {
             Iter::CallUntil { func, sentinel } => call("builtins.iter", self.build_all(b, &[func, sentinel])?),
             Iter::Zip { .. } | Iter::Islice { .. } | Iter::Sequence { .. } | Iter::Reversed { .. } | Iter::Running => {
                 return stop(ReasonCode::SideEffect, "an iterator of this kind leaves the frame");
+            }
+        })
+    }
+
+    fn build_exhausted(&mut self, b: &mut Builder, what: Exhausted) -> Flow<Build> {
+        let none = |b: &mut Builder| b.add(Build::List(vec![]));
+        Ok(match what {
+            Exhausted::List => Build::Iter(none(b), 0),
+            Exhausted::Reversed => Build::Call("builtins.reversed".into(), vec![none(b)]),
+            Exhausted::Dict(kind) => {
+                let Value::Dict(dict) = self.new_dict(vec![])? else {
+                    return stop(ReasonCode::Internal, "a new dict is none");
+                };
+                let over = if let ViewKind::Keys = kind { Value::Dict(dict) } else { Value::DictView(dict, kind) };
+                Build::Iter(self.build(b, &over)?, 0)
+            }
+            Exhausted::Chain => Build::Call("itertools.chain".into(), vec![]),
+            Exhausted::Islice => {
+                let args = vec![none(b), self.build(b, &Value::int(0))?];
+                Build::Call("itertools.islice".into(), args)
+            }
+            Exhausted::Other => {
+                return stop(ReasonCode::SideEffect, "an exhausted iterator of this kind leaves the frame");
             }
         })
     }

@@ -5,6 +5,7 @@ mod build;
 mod effects;
 mod iterators;
 mod resume;
+mod sets;
 
 use crate::flow::{Flow, Stop, stop};
 use crate::frame::{FrameEnd, Slot};

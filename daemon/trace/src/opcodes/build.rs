@@ -23,11 +23,11 @@ pub(super) fn list(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control>
 }
 
 pub(super) fn set(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
-    let mut set = SetValue::default();
+    let id = t.arenas.sets.push(SetValue::default());
     for item in f.pop_n(n as usize)? {
-        set.items.entry(t.key(&item)?).or_insert(item);
+        let key = t.key(&item)?;
+        sets::insert(t, id, key, item);
     }
-    let id = t.arenas.sets.push(set);
     f.push(Value::Set(id));
     Ok(Control::Next)
 }
@@ -85,7 +85,7 @@ pub(super) fn set_add(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Contr
     let item = f.pop()?;
     let Value::Set(set) = *f.peek(n as usize)? else { return outside(t, f, n) };
     let key = t.key(&item)?;
-    sets::change(t, set).entry(key).or_insert(item);
+    sets::insert(t, set, key, item);
     Ok(Control::Next)
 }
 
@@ -153,15 +153,16 @@ fn unpacked(t: &mut Tracer<'_>, iterable: &Value, before: usize, after: Option<u
         let name = t.type_name(iterable);
         return t.raise_named("TypeError", &format!("cannot unpack non-iterable {name} object"));
     }
-    if after.is_some() {
-        return t.collect(iterable);
-    }
     let iter = t.iter(iterable)?;
     let mut items = Vec::new();
-    while items.len() <= before
-        && let Some(item) = t.next(&iter)?
-    {
+    let most = if after.is_some() { before } else { before + 1 };
+    while items.len() < most {
+        let Some(item) = t.next(&iter)? else { return Ok(items) };
         items.push(item);
+    }
+    if after.is_some() {
+        // `PySequence_List` makes a list of what the iterator has left.
+        items.extend(t.collect_sized(&iter)?);
     }
     Ok(items)
 }

@@ -474,7 +474,7 @@ impl Tracer<'_> {
                 let ((ga, oa), (gb, ob), (gc, oc)) = (self.torch_arg(a)?, self.torch_arg(b)?, self.torch_arg(c)?);
                 (Arg::Slice(Box::new([ga, gb, gc])), OpArg::Slice(Box::new([oa, ob, oc])))
             }
-            Value::Range(_) | Value::Iter(_) => {
+            Value::Range(_) => {
                 let items = self.collect(value)?;
                 let (g, o) = self.torch_args(&items)?;
                 (Arg::List(g), OpArg::List(o))

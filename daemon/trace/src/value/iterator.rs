@@ -17,6 +17,23 @@ pub enum Of {
     Call(&'static str, Vec<Value>),
 }
 
+/// What an exhausted iterator was.
+#[derive(Clone, Copy, Debug)]
+pub enum Exhausted {
+    /// Over a list.
+    List,
+    /// `reversed` of a list.
+    Reversed,
+    /// Over a dict's keys, values or items.
+    Dict(super::ViewKind),
+    /// `itertools.chain`
+    Chain,
+    /// `itertools.islice`
+    Islice,
+    /// Of a type that none without items can be made of.
+    Other,
+}
+
 /// State of a built-in iterator.
 #[derive(Clone, Debug)]
 pub enum Iter {
@@ -141,8 +158,8 @@ pub enum Iter {
         /// It ends when this is returned.
         sentinel: Value,
     },
-    /// Exhausted.
-    Done,
+    /// Exhausted, and rid of what it iterated over.
+    Done(Exhausted),
     /// It is being advanced.
     Running,
 }

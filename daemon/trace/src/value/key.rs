@@ -14,7 +14,7 @@ pub enum Key {
     Tuple(Vec<Key>),
     /// An object compared by identity: its kind and index or address.
     Identity(u8, usize),
-    /// A built-in function, at this path.
+    /// A function or method of C, by its path.
     Path(Arc<str>),
 }
 

@@ -15,10 +15,10 @@ pub use class::Class;
 pub use dict::{DictId, DictValue, ViewKind};
 pub use function::{Builtin, CellId, CellValue, Descriptor, Function, Method, Partial, Super};
 pub use instance::{Instance, InstanceId, Module, Opaque, Payload};
-pub use iterator::{Iter, IterId, Of};
+pub use iterator::{Exhausted, Iter, IterId, Of};
 pub use key::Key;
 pub use list::{ListId, ListValue};
-pub use set::{SetId, SetValue};
+pub use set::{History, Made, SetId, SetValue};
 pub use tensor::{TensorId, TensorValue};
 pub use tuple::Tuple;
 
