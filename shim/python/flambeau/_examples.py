@@ -28,7 +28,7 @@ def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _has_history(tensor: torch.Tensor) -> bool:
-    """Whether autograd hears of it if the view is written to. Of other views torch needs to know their memory alone, and
-    not all that it would make of their bases can be made."""
+    """Whether autograd hears of it if the view is written to. Of other views torch needs to know their memory
+    alone, and it cannot make every view again from its base."""
     base = tensor._base
     return base is not None and (tensor.requires_grad or base.requires_grad)
