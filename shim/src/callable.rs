@@ -62,6 +62,7 @@ fn make(py: Python<'_>) -> PyResult<Py<PyAny>> {
         method(c"__reduce__", reduce, ffi::METH_NOARGS),
         method(c"__copy__", itself, ffi::METH_NOARGS),
         method(c"__deepcopy__", itself, ffi::METH_O),
+        method(c"__prepare_scriptable__", original, ffi::METH_NOARGS),
         // SAFETY: a zeroed entry ends the list.
         unsafe { std::mem::zeroed() },
     ]));
@@ -238,6 +239,12 @@ unsafe extern "C" fn itself(object: Raw, _memo: Raw) -> Raw {
     // SAFETY: a live object.
     unsafe { ffi::Py_INCREF(object) };
     object
+}
+
+/// The Python function: what `torch.jit.script` compiles in the callable's place.
+unsafe extern "C" fn original(object: Raw, _args: Raw) -> Raw {
+    // SAFETY: called by Python with a `Compiled` object, whose function lives as long.
+    unsafe { ffi::Py_NewRef((*object.cast::<Compiled>()).function) }
 }
 
 unsafe extern "C" fn traverse(object: Raw, visit: ffi::visitproc, arg: *mut c_void) -> c_int {

@@ -74,6 +74,7 @@ impl FxBody {
     fn call_backend(&self, py: Python<'_>, values: &[Option<Py<PyAny>>], symbols: &[i64]) -> PyResult<Py<PyAny>> {
         let module = graph_module(py, &self.graph, symbols)?;
         let examples = PyList::new(py, self.examples(values))?;
+        let examples = py.import("flambeau._examples")?.call_method1("stand_ins", (examples,))?;
         let compiled = self.backend.bind(py).call1((module, examples))?;
         if !compiled.is_callable() {
             return Err(PyTypeError::new_err("the back end returned nothing that can be called"));

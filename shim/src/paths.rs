@@ -120,7 +120,7 @@ impl Paths {
             Paths { by_address: HashMap::new(), by_path: HashMap::new(), objects: Vec::new(), directories: Vec::new() };
         for name in TABLE_MODULES {
             if let Some(module) = import(py, name) {
-                paths.add_all(&module.dict(), name);
+                paths.add_all(&module.dict(), name, None);
             }
         }
         for (module, name) in TABLE_TYPES {
@@ -148,24 +148,30 @@ impl Paths {
         paths
     }
 
-    /// The attributes of a type and, for `torch.Tensor`, of the C type below it.
+    /// The attributes of a type and, for `torch.Tensor`, of the C type below it, but for those that the type replaces.
     fn add_type(&mut self, py: Python<'_>, class: &Bound<'_, PyType>, path: &str) {
-        for base in class.mro().iter() {
+        // SAFETY: a ready type has a dict.
+        let dict_of = |class: Raw| unsafe { Bound::from_borrowed_ptr(py, raw::type_dict(class)) }.cast_into::<PyDict>();
+        let Ok(own) = dict_of(class.as_ptr()) else { return };
+        self.add_all(&own, path, None);
+        for base in class.mro().iter().skip(1) {
             // SAFETY: an entry of an MRO is a type.
             let (module, _) = unsafe { raw::class_names(base.as_ptr()) };
-            if base.is(class) || module.starts_with("torch._C") {
-                // SAFETY: a ready type has a dict.
-                let dict = unsafe { Bound::from_borrowed_ptr(py, raw::type_dict(base.as_ptr())) };
-                if let Ok(dict) = dict.cast::<PyDict>() {
-                    self.add_all(dict, path);
-                }
+            if module.starts_with("torch._C")
+                && let Ok(dict) = dict_of(base.as_ptr())
+            {
+                self.add_all(&dict, path, Some(&own));
             }
         }
     }
 
-    fn add_all(&mut self, dict: &Bound<'_, PyDict>, prefix: &str) {
+    /// What a namespace holds, but for names that `replaced` has for something else.
+    fn add_all(&mut self, dict: &Bound<'_, PyDict>, prefix: &str, replaced: Option<&Bound<'_, PyDict>>) {
         for (key, value) in dict.iter() {
             let Ok(name) = key.extract::<&str>() else { continue };
+            if replaced.is_some_and(|names| names.contains(&key).unwrap_or(true)) {
+                continue;
+            }
             // A static method's function is what attribute access gives.
             let value = match value.cast::<pyo3::types::PyAny>() {
                 // SAFETY: a live object.

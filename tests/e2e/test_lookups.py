@@ -62,6 +62,23 @@ class WithMeta(metaclass=Meta):
         return 1
 
 
+class Broken(metaclass=Meta):
+    """Its making breaks off below `super().__call__`, in which no trace can be resumed."""
+
+    def __init__(self, a):
+        flambeau.graph_break()
+        self.a = a
+
+    def __call__(self, b):
+        return self.a + b
+
+
+class Keyed(dict):
+    @classmethod
+    def fromkeys(cls, keys, value=None):
+        return [super().fromkeys(keys, value), super().fromkeys]
+
+
 class Plain:
     flag = 1
 
@@ -210,6 +227,18 @@ def metaclass_attributes(x):
 def metaclass_super_call(x):
     made = WithMeta.__call__(2)
     return made.a, type.__call__(WithMeta, 5).a, WithMeta(3).__call__(x)
+
+
+def broken_metaclass_calls(x):
+    made = Broken(1)
+    call = super(Meta, Broken).__call__
+    flambeau.graph_break()
+    return made.through, made(x), call(x + 1).a, type.__call__(Broken, 5).a
+
+
+def class_methods_past_an_override(x):
+    made, fromkeys = Keyed.fromkeys("ab", 1)
+    return type(made).__name__, dict(made), dict(fromkeys("c", 2)), x
 
 
 def descriptors(x):
@@ -388,6 +417,8 @@ def kinds(x):
         metaclass_calls,
         metaclass_attributes,
         metaclass_super_call,
+        broken_metaclass_calls,
+        class_methods_past_an_override,
         descriptors,
         methods_of_functions,
         class_methods_of_c_types,

@@ -82,6 +82,9 @@ pub enum InferError {
     /// A symbolic size where a fixed one is needed.
     #[error("needs a fixed size: {0}")]
     Dynamic(String),
+    /// Neither a rule nor the client can tell.
+    #[error("cannot be told: {0}")]
+    Unknown(String),
 }
 
 /// Metadata of calling `target`.

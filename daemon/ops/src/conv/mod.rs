@@ -150,6 +150,13 @@ fn output_strides(
     }
     // Signals and volumes take other kernels by type and size; only the usual layout is certain.
     if format != Format::Contiguous && weight.ndim() != 4 {
+        let mut all = input.sizes.iter().chain(&weight.sizes).chain(sizes);
+        // Which of two layouts a size of one stands for, each kernel decides in its own way, and fake tensors in another.
+        if weight.ndim() == 5 && all.any(|size| call.env.is(size, 1)) {
+            return Err(InferError::Unknown(
+                "the layout of its result depends on the kernel that torch chooses".into(),
+            ));
+        }
         return Err(InferError::NoRule);
     }
     let mut strides = strides_in(&out_sizes, format).ok_or(InferError::NoRule)?;

@@ -2,7 +2,7 @@
 
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{Builtin, CellId, DictId, Function, InstanceId, Payload, Value, ViewKind};
+use crate::value::{Builtin, CellId, Class, DictId, Function, InstanceId, Payload, Value, ViewKind};
 use flambeau_ir::code::{CodeHash, Const};
 use flambeau_ir::exit::{Build, BuildId, Effect, Exit, Varying};
 use flambeau_ir::graph::NodeId;
@@ -233,7 +233,8 @@ impl Tracer<'_> {
             return stop(ReasonCode::SideEffect, format!("{} leaves the frame", method.path));
         };
         let exact = match receiver {
-            Value::Tensor(_) | Value::Const(_) | Value::Int(_) | Value::Class(_) => true,
+            Value::Tensor(_) | Value::Const(_) | Value::Int(_) => true,
+            Value::Class(class) => self.reads_builtin(class, name, &method.path)?,
             Value::List(id) => self.arenas.lists[*id].class.is_none(),
             Value::Dict(id) => self.arenas.dicts[*id].class.is_none(),
             Value::Tuple(t) => t.class.is_none(),
@@ -255,6 +256,21 @@ impl Tracer<'_> {
         }
         // The descriptor's own binding, past what a subclass may have defined.
         Ok(Build::Call(format!("{}.__get__", method.path).into(), vec![built]))
+    }
+
+    /// Whether `class.name` surely is the method of that path. It is not for methods of `type`, as in
+    /// `super().__call__(...)` of a metaclass: instances of the class may have a method of that name, which comes first.
+    fn reads_builtin(&mut self, class: &Rc<Class>, name: &str, path: &str) -> Flow<bool> {
+        if path.strip_prefix("builtins.type.") == Some(name) && name != "__prepare__" {
+            return Ok(false);
+        }
+        match self.type_lookup(class, name)? {
+            // A class method that was read past an override, as by `super()`.
+            Some((owner, _)) if owner.is_python && owner.path.is_none() => {
+                stop(ReasonCode::SideEffect, format!("{path} leaves the frame"))
+            }
+            _ => Ok(true),
+        }
     }
 
     fn build_three(&mut self, builder: &mut Builder, parts: &[Value; 3]) -> Flow<[BuildId; 3]> {

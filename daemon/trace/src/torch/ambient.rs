@@ -5,6 +5,7 @@ use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::Value;
 use flambeau_ir::code::Const;
+use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Arg, Target, ValueMeta};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::kernel::DType;
@@ -78,6 +79,8 @@ impl Tracer<'_> {
         self.ambient.grad_enabled = mode;
         if mode {
             self.graph.touches_grad = true;
+            // A back end that takes FX looks at the mode once, where the graph begins.
+            self.exact |= self.frame.options.backend == BackendKind::Fx && !self.frame.ambient.grad_enabled;
         }
         let target = Target::Function("torch._C._set_grad_enabled".into());
         let arg = Arg::Const(Const::Bool(mode));

@@ -164,7 +164,15 @@ impl Tracer<'_> {
             "is_complex" => Value::bool(is_complex(meta.dtype)),
             "is_signed" => Value::bool(!matches!(meta.dtype, DType::U8 | DType::Bool)),
             "is_conj" | "is_neg" | "is_distributed" | "has_names" => Value::bool(false),
-            "is_inference" => Value::bool(self.ambient.inference_mode),
+            // Outside of the mode such tensors are not traced. In it, views of ordinary tensors and inputs are what they were.
+            "is_inference" if !self.ambient.inference_mode => Value::bool(false),
+            "is_inference" => {
+                let tensor = &self.arenas.tensors[id];
+                if tensor.origin.is_some() || tensor.base.is_some() || self.graph.may_view {
+                    return self.ask_itself("torch.Tensor.is_inference");
+                }
+                Value::bool(true)
+            }
             "is_contiguous" => match argument {
                 None => Value::bool(self.is_contiguous(&meta.sizes, &meta.strides)),
                 Some(Value::Const(Const::MemoryFormat(f))) if &*f == "contiguous_format" => {

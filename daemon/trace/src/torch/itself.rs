@@ -10,6 +10,7 @@ use flambeau_ir::code::Const;
 use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Target, ValueMeta};
 use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::tensor::contiguous_strides;
 
 /// Functions that ask a tensor where its memory is, what autograd knows of it, how it was made.
 pub(super) const ASKED: &[&str] = &[
@@ -78,6 +79,22 @@ pub(super) fn is_of_metadata(path: &str) -> bool {
     METADATA.contains(&path.rsplit('.').next().unwrap_or(path))
 }
 
+/// Whether a call that makes a tensor makes a leaf that requires grad.
+pub(super) fn makes_leaf(args: &Args) -> bool {
+    let off = |value: &Value| matches!(value, Value::Const(Const::Bool(false) | Const::None));
+    args.kw.iter().any(|(name, value)| &**name == "requires_grad" && !off(value))
+}
+
+/// What `requires_grad_(mode)` is asked for; `None`: no bool.
+fn wanted_grad(args: &Args) -> Option<bool> {
+    let mode = args.pos.get(1).or_else(|| args.kw.iter().find(|(n, _)| &**n == "requires_grad").map(|(_, v)| v));
+    match mode {
+        None => Some(true),
+        Some(Value::Const(Const::Bool(mode))) => Some(*mode),
+        Some(_) => None,
+    }
+}
+
 /// Whether a call that gives `None` is made for what it does.
 pub(super) fn is_for_its_effect(path: &str) -> bool {
     let name = path.rsplit('.').next().unwrap_or(path);
@@ -117,15 +134,37 @@ impl Tracer<'_> {
             return Ok(());
         }
         let name = target_name(target);
-        let off = |value: &Value| matches!(value, Value::Const(Const::Bool(false)));
-        let asked = args.kw.iter().any(|(n, value)| &**n == "requires_grad" && !off(value));
-        if asked || name.ends_with("requires_grad_") && !args.pos.get(1).is_some_and(off) {
+        let switches = match args.pos.first() {
+            // What already is as wanted stays a leaf or none.
+            Some(Value::Tensor(id)) if name.ends_with("requires_grad_") => {
+                let now = self.arenas.tensors[*id].meta.requires_grad;
+                !matches!(wanted_grad(args), Some(mode) if mode == now)
+            }
+            _ => makes_leaf(args),
+        };
+        if switches {
             return stop(
                 ReasonCode::SideEffect,
                 format!("{name} makes a leaf, which the graph of this back end may lose"),
             );
         }
         Ok(())
+    }
+
+    /// A back end that takes FX may make calls with `out=` into functional ones, which neither resize a tensor as torch
+    /// does nor keep the strides that it has: plain Python calls those where that shows.
+    pub(super) fn check_out(&mut self, target: &Target, args: &Args, result: &ValueMeta) -> Flow<()> {
+        let out = args.kw.iter().find(|(name, _)| &**name == "out").map(|(_, value)| value);
+        let (BackendKind::Fx, Some(Value::Tensor(id)), ValueMeta::Tensor(result)) =
+            (&self.frame.options.backend, out, result)
+        else {
+            return Ok(());
+        };
+        let meta = &self.arenas.tensors[*id].meta;
+        if meta.sizes == result.sizes && meta.dtype == result.dtype && meta.strides == contiguous_strides(&meta.sizes) {
+            return Ok(());
+        }
+        stop(ReasonCode::SideEffect, format!("{} into a tensor of another layout", target_name(target)))
     }
 
     /// After `detach_()`, which refuses views.
@@ -143,11 +182,8 @@ impl Tracer<'_> {
 
     /// After `requires_grad_(mode)`, which raises if it may not change a tensor.
     pub(super) fn grad_switched(&mut self, id: TensorId, args: &Args) -> Flow<()> {
-        let mode = args.pos.get(1).or_else(|| args.kw.iter().find(|(n, _)| &**n == "requires_grad").map(|(_, v)| v));
-        let mode = match mode {
-            None => true,
-            Some(Value::Const(Const::Bool(mode))) => *mode,
-            Some(_) => return stop(ReasonCode::UnsupportedCall, "requires_grad_ with what is no bool"),
+        let Some(mode) = wanted_grad(args) else {
+            return stop(ReasonCode::UnsupportedCall, "requires_grad_ with what is no bool");
         };
         if self.arenas.tensors[id].meta.requires_grad == mode {
             return Ok(());

@@ -175,6 +175,9 @@ impl Tracer<'_> {
             Err(InferError::Invalid(message)) => {
                 return stop(ReasonCode::Shape, format!("{}: {message}", target_name(&target)));
             }
+            Err(InferError::Unknown(message)) => {
+                return stop(ReasonCode::OpUnknown, format!("{}: {message}", target_name(&target)));
+            }
             Err(InferError::Dynamic(message)) => {
                 return stop(ReasonCode::DynamicShape, format!("{}: {message}", target_name(&target)));
             }
@@ -187,6 +190,7 @@ impl Tracer<'_> {
             let name = target_name(&target);
             return stop(ReasonCode::SideEffect, format!("{name} in a try or with block, once inputs are written to"));
         }
+        self.check_out(&target, &args, &inferred.meta)?;
         self.graph.may_view |= !by_rule;
         if !inferred.mutates.is_empty() {
             self.check_leaves(&target, inferred.mutates.iter().filter_map(|i| argument(*i)).cloned())?;
@@ -242,7 +246,13 @@ impl Tracer<'_> {
         {
             return Ok(self.severed_tensor(node, meta.clone(), base));
         }
-        self.node_value(node, &inferred.meta, base, &target)
+        let value = self.node_value(node, &inferred.meta, base, &target)?;
+        if let Value::Tensor(id) = &value
+            && itself::makes_leaf(&args)
+        {
+            self.arenas.tensors[*id].is_leaf = true;
+        }
+        Ok(value)
     }
 
     /// Torch refuses to change a leaf that requires grad, also through a view of it, and views of which one call made
