@@ -135,7 +135,7 @@ class Run:
             "module": part.module, "mode": part.mode, "compiled": compiled, "only": only, "limits": limits,
             "limit": LIMIT, "loud": self.args.loud,
         }  # fmt: skip
-        running = ""
+        running = last = ""
         silence = 30 + max([LIMIT, *limits.values()])
         errors = sys.stderr if self.args.loud else None
         for event in self.place.events("tests.conformance.cpython.worker", job, silence, errors):
@@ -144,9 +144,11 @@ class Run:
             elif "start" in event:
                 running = event["start"]
             elif "done" in event:
-                ran.outcomes[event.pop("done")] = event
+                last = event.pop("done")
+                ran.outcomes[last] = event
                 running = ""
             elif "died" in event:
+                running = running or last  # what a method leaves behind may end the process after it
                 if not running:
                     raise RuntimeError(f"{part}: the process died between methods: {event['died']}\n{event['errors']}")
                 hang = "silent" in event["died"] or "Timeout (" in event["errors"]
