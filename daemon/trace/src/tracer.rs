@@ -263,6 +263,7 @@ impl<'a> Tracer<'a> {
                 let name = self.type_name(value);
                 return self.raise_named("TypeError", &format!("unhashable type: '{name}'"));
             }
+            // Types of C compare and hash as they like, too (dates, patterns, weak references).
             Value::Instance(_) | Value::Opaque(_) => {
                 let class = self.class_of(value)?;
                 for method in ["__eq__", "__hash__"] {
@@ -283,7 +284,6 @@ impl<'a> Tracer<'a> {
                     }
                 }
             }
-            Value::Opaque(_) => self.need_identity_hash(value)?,
             Value::Int(dim) => return Ok(Key::Const(Const::Int(self.fix(dim)))),
             _ => {}
         }
@@ -294,18 +294,6 @@ impl<'a> Tracer<'a> {
             Some(key) => Ok(key),
             None => stop(ReasonCode::UnsupportedObject, format!("a {} as a key", self.type_name(value))),
         }
-    }
-
-    /// That an object of an extension type is a key by its identity: types of C compare and hash as they like (dates,
-    /// patterns, weak references).
-    fn need_identity_hash(&mut self, value: &Value) -> Flow<()> {
-        let class = self.class_of(value)?;
-        for method in ["__eq__", "__hash__"] {
-            if self.type_lookup(&class, method)?.is_some_and(|(owner, _)| !owner.is("builtins.object")) {
-                return stop(ReasonCode::UnsupportedObject, format!("a {} as a key", class.name.qualname));
-            }
-        }
-        Ok(())
     }
 
     /// A constant as a value: tuples, frozensets and slices get values of their own kind.
