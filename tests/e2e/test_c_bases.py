@@ -1,4 +1,5 @@
-"""Instances of Python classes with a base of C, and of C types derived from int, float or str: their own type decides."""
+"""Instances of Python classes with a base of C, and of C types derived from int, float or str: their own type
+decides."""
 
 import array
 import collections

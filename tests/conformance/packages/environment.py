@@ -1,5 +1,5 @@
-"""The environment of the programs: `.venv-packages` has the packages of `requirements.txt`, and borrows torch and all else
-from `.venv`, so that what is tested is the torch of all other tests. Installed again when the list changes."""
+"""The environment of the programs: `.venv-packages` has the packages of `requirements.txt`, and borrows torch and
+all else from `.venv`, so that what is tested is the torch of all other tests. Installed again when the list changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a call leaves behind, as plain data: result, arguments, state, gradients, output, exception; and how two differ."""
+"""What a call leaves behind, as plain data: result, arguments, state, gradients, output, exception; and how two
+differ."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class Numbers:
 
 
 class Freezer:
-    """Turns values into nested tuples. What is met twice becomes a reference, so that aliasing is part of the result."""
+    """Turns values into nested tuples. What is met twice becomes a reference: aliasing is part of the result."""
 
     def __init__(self) -> None:
         self.seen: dict[int, int] = {}
@@ -54,7 +55,7 @@ class Freezer:
 
     def freeze(self, value: Any, depth: int = 0) -> Any:
         """`value` as data."""
-        if isinstance(value, enum.Enum) or isinstance(value, _PLAIN):
+        if isinstance(value, (enum.Enum, *_PLAIN)):
             text = repr(value)
             return type(value).__name__, value if type(value) is float else _ADDRESS.sub("0x", text)
         if isinstance(value, _NAMED):

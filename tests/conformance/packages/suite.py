@@ -1,7 +1,7 @@
 """The suite: runs the programs eagerly and compiled, and compares with the table.
 
-Each program runs in processes of its own: eagerly, with flambeau, and (with `--torch`)
-with `torch.compile`, whose graphs and breaks stand beside ours. Exit code 1: something is not right, or worse than the table.
+Each program runs in processes of its own: eagerly, with flambeau, and (with `--torch`) with `torch.compile`, whose
+graphs and breaks stand beside ours. Exit code 1: something is not right, or worse than the table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The checked-in table: what each program gives, here and under `torch.compile`; how a run differs from it; its text."""
+"""The checked-in table: what each program gives, here and under `torch.compile`; how a run differs from it; its
+text."""
 
 from __future__ import annotations
 
@@ -69,8 +70,9 @@ def lines(rows: dict[str, Any], seconds: dict[str, float]) -> list[str]:
     torch = [r["torch"] for r in rows.values() if r.get("torch")]
     right = sum(r["status"] == "right" for r in torch)
     text = ", ".join(f"{count} {status}" for status, count in by.items())
+    theirs = [sum(r[name] for r in torch) for name in ("graphs", "breaks")]
     found.append(
-        f"{len(rows)} programs: {text}; {sums[0]} graphs, {sums[1]} breaks | torch.compile: {right} of {len(torch)} right, "
-        f"{sum(r['graphs'] for r in torch)} graphs, {sum(r['breaks'] for r in torch)} breaks"
+        f"{len(rows)} programs: {text}; {sums[0]} graphs, {sums[1]} breaks | "
+        f"torch.compile: {right} of {len(torch)} right, {theirs[0]} graphs, {theirs[1]} breaks"
     )
     return found

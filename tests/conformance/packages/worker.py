@@ -1,4 +1,5 @@
-"""A child process: one program in one way (`eager`, `flambeau`, `torch`), its calls observed; the answer is a file of JSON.
+"""A child process: one program in one way (`eager`, `flambeau`, `torch`), its calls observed; the answer is a file
+of JSON.
 
 What the eager run saw is kept beside it (`torch.save`); the other ways are compared with that here.
 """

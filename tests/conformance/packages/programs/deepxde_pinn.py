@@ -1,4 +1,5 @@
-"""DeepXDE: the residual of Burgers' equation of a network (its gradient helpers), boundary conditions, and the losses."""
+"""DeepXDE: the residual of Burgers' equation of a network (its gradient helpers), boundary conditions, and the
+losses."""
 
 import deepxde as dde
 import torch

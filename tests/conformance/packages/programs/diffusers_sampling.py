@@ -1,4 +1,5 @@
-"""Diffusers: sampling with DDPM, DDIM and multistep schedulers; the model is what is compiled, as its documentation says."""
+"""Diffusers: sampling with DDPM, DDIM and multistep schedulers; the model is what is compiled, as its documentation
+says."""
 
 import torch
 from diffusers import DDIMScheduler, DDPMScheduler, DPMSolverMultistepScheduler, UNet2DModel

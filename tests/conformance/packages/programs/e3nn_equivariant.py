@@ -1,4 +1,5 @@
-"""e3nn: irreps, spherical harmonics, a fully connected tensor product, a gate, and a radial network: its convolution."""
+"""e3nn: irreps, spherical harmonics, a fully connected tensor product, a gate, and a radial network: its
+convolution."""
 
 import torch
 from e3nn import nn as enn

@@ -1,4 +1,5 @@
-"""ema-pytorch: a student trained beside its averaged copy; Lion and other optimizers from their packages; entmax's losses."""
+"""ema-pytorch: a student trained beside its averaged copy; Lion and other optimizers from their packages; entmax's
+losses."""
 
 import torch
 from ema_pytorch import EMA

@@ -1,4 +1,5 @@
-"""jaxtyping: annotated functions, checked at run time by typeguard, in a small attention; dataclass with array fields."""
+"""jaxtyping: annotated functions, checked at run time by typeguard, in a small attention; dataclass with array
+fields."""
 
 import torch
 from jaxtyping import Float, Int, jaxtyped

@@ -1,4 +1,5 @@
-"""linear_operator: structured matrices (Kronecker, Toeplitz, low rank, diagonal) in solves, determinants and products."""
+"""linear_operator: structured matrices (Kronecker, Toeplitz, low rank, diagonal) in solves, determinants and
+products."""
 
 import torch
 from linear_operator import to_linear_operator

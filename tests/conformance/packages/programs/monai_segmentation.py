@@ -1,4 +1,5 @@
-"""MONAI: a 3D UNet, DiceCE loss, sliding-window inference, post-processing and the Dice metric; dictionary transforms."""
+"""MONAI: a 3D UNet, DiceCE loss, sliding-window inference, post-processing and the Dice metric; dictionary
+transforms."""
 
 import torch
 from monai.inferers import sliding_window_inference

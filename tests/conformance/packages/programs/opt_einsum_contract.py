@@ -13,7 +13,7 @@ def program(compile):
     @compile
     def run(tensors, d):
         full = oe.contract("bdik,acaj,ikab,ajac,ikbd->", *tensors)
-        path, info = oe.contract_path("ij,jk,kl->il", d, core, core.t(), optimize="greedy")
+        path, _ = oe.contract_path("ij,jk,kl->il", d, core, core.t(), optimize="greedy")
         with oe.shared_intermediates():
             first = oe.contract("ij,jk,kl->il", d, core, core.t())
             second = oe.contract("ij,jk,kl->li", d, core, core.t())

@@ -1,4 +1,5 @@
-"""PEFT: LoRA adapters on a small GPT-2: training loss, a second adapter, merging, and gradients of the adapters alone."""
+"""PEFT: LoRA adapters on a small GPT-2: training loss, a second adapter, merging, and gradients of the adapters
+alone."""
 
 import torch
 from peft import LoraConfig, get_peft_model

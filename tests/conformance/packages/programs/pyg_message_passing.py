@@ -1,4 +1,5 @@
-"""PyTorch Geometric: GAT, SAGE and an own MessagePassing layer, batch normalisation and global pooling over a batch of graphs."""
+"""PyTorch Geometric: GAT, SAGE and an own MessagePassing layer, batch normalisation and global pooling over a batch
+of graphs."""
 
 import torch
 from torch_geometric.data import Batch, Data

@@ -1,4 +1,5 @@
-"""rotary-embedding-torch and local-attention: rotary queries and keys with a cache, windowed attention with its own rotary."""
+"""rotary-embedding-torch and local-attention: rotary queries and keys with a cache, windowed attention with its own
+rotary."""
 
 import torch
 from local_attention import LocalAttention

@@ -1,4 +1,5 @@
-"""Stable-Baselines3: a PPO policy's actions and values, and its loss, compiled; A2C's and PPO's networks are the same."""
+"""Stable-Baselines3: a PPO policy's actions and values, and its loss, compiled; A2C's and PPO's networks are the
+same."""
 
 import gymnasium as gym
 import numpy as np

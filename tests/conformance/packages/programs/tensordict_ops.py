@@ -1,4 +1,5 @@
-"""TensorDict: nested keys, indexing, stacking, reshaping, arithmetic, `TensorDictModule` chains and functional calls."""
+"""TensorDict: nested keys, indexing, stacking, reshaping, arithmetic, `TensorDictModule` chains and functional
+calls."""
 
 import torch
 from tensordict import TensorDict, tensorclass

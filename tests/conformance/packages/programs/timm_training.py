@@ -1,4 +1,5 @@
-"""timm: a small vision transformer and an EfficientNet, mixup, label smoothing, EMA, its optimizer factory; training steps."""
+"""timm: a small vision transformer and an EfficientNet, mixup, label smoothing, EMA, its optimizer factory; training
+steps."""
 
 import timm
 import torch

@@ -1,4 +1,5 @@
-"""torchcde: a neural controlled differential equation over Hermite cubic coefficients, as its example; its field is compiled too."""
+"""torchcde: a neural controlled differential equation over Hermite cubic coefficients, as its example; its field is
+compiled too."""
 
 import torch
 import torchcde

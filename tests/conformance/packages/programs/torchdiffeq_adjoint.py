@@ -1,4 +1,5 @@
-"""torchdiffeq: a fixed-step solver with the adjoint method; the right-hand side is what is compiled, as its users do."""
+"""torchdiffeq: a fixed-step solver with the adjoint method; the right-hand side is what is compiled, as its users
+do."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""TorchMetrics: a collection of classification metrics that accumulates over batches; confusion matrix, AUROC, compute, reset."""
+"""TorchMetrics: a collection of classification metrics that accumulates over batches; confusion matrix, AUROC,
+compute, reset."""
 
 import torch
 from torchmetrics import MetricCollection
