@@ -72,7 +72,7 @@ class Whole(int):
 MADE = {
     "ring": lambda: Ring([1, 2]), "empty ring": Ring, "date": lambda: Day(2020, 1, 2), "price": lambda: Price("1.5"),
     "numbers": lambda: Numbers("i", [1, 2]), "bytes": lambda: Bytes(b"ab"), "phase": lambda: Phase(1, 2),
-    "counted": lambda: Counted(int, a=1), "ordered": lambda: Ordered(a=1), "names": lambda: Names(a=1),
+    "counted": lambda: Counted(int, {"a": 1, 0: 2}), "ordered": lambda: Ordered(a=1), "names": lambda: Names(a=1),
     "space": lambda: Space("space"), "partial": lambda: Partial(int), "whole": lambda: Whole(3),
     "float64": lambda: numpy.float64(2.5), "str_": lambda: numpy.str_("ab"), "size": lambda: torch.Size([1, 2]),
     "deque": lambda: collections.deque([1, 2]), "proxy": lambda: types.MappingProxyType({"a": 1}),
@@ -127,7 +127,11 @@ def test_what_the_type_says(kind, calls):
     check(lambda x: (x + 1, [said(call) for call in calls(a, b)]), (X,), graphs=None)
 
 
-@pytest.mark.parametrize("kind", MADE)
+#: What `copy.deepcopy` cannot copy, or not to something equal.
+UNCOPIED = ("space", "partial", "proxy", "keys")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MADE if kind not in UNCOPIED])
 def test_changes(kind):
     def f(x, objects):
         return x + 1, [said(lambda how=how, o=o: inplace(o, how)) for how, o in objects]
@@ -142,6 +146,10 @@ def test_a_repeat_in_place_asks_the_left_operand_alone():
 
     pairs = [(Whole(2), "a"), (Whole(2), [1]), (Whole(2), 2.5), (2, "a"), ("a", Whole(2)), (Whole(2), Whole(3))]
     check(lambda x: (x + 1, [said(lambda a=a, b=b: repeated(a, b)) for a, b in pairs]), (X,), graphs=None)
+
+
+def test_the_factory_of_a_subclass_of_defaultdict():
+    check(lambda x, d: (x + 1, d["new"], d), (X, Counted(int, a=1)), graphs=None)
 
 
 def test_a_function_of_c_is_no_str_as_a_key():
