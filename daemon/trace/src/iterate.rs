@@ -168,12 +168,19 @@ impl Tracer<'_> {
     fn advance(&mut self, id: IterId) -> Flow<Option<Value>> {
         let mut iter = std::mem::replace(&mut self.arenas.iters[id], Iter::Running);
         let result = self.advance_iter(&mut iter);
-        // The others ask what they draw from anew, even after it said that it has no more.
-        let asks_again = matches!(
-            iter,
-            Iter::Zip { .. } | Iter::Enumerate { .. } | Iter::Map { .. } | Iter::Filter { .. } | Iter::Running
-        );
-        self.arenas.iters[id] = if matches!(result, Ok(None)) && !asks_again { Iter::Done } else { iter };
+        let ended = match iter {
+            // These ask what they draw from anew, even after it said that it has no more.
+            Iter::Zip { .. }
+            | Iter::Enumerate { .. }
+            | Iter::Map { .. }
+            | Iter::Filter { .. }
+            | Iter::Accumulate { .. }
+            | Iter::Running => false,
+            // What these draw from is dropped at an exception as well.
+            Iter::Pairwise { .. } | Iter::ZipLongest { .. } => matches!(result, Ok(None) | Err(_)),
+            _ => matches!(result, Ok(None)),
+        };
+        self.arenas.iters[id] = if ended { Iter::Done } else { iter };
         result
     }
 
@@ -231,6 +238,7 @@ impl Tracer<'_> {
                 Ok(Some(Value::int(value)))
             }
             Iter::Zip { iters, strict } => self.advance_zip(iters, *strict),
+            Iter::Accumulate { .. } | Iter::Pairwise { .. } | Iter::ZipLongest { .. } => self.advance_lazy(iter),
             Iter::Enumerate { iter, count } => {
                 let Some(item) = self.next(iter)? else { return Ok(None) };
                 let index = count.clone();
