@@ -4,10 +4,9 @@ use crate::breaks::{Kind, Noted};
 use crate::exit::{self, Codes, Ending, Given, Left, Made, Plain};
 use crate::fx::FxBody;
 use crate::guard::{Kept, Passed, Program, Roots};
-use crate::leaves::{Place, Size};
+use crate::leaves::{self, Place, Size};
 use crate::raw::Raw;
 use crate::run::{Failure, Outputs, eager::EagerBody, native::NativeBody, recorded, recorded::RecordedBody};
-use crate::torch_abi::Torch;
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Graph, NodeOp};
@@ -56,51 +55,78 @@ pub struct Installed {
     plain: Option<Plain>,
     /// Runs that ended in its graph break.
     broken: Cell<u64>,
-    /// Weak references to the function and the arguments that it was made ready for; none to what takes none.
+    /// The function and the arguments that it was made ready for.
     owners: Owners,
 }
 
-/// The objects of a call, held weakly.
+/// The objects of a call, told again later.
 struct Owners {
-    function: Option<Py<PyAny>>,
-    args: Vec<Option<Py<PyAny>>>,
+    function: Owner,
+    args: Vec<Owner>,
+}
+
+/// One object of a call. Only modules get a weak reference: programs can see it (`weakref.getweakrefcount`), torch does not
+/// swap tensors that have one, and types of C may die with one (`typing.ParamSpecArgs` does). Of others the address has to
+/// do: a later object at the same place makes an int symbolic that need not be, no more.
+enum Owner {
+    Weak(Py<PyAny>),
+    At { object: usize, class: usize },
+}
+
+impl Owner {
+    /// # Safety
+    /// A live object or null.
+    unsafe fn new(py: Python<'_>, object: Raw) -> Owner {
+        // SAFETY: the caller's promise; it gives a new reference, or none and an error that is cleared.
+        unsafe {
+            if object.is_null() {
+                return Owner::At { object: 0, class: 0 };
+            }
+            if leaves::is_module(py, object) {
+                let made = Py::from_owned_ptr_or_opt(py, ffi::PyWeakref_NewRef(object, std::ptr::null_mut()));
+                ffi::PyErr_Clear();
+                if let Some(weak) = made {
+                    return Owner::Weak(weak);
+                }
+            }
+            Owner::At { object: object as usize, class: ffi::Py_TYPE(object) as usize }
+        }
+    }
+
+    /// # Safety
+    /// A live object.
+    unsafe fn is(&self, now: Raw) -> bool {
+        // SAFETY: the caller's promise; what the weak reference gives is only compared.
+        unsafe {
+            match self {
+                Owner::Weak(weak) => {
+                    let mut held = std::ptr::null_mut();
+                    ffi::compat::PyWeakref_GetRef(weak.as_ptr(), &raw mut held);
+                    ffi::Py_XDECREF(held);
+                    held == now
+                }
+                Owner::At { object, class } => (*object, *class) == (now as usize, ffi::Py_TYPE(now) as usize),
+            }
+        }
+    }
 }
 
 impl Owners {
     fn new(py: Python<'_>, function: Raw, args: &[Raw]) -> Owners {
-        let torch = Torch::get(py).ok();
-        let weak = |object: &Raw| -> Option<Py<PyAny>> {
-            // Torch does not swap tensors that somebody has a weak reference to.
-            // SAFETY: a live object.
-            if object.is_null() || torch.is_some_and(|torch| unsafe { torch.is_tensor(*object) }) {
-                return None;
-            }
-            // SAFETY: a live object; it gives a new reference, or none and an error that is cleared.
-            unsafe {
-                let made = Py::from_owned_ptr_or_opt(py, ffi::PyWeakref_NewRef(*object, std::ptr::null_mut()));
-                ffi::PyErr_Clear();
-                made
-            }
-        };
-        Owners { function: weak(&function), args: args.iter().map(weak).collect() }
+        // SAFETY: the caller's objects are alive.
+        let owner = |object: &Raw| unsafe { Owner::new(py, *object) };
+        Owners { function: owner(&function), args: args.iter().map(owner).collect() }
     }
 
     /// Whether a place of another call begins at the same object.
     fn holds(&self, place: &Place, function: Raw, args: &[Raw]) -> bool {
-        let (weak, now) = match place.first() {
+        let (owner, now) = match place.first() {
             Some(Step::Arg(i)) => (self.args.get(*i as usize), args.get(*i as usize).copied()),
             Some(Step::Function) => (Some(&self.function), Some(function)),
             _ => return false,
         };
-        weak.and_then(Option::as_ref).is_some_and(|weak| {
-            let mut held = std::ptr::null_mut();
-            // SAFETY: a weak reference; what it gives is only compared.
-            unsafe {
-                ffi::compat::PyWeakref_GetRef(weak.as_ptr(), &raw mut held);
-                ffi::Py_XDECREF(held);
-            }
-            !held.is_null() && Some(held) == now
-        })
+        // SAFETY: the caller's objects are alive.
+        owner.zip(now).is_some_and(|(owner, now)| !now.is_null() && unsafe { owner.is(now) })
     }
 }
 

@@ -67,16 +67,20 @@ pub unsafe fn of(py: Python<'_>, args: &[Raw]) -> Vec<(Place, Raw)> {
 /// # Safety
 /// As [`of`].
 pub unsafe fn has_tensors(py: Python<'_>, args: &[Raw]) -> bool {
-    static MODULE: GilOnce<Py<PyAny>> = GilOnce::new();
     let Ok(torch) = Torch::get(py) else { return false };
+    // SAFETY: the caller's promise.
+    unsafe { of(py, args).into_iter().any(|(_, object)| torch.is_plain_tensor(object) || is_module(py, object)) }
+}
+
+/// Whether it is an `nn.Module`.
+///
+/// # Safety
+/// A live object.
+pub unsafe fn is_module(py: Python<'_>, object: Raw) -> bool {
+    static MODULE: GilOnce<Py<PyAny>> = GilOnce::new();
     let module = MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("torch.nn")?.getattr("Module")?.unbind()));
     // SAFETY: the caller's promise; subtype tests read the method resolution order only.
-    unsafe {
-        let is_module = |object: Raw| {
-            module.as_ref().is_ok_and(|class| ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) != 0)
-        };
-        of(py, args).into_iter().any(|(_, object)| torch.is_plain_tensor(object) || is_module(object))
-    }
+    module.is_ok_and(|class| unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) != 0 })
 }
 
 struct Walk<'py> {

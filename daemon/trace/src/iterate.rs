@@ -1,7 +1,7 @@
 //! Iteration: `iter()`, `next()`, and draining an iterable.
 
 use crate::call::Args;
-use crate::flow::{Flow, stop};
+use crate::flow::{Flow, Stop, stop};
 use crate::frame::FrameEnd;
 use crate::tracer::Tracer;
 use crate::value::{Class, DictId, Exhausted, Iter, IterId, ListId, Of, Value, ViewKind};
@@ -168,7 +168,14 @@ impl Tracer<'_> {
     fn advance(&mut self, id: IterId) -> Flow<Option<Value>> {
         let mut iter = std::mem::replace(&mut self.arenas.iters[id], Iter::Running);
         let result = self.advance_iter(&mut iter);
-        self.arenas.iters[id] = if matches!(result, Ok(None)) { exhausted(iter) } else { iter };
+        self.arenas.iters[id] = match (&iter, &result) {
+            // What these draw from is dropped at an exception as well.
+            (Iter::Pairwise { .. } | Iter::ZipLongest { .. }, Err(Stop::Raise(_)) | Ok(None)) => {
+                Iter::Done(Exhausted::Other)
+            }
+            (_, Ok(None)) => exhausted(iter),
+            _ => iter,
+        };
         result
     }
 
@@ -227,6 +234,7 @@ impl Tracer<'_> {
                 Ok(Some(Value::int(value)))
             }
             Iter::Zip { iters, strict } => self.advance_zip(iters, *strict),
+            Iter::Accumulate { .. } | Iter::Pairwise { .. } | Iter::ZipLongest { .. } => self.advance_lazy(iter),
             Iter::Enumerate { iter, count } => {
                 let Some(item) = self.next(iter)? else { return Ok(None) };
                 let index = count.clone();

@@ -1,5 +1,4 @@
-//! `itertools`. What CPython consumes at once is consumed at once; the rest stays lazy, or is drained now where that
-//! cannot be seen (containers, not iterators).
+//! `itertools`. What CPython consumes at once is consumed at once; the rest stays lazy.
 
 use super::args::{bind, exactly, name};
 use super::{Table, fixed_int, unsupported};
@@ -27,16 +26,6 @@ pub const TABLE: Table = &[
 /// An iterator over these, which is what the function at `path` makes of `args`.
 fn items(tracer: &mut Tracer<'_>, items: Vec<Value>, path: &'static str, args: Vec<Value>) -> Value {
     tracer.new_iter(Iter::Items { items, at: 0, of: Of::Call(path, args) })
-}
-
-/// Items of something that can be drained early unseen.
-fn drained(tracer: &mut Tracer<'_>, value: &Value, path: &str) -> Flow<Vec<Value>> {
-    match value {
-        Value::Tuple(_) | Value::List(_) | Value::Dict(_) | Value::DictView(..) | Value::Range(_) | Value::Const(_) => {
-            tracer.collect(value)
-        }
-        _ => unsupported(path),
-    }
 }
 
 fn chain(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
@@ -123,45 +112,72 @@ fn zip_longest(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Valu
     if !args.kw.is_empty() {
         return unsupported(path);
     }
-    let mut columns = Vec::new();
-    for column in &args.pos {
-        columns.push(drained(tracer, column, path)?);
-    }
-    let of = if fill.is_none() { Of::Call("itertools.zip_longest", args.pos.clone()) } else { Of::Items };
-    let length = columns.iter().map(Vec::len).max().unwrap_or(0);
-    let row = |i: usize| Value::tuple(columns.iter().map(|c| c.get(i).unwrap_or(&fill).clone()).collect());
-    Ok(tracer.new_iter(Iter::Items { items: (0..length).map(row).collect(), at: 0, of }))
+    let iters = args.pos.iter().map(|column| tracer.iter(column).map(Some)).collect::<Flow<_>>()?;
+    Ok(tracer.new_iter(Iter::ZipLongest { iters, fill }))
 }
 
 fn accumulate(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [iterable, func, initial] = bind(path, args, ["iterable", "func", "initial"], 1)?;
     let Some(iterable) = iterable else { return unsupported(path) };
-    let func = func.filter(|f| !f.is_none());
-    if !matches!(func, None | Some(Value::Builtin(_))) {
-        return unsupported(path);
-    }
-    let of = if initial.is_none() {
-        Of::Call("itertools.accumulate", std::iter::once(iterable.clone()).chain(func.clone()).collect())
-    } else {
-        Of::Items
-    };
-    let mut out: Vec<Value> = initial.filter(|i| !i.is_none()).into_iter().collect();
-    for item in drained(tracer, &iterable, path)? {
-        let total = match (out.last().cloned(), &func) {
-            (None, _) => item,
-            (Some(total), None) => tracer.binary(Binary::Add, false, &total, &item)?,
-            (Some(total), Some(func)) => tracer.call(func, Args::new(vec![total, item]))?,
-        };
-        out.push(total);
-    }
-    Ok(tracer.new_iter(Iter::Items { items: out, at: 0, of }))
+    let [func, initial] = [func, initial].map(|value| value.filter(|v| !v.is_none()));
+    let iter = tracer.iter(&iterable)?;
+    Ok(tracer.new_iter(Iter::Accumulate { iter, func, total: None, initial }))
 }
 
 fn pairwise(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [iterable] = exactly(path, args)?;
-    let all = drained(tracer, &iterable, path)?;
-    let pairs = all.windows(2).map(|pair| Value::tuple(pair.to_vec())).collect();
-    Ok(items(tracer, pairs, "itertools.pairwise", vec![iterable]))
+    let iter = tracer.iter(&iterable)?;
+    Ok(tracer.new_iter(Iter::Pairwise { iter, old: None }))
+}
+
+impl Tracer<'_> {
+    /// One more item of `accumulate`, `pairwise` or `zip_longest` (CPython's `Modules/itertoolsmodule.c`).
+    pub(crate) fn advance_lazy(&mut self, iter: &mut Iter) -> Flow<Option<Value>> {
+        match iter {
+            Iter::Accumulate { iter, func, total, initial } => {
+                if initial.is_some() {
+                    total.clone_from(initial);
+                    return Ok(initial.take());
+                }
+                let Some(item) = self.next(iter)? else { return Ok(None) };
+                let sum = match (total.as_ref(), &func) {
+                    (None, _) => item,
+                    (Some(total), None) => self.binary(Binary::Add, false, total, &item)?,
+                    (Some(total), Some(func)) => self.call(func, Args::new(vec![total.clone(), item]))?,
+                };
+                *total = Some(sum.clone());
+                Ok(Some(sum))
+            }
+            Iter::Pairwise { iter, old } => {
+                let first = match old.take() {
+                    Some(first) => Some(first),
+                    None => self.next(iter)?,
+                };
+                let Some(first) = first else { return Ok(None) };
+                let Some(second) = self.next(iter)? else { return Ok(None) };
+                *old = Some(second.clone());
+                Ok(Some(Value::tuple(vec![first, second])))
+            }
+            Iter::ZipLongest { iters, fill } => {
+                let mut row = Vec::with_capacity(iters.len());
+                for at in 0..iters.len() {
+                    let item = match &iters[at] {
+                        Some(iter) => self.next(iter)?,
+                        None => None,
+                    };
+                    if item.is_none() {
+                        iters[at] = None;
+                        if iters.iter().all(Option::is_none) {
+                            return Ok(None);
+                        }
+                    }
+                    row.push(item.unwrap_or_else(|| fill.clone()));
+                }
+                Ok((!row.is_empty()).then(|| Value::tuple(row)))
+            }
+            _ => unsupported("itertools"),
+        }
+    }
 }
 
 fn combinations(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

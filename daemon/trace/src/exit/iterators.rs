@@ -18,7 +18,12 @@ impl Tracer<'_> {
             Iter::Items { at, of: Of::Value(value), .. } => Build::Iter(self.build(b, &value)?, at as u64),
             Iter::Items { at, of: Of::Call(path, args), .. } => {
                 let made = call(path, self.build_all(b, &args)?);
-                if at == 0 { made } else { Build::Iter(b.add(made), at as u64) }
+                if at == 0 {
+                    made
+                } else {
+                    let args = vec![b.add(made), self.build(b, &Value::int(at as i64))?];
+                    call("flambeau._begun.advanced", args)
+                }
             }
             Iter::Items { items, at, .. } => {
                 let items = self.build_all(b, items.get(at..).unwrap_or_default())?;
@@ -49,6 +54,36 @@ impl Tracer<'_> {
                 Build::Iter(self.build(b, &Value::Range(range.into()))?, 0)
             }
             Iter::Zip { iters, strict: false } => call("builtins.zip", self.build_iters(b, &iters)?),
+            Iter::Accumulate { iter, func, total, initial } => {
+                let mut args = self.build_iters(b, &[iter])?;
+                let first = initial.as_ref().or(total.as_ref());
+                args.extend(self.build_all(b, &[func.unwrap_or(Value::NONE)])?);
+                args.extend(first.map(|first| self.build(b, first)).transpose()?);
+                match (&initial, &total) {
+                    (None, None) => call("itertools.accumulate", args),
+                    (Some(_), _) => call("flambeau._begun.accumulate_from", args),
+                    (None, Some(_)) => call("flambeau._begun.accumulate_on", args),
+                }
+            }
+            Iter::Pairwise { iter, old } => {
+                let mut args = self.build_iters(b, &[iter])?;
+                if let Some(old) = old {
+                    let old = vec![self.build(b, &old)?];
+                    args.insert(0, b.add(Build::Tuple(old, None)));
+                    args = vec![b.add(call("itertools.chain", args))];
+                }
+                call("itertools.pairwise", args)
+            }
+            Iter::ZipLongest { iters, fill } => {
+                let mut args = vec![self.build(b, &fill)?];
+                for iter in iters {
+                    args.extend(match iter {
+                        Some(iter) => self.build_iters(b, &[iter])?,
+                        None => vec![b.add(Build::Tuple(vec![], None))],
+                    });
+                }
+                call("flambeau._begun.zip_longest", args)
+            }
             Iter::Enumerate { iter, count } => {
                 let mut args = self.build_iters(b, &[iter])?;
                 args.push(self.build(b, &count)?);

@@ -43,7 +43,7 @@ pub enum Iter {
         items: Vec<Value>,
         /// Next index.
         at: usize,
-        /// What it is made of where it leaves the trace before it began.
+        /// What it is made of where it leaves the trace.
         of: Of,
     },
     /// Over a list, which may change meanwhile.
@@ -109,6 +109,31 @@ pub enum Iter {
         func: Value,
         /// Iterators.
         iters: Vec<Value>,
+    },
+    /// `itertools.accumulate`
+    Accumulate {
+        /// The iterator.
+        iter: Value,
+        /// What adds; `None` is `+`.
+        func: Option<Value>,
+        /// The sum so far.
+        total: Option<Value>,
+        /// What is to come first of all.
+        initial: Option<Value>,
+    },
+    /// `itertools.pairwise`
+    Pairwise {
+        /// The iterator.
+        iter: Value,
+        /// The second of the last pair.
+        old: Option<Value>,
+    },
+    /// `itertools.zip_longest`
+    ZipLongest {
+        /// Iterators, without those that came to their end.
+        iters: Vec<Option<Value>>,
+        /// What stands for their items.
+        fill: Value,
     },
     /// `filter`, and `itertools.filterfalse`
     Filter {
