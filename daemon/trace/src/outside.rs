@@ -573,7 +573,7 @@ impl Tracer<'_> {
                 Ok(Some(value))
             }
             None => {
-                let Some(c) = const_of_key(key) else {
+                let Some(c) = key.constant() else {
                     return stop(ReasonCode::UnguardableObject, "a dict read by a key that is no constant");
                 };
                 self.guard(origin.source, GuardKind::NoItem(c));
@@ -620,7 +620,7 @@ impl Tracer<'_> {
     /// Whether an outside dict had an item before the trace changed it, guarded.
     pub(crate) fn was_there(&mut self, dict: DictId, key: &Key) -> Flow<bool> {
         let Some(origin) = self.arenas.dicts[dict].origin else { return Ok(false) };
-        match (self.outside_item(dict, origin, key)?, const_of_key(key)) {
+        match (self.outside_item(dict, origin, key)?, key.constant()) {
             (Some((stored, object)), _) => {
                 let source = self.step(origin.source, Step::Item(stored));
                 self.wrap(object, source).map(|_| true)
@@ -795,17 +795,5 @@ pub(crate) struct DictIndex {
 }
 
 fn item_answer(answer: &AnswerValue) -> Option<ObjId> {
-    match answer {
-        AnswerValue::Object(found) => *found,
-        _ => None,
-    }
-}
-
-/// The constant that a key came from (one of the equal ones).
-pub(crate) fn const_of_key(key: &Key) -> Option<Const> {
-    Some(match key {
-        Key::Const(c) => c.clone(),
-        Key::Tuple(items) => Const::Tuple(items.iter().map(const_of_key).collect::<Option<_>>()?),
-        Key::Identity(..) | Key::Path(_) => return None,
-    })
+    if let AnswerValue::Object(found) = answer { *found } else { None }
 }

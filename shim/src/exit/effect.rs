@@ -25,7 +25,7 @@ pub enum Change {
     /// List contents.
     SetList(usize, Vec<usize>),
     /// A method of a set.
-    ChangeSet(usize, Py<PyString>, Vec<usize>),
+    CallOfSet(usize, Py<PyString>, Vec<usize>),
     /// Dict contents.
     SetDict(usize, Vec<(usize, usize)>),
     /// Cell contents.
@@ -51,7 +51,7 @@ impl Change {
             Effect::DelItem(dict, key) => Change::DelItem(at(dict), at(key)),
             Effect::SetList(list, items) => Change::SetList(at(list), items.iter().map(at).collect()),
             Effect::ChangeSet(set, method, args) => {
-                Change::ChangeSet(at(set), PyString::intern(py, method).unbind(), args.iter().map(at).collect())
+                Change::CallOfSet(at(set), PyString::intern(py, method).unbind(), args.iter().map(at).collect())
             }
             Effect::SetDict(dict, items) => {
                 Change::SetDict(at(dict), items.iter().map(|(k, v)| (at(k), at(v))).collect())
@@ -83,7 +83,7 @@ impl Change {
                     ffi::PyList_SetSlice(made[*list].as_ptr(), 0, ffi::Py_ssize_t::MAX, items.as_ptr())
                 })
             }
-            Change::ChangeSet(set, method, args) => {
+            Change::CallOfSet(set, method, args) => {
                 let set = made[*set].bind(py).cast::<PySet>()?;
                 set.call_method1(method.bind(py), PyTuple::new(py, args.iter().map(|i| made[*i].bind(py)))?).map(|_| ())
             }

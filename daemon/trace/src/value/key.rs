@@ -50,4 +50,13 @@ impl Key {
             _ => return None,
         })
     }
+
+    /// The constant that it came from (one of the equal ones).
+    pub(crate) fn constant(&self) -> Option<Const> {
+        Some(match self {
+            Key::Const(c) => c.clone(),
+            Key::Tuple(items) => Const::Tuple(items.iter().map(Key::constant).collect::<Option<_>>()?),
+            Key::Identity(..) | Key::Path(_) => return None,
+        })
+    }
 }
