@@ -54,6 +54,8 @@ pub struct Builtins {
     pub extreme_of_nothing: &'static str,
     /// What is said in the end where an object without a dict has no such attribute to set or delete.
     pub no_dict: &'static str,
+    /// What a list says of what cannot be assigned to a plain slice of it.
+    pub no_items: &'static str,
 }
 
 /// As in the first version.
@@ -62,6 +64,7 @@ pub const BUILTINS: Builtins = Builtins {
     inverted_bool_warns: false,
     extreme_of_nothing: "arg is an empty sequence",
     no_dict: "",
+    no_items: "can only assign an iterable",
 };
 
 impl Dialect {

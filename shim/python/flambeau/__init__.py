@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from flambeau import _begun as _begun  # compiled frames name its functions by their paths
 from flambeau import _extension as _extension
 from flambeau._compile import compile
 from flambeau._config import config

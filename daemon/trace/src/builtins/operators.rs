@@ -666,7 +666,7 @@ fn store_slice(tracer: &mut Tracer<'_>, id: crate::value::ListId, parts: &[Value
         Value::Const(Const::None) => true,
         step => step.as_int() == Some(1),
     };
-    let message = if plain { "can only assign an iterable" } else { "must assign iterable to extended slice" };
+    let message = if plain { tracer.builtins().no_items } else { "must assign iterable to extended slice" };
     let items = tracer.collect_fast(value, message)?;
     let length = tracer.list_items(id)?.len();
     if before != length {

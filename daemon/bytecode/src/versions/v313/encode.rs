@@ -22,6 +22,7 @@ pub const DIALECT: Dialect = Dialect {
         inverted_bool_warns: true,
         extreme_of_nothing: "iterable argument is empty",
         no_dict: " and no __dict__ for setting new attributes",
+        no_items: "must assign iterable to extended slice",
     },
 };
 
