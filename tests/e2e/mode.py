@@ -23,6 +23,8 @@ from flambeau import _compile, _report
 MODE = os.environ.get("FLAMBEAU_TEST_MODE", "plain")
 #: Whether graphs, ops and breaks are as many as in the plain run.
 COUNTED = MODE in ("plain", "wrap", "flat")
+#: For tests whose frames read what other tests may have left in the process: imported modules, names in torch.
+PROCESS = pytest.mark.plain_only("what the process holds depends on the tests that ran before", "warm")
 #: For tests that compile many modules of equal structure.
 SHARED_KEY = pytest.mark.plain_only("they share a key: which stored frames fit depends on the order of tests", "warm")
 

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 import torch
+from mode import PROCESS
 from support import assert_same
 from watching import Records
 
@@ -92,7 +93,7 @@ def test_forward(make, kind, with_breaks, backend):
         assert_same(result[key], expected[key], slack=10)
 
 
-@pytest.mark.parametrize("kind", [None, "all"])
+@pytest.mark.parametrize("kind", [None, pytest.param("all", marks=PROCESS)])
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 def test_generate(kind, cache, with_breaks, backend):
     if kind:

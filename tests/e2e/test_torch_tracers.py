@@ -5,6 +5,7 @@ import array
 import pytest
 import torch
 import torch.nn.functional as F
+from mode import PROCESS
 from support import check
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -123,6 +124,7 @@ def exported_inside(x):
     return torch.export.export(Wrapped(wave), (x,)).module()(x)
 
 
+@PROCESS
 @pytest.mark.parametrize(
     "program", [traced_inside, scripted_inside, made_fx_inside, exported_inside], ids=lambda f: f.__name__
 )
@@ -225,6 +227,7 @@ def rotary(x):
     return x * twice.cos() + torch.cat((-b, a), -1) * twice.sin(), interleaved, complex_.flatten(-2)
 
 
+@PROCESS
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     "program", [quantized_engine, settings, refused_engine, from_buffers, norms], ids=lambda f: f.__name__
