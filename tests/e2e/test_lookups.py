@@ -500,3 +500,19 @@ def test_assertions_and_docstrings_are_traced():
         documented.__doc__ = doc
         y, found = compiled(X, documented)
         assert found == doc and torch.equal(y, X + 1)
+
+
+def test_unbound_methods_of_types_known_by_path():
+    def said(call):
+        try:
+            return repr(call())
+        except Exception as error:
+            return type(error).__name__, str(error)
+
+    kinds = [said, 1, X.shape, len, [], said.__call__]
+    calls = [
+        lambda kind: kind.__getattribute__(), lambda kind: kind.__getattribute__, lambda kind: kind.__init__(),
+        lambda kind: kind.__len__(), lambda kind: kind.__repr__(), lambda kind: kind.mro()[1:],
+    ]  # fmt: skip
+    check(lambda x: (x + 1, [said(lambda f=f, k=k: f(type(k))) for k in kinds for f in calls]), (X,), graphs=None)
+    check(lambda x: (x + 1, said(lambda: [].append.mro), said(lambda: x.add.absent)), (X,), graphs=None)

@@ -24,6 +24,8 @@ impl Tracer<'_> {
                 let message = match value {
                     Value::Module(m) => format!("module '{}' has no attribute '{name}'", m.name),
                     Value::Class(c) => format!("type object '{}' has no attribute '{name}'", c.name.qualname),
+                    // `method_getattro` in CPython's `Objects/classobject.c` asks the function last.
+                    Value::Method(m) => format!("'{}' object has no attribute '{name}'", self.type_name(&m.func)),
                     _ => format!("'{}' object has no attribute '{name}'", self.type_name(value)),
                 };
                 self.raise_named("AttributeError", &message)

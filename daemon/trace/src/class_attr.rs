@@ -35,14 +35,15 @@ impl Tracer<'_> {
         if let Some(found) = self.type_data(class, name)? {
             return Ok(Some(found));
         }
+        if let Some((_, raw)) = self.type_lookup(class, name)? {
+            return self.read_through_class(raw, class, name).map(Some);
+        }
+        // What `type` gives comes after what the class itself has.
         if !class.is_python
             && class.origin.is_none()
             && let Some(found) = builtins::attribute(self, &value, name)?
         {
             return Ok(Some(found));
-        }
-        if let Some((_, raw)) = self.type_lookup(class, name)? {
-            return self.read_through_class(raw, class, name).map(Some);
         }
         match (metaclass, of_metaclass) {
             (Some(metaclass), Some((_, raw))) => self.bind_attr(&raw, &value, &metaclass, name).map(Some),

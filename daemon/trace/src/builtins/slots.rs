@@ -75,7 +75,10 @@ fn code_attribute(code: &Code, name: &str) -> Option<Value> {
     })
 }
 
-fn nothing(_: &mut Tracer<'_>, _: &str, _: Args) -> Flow<Value> {
+fn nothing(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    if args.pos.is_empty() && path.ends_with("__init__") {
+        return unsupported(path);
+    }
     Ok(Value::NONE)
 }
 
