@@ -418,7 +418,6 @@ impl Tracer<'_> {
             return self.new_object(base, class, args).map(Some);
         }
         match path {
-            "builtins.object.__init__" | "builtins.object.__init_subclass__" => Ok(Some(Value::NONE)),
             "builtins.BaseException.__init__" | "builtins.Exception.__init__" => {
                 if let Some(Value::Instance(id)) = args.pos.first()
                     && let Payload::Exception(stored, _) = &mut self.arenas.instances[*id].payload

@@ -195,6 +195,9 @@ impl Tracer<'_> {
                 Some(path) => Build::Path(path.clone()),
                 None => return stop(ReasonCode::SideEffect, "a new class leaves the frame"),
             },
+            Value::Builtin(b) if b.path.starts_with(Class::SOME_ITERATOR) => {
+                return stop(ReasonCode::SideEffect, "what the type of an iterator has leaves the frame");
+            }
             Value::Builtin(b) if b.receiver.is_none() => Build::Path(b.path.clone()),
             Value::Builtin(b) => self.build_bound(builder, b)?,
             Value::Method(m) => {
