@@ -418,6 +418,25 @@ pub unsafe fn generic_setattr(py: pyo3::Python<'_>, class: Raw) -> bool {
     unsafe { type_lookup(class, name.as_ptr()) as usize == python_class(py).object_setattr }
 }
 
+/// The vectorcall of functions that C has not given another one (`PyFunction_SetVectorcall`): it runs their code.
+fn code_runner(py: pyo3::Python<'_>) -> usize {
+    static RUNNER: crate::gil::GilOnce<usize> = crate::gil::GilOnce::new();
+    *RUNNER.get_or_init(py, || {
+        let probe = py.eval(c"lambda: None", None, None);
+        // SAFETY: a lambda is a function.
+        probe.map_or(0, |f| unsafe { (*f.as_ptr().cast::<ffi::PyFunctionObject>()).vectorcall.map_or(0, |v| v as usize) })
+    })
+}
+
+/// Whether a call of this function runs its code.
+///
+/// # Safety
+/// A live Python function, GIL held.
+pub unsafe fn runs_its_code(py: pyo3::Python<'_>, function: Raw) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { (*function.cast::<ffi::PyFunctionObject>()).vectorcall.map_or(0, |v| v as usize) == code_runner(py) }
+}
+
 unsafe extern "C" {
     static mut PyMethod_Type: ffi::PyTypeObject;
     static mut PyCell_Type: ffi::PyTypeObject;

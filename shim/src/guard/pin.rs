@@ -276,6 +276,7 @@ impl<'a> Pinner<'a> {
                 Fact::Function(_) => {
                     self.class(value);
                     self.field(value, offset_of!(ffi::PyFunctionObject, func_code));
+                    self.field(value, offset_of!(ffi::PyFunctionObject, vectorcall));
                     self.hold(py, (*value.cast::<ffi::PyFunctionObject>()).func_code);
                 }
                 Fact::Tensor(fact) => {

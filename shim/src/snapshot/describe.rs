@@ -246,6 +246,9 @@ impl<'py> Describer<'py> {
                     .map_or(ObjectData::Opaque, |t| ObjectData::Tensor(Box::new(t)));
             }
             if ffi::PyFunction_Check(object) != 0 {
+                if !raw::runs_its_code(py, object) {
+                    return ObjectData::Opaque;
+                }
                 return self.function(object, depth);
             }
             if ffi::PyType_Check(object) != 0 {
