@@ -110,6 +110,23 @@ pub unsafe fn type_lookup_where(class: Raw, name: Raw) -> (Raw, Raw) {
     }
 }
 
+/// Whether looking up a name in a class runs no user code: the keys of its dict and of its bases' are strs. A class can be
+/// made with others, whose `__eq__` is asked where hashes collide.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn has_plain_names(class: Raw) -> bool {
+    // SAFETY: as there.
+    unsafe {
+        let mro = (*class.cast::<ffi::PyTypeObject>()).tp_mro;
+        let count = if mro.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(mro) };
+        (0..count).all(|i| {
+            let dict = type_dict(ffi::PyTuple_GET_ITEM(mro, i));
+            dict.is_null() || has_only_str_keys(dict)
+        })
+    }
+}
+
 /// What `_PyType_Lookup` finds (uses the type's method cache), or null.
 ///
 /// # Safety

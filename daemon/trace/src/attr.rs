@@ -198,16 +198,27 @@ impl Tracer<'_> {
             let Some((_, hook @ Value::Function(_))) = self.type_lookup(&class, "__getattribute__")? else {
                 return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", class.name.qualname));
             };
-            let result = self.call(&hook, Args::new(vec![value.clone(), Value::str(name)]));
-            return match self.catch(result.clone(), "AttributeError")? {
-                Some(found) => Ok(Some(found)),
-                None if self.type_lookup(&class, "__getattr__")?.is_some() => self.getattr_hook(&value, &class, name),
-                None => result.map(Some),
-            };
+            return self.attr_by_hook(&value, &class, &hook, name);
         }
         match self.generic_instance_attr(id, name)? {
             Some(found) => Ok(Some(found)),
             None => self.getattr_hook(&value, &class, name),
+        }
+    }
+
+    /// What the `__getattribute__` of a value's class gives, or after it `__getattr__`.
+    pub(crate) fn attr_by_hook(
+        &mut self,
+        value: &Value,
+        class: &Rc<Class>,
+        hook: &Value,
+        name: &str,
+    ) -> Flow<Option<Value>> {
+        let result = self.call(hook, Args::new(vec![value.clone(), Value::str(name)]));
+        match self.catch(result.clone(), "AttributeError")? {
+            Some(found) => Ok(Some(found)),
+            None if self.type_lookup(class, "__getattr__")?.is_some() => self.getattr_hook(value, class, name),
+            None => result.map(Some),
         }
     }
 
@@ -702,6 +713,10 @@ impl Tracer<'_> {
             (Value::Descriptor(d), value, Value::Instance(id))
                 if matches!(**d, Descriptor::Data { member: true, .. }) =>
             {
+                if value.is_none() {
+                    // What is not there cannot be deleted.
+                    self.slot(target, &name.into())?;
+                }
                 let instance = &mut self.arenas.instances[*id];
                 instance.slots.insert(name.into(), value.clone());
                 instance.slot_writes.insert(name.into(), value);

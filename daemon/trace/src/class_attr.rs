@@ -21,6 +21,11 @@ impl Tracer<'_> {
         }
         let value = Value::Class(class.clone());
         let metaclass = self.own_metaclass(class)?;
+        if let Some(metaclass) = &metaclass
+            && let Some((_, hook @ Value::Function(_))) = self.type_lookup(metaclass, "__getattribute__")?
+        {
+            return self.attr_by_hook(&value, metaclass, &hook, name);
+        }
         let of_metaclass = match &metaclass {
             Some(metaclass) => self.type_lookup(metaclass, name)?,
             None => None,

@@ -190,7 +190,9 @@ impl Fact {
                 Fact::Elements(elements) => ffi::PyAnySet_Check(value) != 0 && constant::elements(py, value, elements),
                 Fact::NoItem(key) => ffi::PyDict_Check(value) != 0 && key.get(value).is_null(),
                 Fact::NoTypeAttr(name) => {
-                    ffi::PyType_Check(value) != 0 && raw::type_lookup(value, name.as_ptr()).is_null()
+                    ffi::PyType_Check(value) != 0
+                        && raw::has_plain_names(value)
+                        && raw::type_lookup(value, name.as_ptr()).is_null()
                 }
                 Fact::NoRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
                 Fact::NotRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),

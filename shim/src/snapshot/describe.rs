@@ -429,8 +429,8 @@ impl<'py> Describer<'py> {
             let (module, qualname) = raw::class_names(object);
             let mro = (*class).tp_mro;
             let count = if mro.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(mro) };
-            if count == 0 || ffi::PyTuple_GET_ITEM(mro, 0) != object {
-                // Its metaclass has an `mro` of its own.
+            if count == 0 || ffi::PyTuple_GET_ITEM(mro, 0) != object || !raw::has_plain_names(object) {
+                // Its metaclass has an `mro` of its own, or names in it are compared by user code.
                 return ObjectData::Opaque;
             }
             let mro = (0..count).map(|i| self.reach(ffi::PyTuple_GET_ITEM(mro, i), 0)).collect();

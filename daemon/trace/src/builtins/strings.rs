@@ -163,7 +163,11 @@ pub fn format_value(tracer: &mut Tracer<'_>, value: &Value, conversion: u8, spec
 
 fn formatted(tracer: &mut Tracer<'_>, value: &Value, spec: &str) -> Flow<Value> {
     if let Some(text) = own_text(tracer, value, "__format__", &[Value::str(spec)])? {
-        return Ok(text);
+        if tracer.class_of(&text)?.derives("builtins.str") {
+            return Ok(text);
+        }
+        let message = format!("__format__ must return a str, not {}", tracer.type_name(&text));
+        return tracer.raise_named("TypeError", &message);
     }
     if spec.is_empty() {
         return display(tracer, value).map(|s| Value::str(&s));
