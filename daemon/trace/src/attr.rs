@@ -617,7 +617,12 @@ impl Tracer<'_> {
             Value::Instance(id)
                 if name == "__traceback__" && matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) =>
             {
-                Ok(())
+                match self.read(&value)? {
+                    Value::Const(c) if c != Const::None => {
+                        self.raise_named("TypeError", "__traceback__ must be a traceback or None")
+                    }
+                    _ => Ok(()),
+                }
             }
             Value::Instance(_) | Value::Dict(_) | Value::List(_) => {
                 let class = self.class_of(target)?;

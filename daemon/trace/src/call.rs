@@ -374,14 +374,25 @@ impl Tracer<'_> {
             Some((_, init @ (Value::Function(_) | Value::Builtin(_)))) => {
                 let mut init_args = args;
                 init_args.pos.insert(0, object.clone());
-                self.call(&init, init_args)?;
+                let result = self.call(&init, init_args)?;
+                self.need_nothing(&result)?;
             }
             Some((_, other)) => {
                 let init = self.bind_attr(&other, &object, class, "__init__")?;
-                self.call(&init, args)?;
+                let result = self.call(&init, args)?;
+                self.need_nothing(&result)?;
             }
         }
         Ok(object)
+    }
+
+    /// `slot_tp_init` in CPython's `Objects/typeobject.c`: what an `__init__` gives has to be `None`.
+    fn need_nothing(&mut self, result: &Value) -> Flow<()> {
+        if self.read(result)?.is_none() {
+            return Ok(());
+        }
+        let name = self.type_name(result);
+        self.raise_named("TypeError", &format!("__init__() should return None, not '{name}'"))
     }
 
     /// What the metaclass makes of a call of `class`, if it is not `type.__call__`.

@@ -292,7 +292,7 @@ fn listed(tracer: &mut Tracer<'_>, items: &[Value]) -> Flow<String> {
 fn str_format(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (template, args) = receiver(path, args)?;
     let Some(template) = template.as_str().cloned() else { return unsupported(path) };
-    let (mut out, mut rest, mut automatic) = (String::new(), &*template, 0);
+    let (mut out, mut rest, mut automatic, mut manual) = (String::new(), &*template, 0, false);
     while let Some(at) = rest.find(['{', '}']) {
         out.push_str(&rest[..at]);
         let doubled = rest[at..].starts_with("{{") || rest[at..].starts_with("}}");
@@ -316,12 +316,15 @@ fn str_format(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         let value = if field.is_empty() {
             automatic += 1;
             args.pos.get(automatic - 1)
-        } else if let Ok(index) = field.parse::<usize>() {
+        } else if let (true, Ok(index)) = (field.bytes().all(|b| b.is_ascii_digit()), field.parse::<usize>()) {
+            manual = true;
             args.pos.get(index)
         } else {
             args.kw.iter().find(|(name, _)| **name == *field).map(|(_, v)| v)
         };
-        let Some(value) = value.cloned().filter(|_| !spec.contains('{')) else { return unsupported(path) };
+        let numbered_twice = manual && automatic > 0;
+        let value = value.cloned().filter(|_| !spec.contains('{') && !numbered_twice);
+        let Some(value) = value else { return unsupported(path) };
         let text = format_value(tracer, &value, conversion, Some(&Value::str(spec)))?;
         out.push_str(&text_of(text)?);
     }
