@@ -441,7 +441,9 @@ fn code_runner(py: pyo3::Python<'_>) -> usize {
     *RUNNER.get_or_init(py, || {
         let probe = py.eval(c"lambda: None", None, None);
         // SAFETY: a lambda is a function.
-        probe.map_or(0, |f| unsafe { (*f.as_ptr().cast::<ffi::PyFunctionObject>()).vectorcall.map_or(0, |v| v as usize) })
+        probe.map_or(0, |f| unsafe {
+            (*f.as_ptr().cast::<ffi::PyFunctionObject>()).vectorcall.map_or(0, |v| v as usize)
+        })
     })
 }
 

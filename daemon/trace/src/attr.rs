@@ -206,22 +206,6 @@ impl Tracer<'_> {
         }
     }
 
-    /// What the `__getattribute__` of a value's class gives, or after it `__getattr__`.
-    pub(crate) fn attr_by_hook(
-        &mut self,
-        value: &Value,
-        class: &Rc<Class>,
-        hook: &Value,
-        name: &str,
-    ) -> Flow<Option<Value>> {
-        let result = self.call(hook, Args::new(vec![value.clone(), Value::str(name)]));
-        match self.catch(result.clone(), "AttributeError")? {
-            Some(found) => Ok(Some(found)),
-            None if self.type_lookup(class, "__getattr__")?.is_some() => self.getattr_hook(value, class, name),
-            None => result.map(Some),
-        }
-    }
-
     /// Whether attribute reads on instances of a class start at `object.__getattribute__`: a fact about the class.
     fn reads_generically(&mut self, class: &Rc<Class>) -> Flow<bool> {
         if !class.is_python {

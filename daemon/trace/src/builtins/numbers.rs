@@ -271,7 +271,8 @@ fn sum(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let iterator = tracer.iter(&iterable)?;
     let mut total = start.unwrap_or(Value::int(0));
     let class = tracer.class_of(&total)?;
-    for (path, what, empty) in [("str", "strings", "''"), ("bytes", "bytes", "b''"), ("bytearray", "bytearray", "b''")] {
+    for (path, what, empty) in [("str", "strings", "''"), ("bytes", "bytes", "b''"), ("bytearray", "bytearray", "b''")]
+    {
         if class.derives(&format!("builtins.{path}")) {
             let message = format!("sum() can't sum {what} [use {empty}.join(seq) instead]");
             return tracer.raise_named("TypeError", &message);
