@@ -429,8 +429,13 @@ impl Tracer<'_> {
             return self.new_object(base, class, args).map(Some);
         }
         match path {
-            "builtins.object.__init__" | "builtins.object.__init_subclass__" => Ok(Some(Value::NONE)),
-            "builtins.BaseException.__init__" | "builtins.Exception.__init__" => {
+            "builtins.object.__init__" if !args.pos.is_empty() => {
+                let class = self.class_of(&args.pos[0])?;
+                let message = "object.__init__() takes exactly one argument (the instance to initialize)";
+                self.refuse_excess(&class, args, ["__init__", "__new__"], message)?;
+                Ok(Some(Value::NONE))
+            }
+            "builtins.BaseException.__init__" | "builtins.Exception.__init__" if args.kw.is_empty() => {
                 if let Some(Value::Instance(id)) = args.pos.first()
                     && let Payload::Exception(stored, _) = &mut self.arenas.instances[*id].payload
                 {
@@ -439,6 +444,24 @@ impl Tracer<'_> {
                 Ok(Some(Value::NONE))
             }
             _ => Ok(None),
+        }
+    }
+
+    /// `object_init` and `object_new` in CPython's `Objects/typeobject.c`: `object` takes arguments only where a class has
+    /// defined the `other` of the two, and not the one that is called.
+    fn refuse_excess(&mut self, class: &Rc<Class>, args: &Args, [called, other]: [&str; 2], own: &str) -> Flow<()> {
+        if args.pos.len() <= 1 && args.kw.is_empty() {
+            return Ok(());
+        }
+        let mut of_object =
+            |name: &str| Ok(self.type_lookup(class, name)?.is_some_and(|(owner, _)| owner.is("builtins.object")));
+        match (of_object(called)?, of_object(other)?) {
+            (false, _) => self.raise_named("TypeError", own),
+            (true, true) => {
+                let name = class.name.qualname.rsplit('.').next().unwrap_or_default().to_owned();
+                self.raise_named("TypeError", &format!("{name}() takes no arguments"))
+            }
+            (true, false) => Ok(()),
         }
     }
 
@@ -464,6 +487,8 @@ impl Tracer<'_> {
                 if class.derives("builtins.BaseException") {
                     return Ok(self.new_exception(class, args.pos[1..].to_vec()));
                 }
+                let message = "object.__new__() takes exactly one argument (the type to instantiate)";
+                self.refuse_excess(&class, args, ["__new__", "__init__"], message)?;
                 self.refuse_abstract(&class)?;
                 // Python refuses it where a base of C makes its objects in another way.
                 let inherits = self.type_lookup(&class, "__new__")?;

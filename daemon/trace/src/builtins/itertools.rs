@@ -120,6 +120,9 @@ fn zip_longest(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Valu
 }
 
 fn accumulate(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    if args.pos.len() > 2 {
+        return unsupported(path);
+    }
     let [iterable, func, initial] = bind(path, args, ["iterable", "func", "initial"], 1)?;
     let Some(iterable) = iterable else { return unsupported(path) };
     let [func, initial] = [func, initial].map(|value| value.filter(|v| !v.is_none()));

@@ -266,7 +266,7 @@ fn divmod(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn sum(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let [iterable, start] = bind(path, args, ["iterable", "start"], 1)?;
+    let [iterable, start] = bind(path, args, ["", "start"], 1)?;
     let Some(iterable) = iterable else { return unsupported(path) };
     let iterator = tracer.iter(&iterable)?;
     let mut total = start.unwrap_or(Value::int(0));
@@ -406,6 +406,9 @@ fn math(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
 }
 
 fn prod(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    if args.pos.len() > 1 {
+        return unsupported(path);
+    }
     let [iterable, start] = bind(path, args, ["", "start"], 1)?;
     let Some(iterable) = iterable else { return unsupported(path) };
     let mut product = start.unwrap_or(Value::int(1));
