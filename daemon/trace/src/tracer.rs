@@ -2,6 +2,7 @@
 
 use crate::broken::Broken;
 use crate::finalizers::Mortals;
+use crate::texts::NewTexts;
 use crate::flow::{Flow, stop};
 use crate::frame::FrameInfo;
 use crate::torch::GraphBuilder;
@@ -42,6 +43,8 @@ pub struct Tracer<'a> {
     pub(crate) known: HashMap<ObjId, (Value, SourceId)>,
     /// Which object from outside a constant is, and where; `None` if it is several. It leaves the frame as itself.
     pub(crate) const_objects: HashMap<Const, Option<(ObjId, SourceId)>>,
+    /// Strings that the trace made.
+    pub(crate) new_texts: NewTexts,
     pub(crate) classes: HashMap<ObjId, Rc<Class>>,
     pub(crate) dicts: HashMap<ObjId, DictId>,
     pub(crate) cells: HashMap<ObjId, CellId>,
@@ -117,6 +120,7 @@ impl<'a> Tracer<'a> {
             stack: Vec::new(),
             known: HashMap::new(),
             const_objects: HashMap::new(),
+            new_texts: NewTexts::new(),
             classes: HashMap::new(),
             dicts: HashMap::new(),
             cells: HashMap::new(),
@@ -350,7 +354,7 @@ impl<'a> Tracer<'a> {
                 } else if x.is_singleton() {
                     true
                 } else {
-                    return None;
+                    return self.is_same_text(x, y);
                 }
             }
             (Value::Int(_), Value::Int(_) | Value::Const(Const::Int(_)))

@@ -292,9 +292,15 @@ fn reversed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         let name = tracer.type_name(&value);
         return tracer.raise_named("TypeError", &format!("'{name}' object is not reversible"));
     }
-    if let Value::List(list) = value
-        && tracer.arenas.lists[list].class.is_none()
-    {
+    // A list subclass may have a method of its own for it.
+    if let Some(method) = tracer.python_special(&value, "__reversed__")? {
+        if method.is_none() {
+            let name = tracer.type_name(&value);
+            return tracer.raise_named("TypeError", &format!("'{name}' object is not reversible"));
+        }
+        return tracer.call(&method, Args::default());
+    }
+    if let Value::List(list) = value {
         let left = tracer.list_items(list)?.len();
         return Ok(tracer.new_iter(Iter::Reversed { of: value, left }));
     }

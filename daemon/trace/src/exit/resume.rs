@@ -372,7 +372,12 @@ impl Tracer<'_> {
         };
         held && match value {
             Value::Instance(id) => !matches!(self.arenas.instances[*id].payload, Payload::Exception(..)),
-            Value::Function(_) | Value::Class(_) | Value::Generator(_) | Value::Partial(_) | Value::Set(_) => true,
+            Value::Function(_) | Value::Class(_) | Value::Partial(_) | Value::Set(_) => true,
+            // None that has ended leaves a trace: nothing but this variable can hold it.
+            Value::Generator(id) => {
+                let generator = &self.arenas.generators[*id];
+                generator.frame.is_some() || generator.running
+            }
             Value::Opaque(_) => self.resuming,
             Value::Method(method) => self.is_missed(&method.receiver.clone(), depth),
             Value::Tuple(tuple) if depth < 4 => tuple.items.clone().iter().any(|item| self.is_missed(item, depth + 1)),

@@ -77,6 +77,13 @@ impl Class {
         })
     }
 
+    /// Whether it cannot be read from where its path says: some types of the interpreter have no public name.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.origin.is_none()
+            && (self.is(Class::SOME_ITERATOR)
+                || ["odict_keys", "odict_values", "odict_items"].contains(&&*self.own_name))
+    }
+
     /// True if this is the type with that path.
     pub fn is(&self, path: &str) -> bool {
         self.path.as_deref() == Some(path)
