@@ -1,11 +1,14 @@
 """What a compiled frame leaves behind when it breaks: iterators and generators at their end, strings that it made, the
-types of iterators, and classes that a deleted `__new__` still makes the instances of."""
+types of iterators, classes that a deleted `__new__` still makes the instances of, frames that look at themselves."""
 
 from __future__ import annotations
 
 import gc
+import inspect
 import itertools
 import operator
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -225,3 +228,40 @@ def test_a_new_that_is_deleted_after_the_class_was_compiled() -> None:
         program()
     with pytest.raises(TypeError):
         compiled()
+
+
+def test_a_function_that_looks_at_its_own_frame_sees_its_variables() -> None:
+    def of_sys() -> dict[str, Any]:
+        a = 1
+        return dict(sys._getframe().f_locals, a=a)
+
+    def of_inspect() -> Any:
+        b = 2
+        frame = inspect.currentframe()
+        return frame and dict(frame.f_locals, frame=None, b=b)
+
+    def of_traceback() -> Any:
+        c = 3
+        made = traceback.StackSummary.extract(traceback.walk_stack(None), capture_locals=True, limit=1)
+        return [frame.locals for frame in made], c
+
+    def program() -> Any:
+        return of_sys(), of_inspect(), of_traceback()
+
+    compiled = flambeau.compile(program)
+    assert compiled() == program()
+    assert compiled() == program()
+
+
+def test_the_code_of_a_function_is_one_object() -> None:
+    def program() -> Any:
+        def inner() -> int:
+            return 1
+
+        code = inner.__code__
+        flambeau.graph_break()
+        return inner.__code__ is code, inner.__code__ is inner.__code__, code is program.__code__
+
+    compiled = flambeau.compile(program)
+    assert compiled() == (True, True, False)
+    assert compiled() == (True, True, False)

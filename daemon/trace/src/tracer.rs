@@ -392,6 +392,11 @@ impl<'a> Tracer<'a> {
             (Value::Slice(x), Value::Slice(y)) | (Value::Range(x), Value::Range(y)) => Rc::ptr_eq(x, y),
             (Value::Partial(x), Value::Partial(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
             (Value::Descriptor(x), Value::Descriptor(y)) => Rc::ptr_eq(x, y),
+            // Which objects of the client's a code's content belongs to is not kept.
+            (Value::Code(x), Value::Code(y)) => return (x.hash != y.hash).then_some(false),
+            (Value::Code(_), Value::Opaque(o)) | (Value::Opaque(o), Value::Code(_)) => {
+                return (&*o.class.name.qualname != "code").then_some(false);
+            }
             (Value::Opaque(x), Value::Opaque(y)) => x.origin.object == y.origin.object,
             _ => false,
         })

@@ -108,7 +108,7 @@ pub fn join(tracer: &mut Tracer<'_>, parts: &[Value]) -> Flow<Value> {
             Some(part) => text.push_str(part),
             None => {
                 let kind = tracer.type_name(part);
-                return stop(ReasonCode::Internal, format!("BUILD_STRING of a {kind}"));
+                return stop(ReasonCode::UnsupportedObject, format!("a {kind} in a string"));
             }
         }
     }
