@@ -21,6 +21,9 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Calls of built-ins on constants that one trace asks the client for.
+const MAX_EVALS: usize = 1024;
+
 /// The state of one trace.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Tracer<'a> {
@@ -43,6 +46,8 @@ pub struct Tracer<'a> {
     pub(crate) known: HashMap<ObjId, (Value, SourceId)>,
     /// Which object from outside a constant is, and where; `None` if it is several. It leaves the frame as itself.
     pub(crate) const_objects: HashMap<Const, Option<(ObjId, SourceId)>>,
+    /// What the client's built-ins gave for constants.
+    evals: HashMap<(String, Vec<Const>), AnswerValue>,
     /// Strings that the trace made.
     pub(crate) new_texts: NewTexts,
     pub(crate) classes: HashMap<ObjId, Rc<Class>>,
@@ -120,6 +125,7 @@ impl<'a> Tracer<'a> {
             stack: Vec::new(),
             known: HashMap::new(),
             const_objects: HashMap::new(),
+            evals: HashMap::new(),
             new_texts: NewTexts::new(),
             classes: HashMap::new(),
             dicts: HashMap::new(),
@@ -166,6 +172,7 @@ impl<'a> Tracer<'a> {
         tracer.heap = self.heap;
         tracer.dict_items = self.dict_items;
         tracer.raw_types = self.raw_types;
+        tracer.evals = self.evals;
         tracer.forced = forced;
         tracer.sized = self.sized;
         tracer.exact = self.exact;
@@ -236,8 +243,22 @@ impl<'a> Tracer<'a> {
     }
 
     /// Calls an allow-listed pure built-in of the client on constants; a Python exception it raises is raised in the trace.
+    /// An answer takes a way to the client and back: in a loop of thousands plain Python is faster, and the call breaks.
     pub fn eval(&mut self, path: &str, args: Vec<Const>) -> Flow<Value> {
-        match self.ask_one(Question::Eval { path: path.into(), args })? {
+        let asked = (path.into(), args);
+        let answer = match self.evals.get(&asked) {
+            Some(known) => known.clone(),
+            None if self.evals.len() >= MAX_EVALS => {
+                return stop(ReasonCode::UnsupportedCall, format!("{path}, which the trace asked Python for too often"));
+            }
+            None => {
+                let (path, args) = asked.clone();
+                let answer = self.ask_one(Question::Eval { path, args })?;
+                self.evals.insert(asked, answer.clone());
+                answer
+            }
+        };
+        match answer {
             AnswerValue::Const(c) => Ok(self.constant(c)),
             AnswerValue::Raised(class, message) => self.raise_named(&class, &message),
             other => stop(ReasonCode::Internal, format!("unexpected answer {other:?}")),
