@@ -322,6 +322,10 @@ fn extreme(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
     let largest = name(path) == "max";
     let iterable = match args.pos.as_slice() {
         [iterable] => iterable.clone(),
+        [] => {
+            let message = format!("{} expected at least 1 argument, got 0", name(path));
+            return tracer.raise_named("TypeError", &message);
+        }
         _ => Value::tuple(args.pos),
     };
     // Of a container without code of its own, all items may be looked at together.

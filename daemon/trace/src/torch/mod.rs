@@ -534,8 +534,19 @@ impl Tracer<'_> {
             kwargs: query_kw,
             ambient: Box::new(self.ambient.clone()),
         };
+        let inplace = writes_first(name) && !args.pos.is_empty();
+        let out = args.kw.iter().position(|(n, _)| &**n == "out");
+        let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
+        let stores = ["_operator.setitem", "operator.setitem", "__setitem__"].contains(&name);
+        let mutates: Vec<usize> = written.or(stores.then_some(0)).into_iter().collect();
         let mut meta = match self.ask_one(question)? {
             AnswerValue::Meta(meta) => meta,
+            AnswerValue::Written(meta, places) => {
+                if !places.iter().all(|place| mutates.contains(&(*place as usize))) {
+                    return stop(ReasonCode::OpUnknown, format!("{name} writes to an argument"));
+                }
+                meta
+            }
             AnswerValue::Const(c) => ValueMeta::Const(c),
             AnswerValue::Same(place) => {
                 let value = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).nth(place as usize);
@@ -549,7 +560,6 @@ impl Tracer<'_> {
             }
             other => return stop(ReasonCode::OpUnknown, format!("{name}: {other:?}")),
         };
-        let stores = ["_operator.setitem", "operator.setitem", "__setitem__"].contains(&name);
         if !stores && let Some(c) = itself::no_tensor(&meta) {
             return match c {
                 Some(c) if itself::is_of_metadata(name) => Ok(Asked::Known(self.constant(c))),
@@ -564,9 +574,6 @@ impl Tracer<'_> {
                 _ => self.ask_itself(name),
             };
         }
-        let inplace = writes_first(name) && !args.pos.is_empty();
-        let out = args.kw.iter().position(|(n, _)| &**n == "out");
-        let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
         if let (Some(_), ValueMeta::Tensor(meta)) = (written, &mut meta)
             && inplace
             && let Some(Value::Tensor(id)) = args.pos.first()
@@ -577,7 +584,7 @@ impl Tracer<'_> {
             meta,
             returns_argument: written,
             view_of: None,
-            mutates: written.or(stores.then_some(0)).into_iter().collect(),
+            mutates,
             rng: false,
         }))
     }
