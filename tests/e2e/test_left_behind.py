@@ -6,9 +6,11 @@ from __future__ import annotations
 import gc
 import inspect
 import itertools
+import math
 import operator
 import sys
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -265,3 +267,63 @@ def test_the_code_of_a_function_is_one_object() -> None:
     compiled = flambeau.compile(program)
     assert compiled() == (True, True, False)
     assert compiled() == (True, True, False)
+
+
+@pytest.mark.parametrize("base", [object, dict, list, tuple, set])
+def test_a_variable_that_nothing_reads_keeps_what_a_weak_reference_watches(base: Any) -> None:
+    class Watched(base):  # type: ignore[misc]
+        pass
+
+    def program() -> Any:
+        held = Watched()
+        watch = weakref.ref(held)
+        flambeau.graph_break()
+        return watch() is not None
+
+    compiled = flambeau.compile(program)
+    assert compiled()
+    assert compiled()
+
+
+def test_white_space_is_stripped_where_no_characters_are_named() -> None:
+    def program() -> Any:
+        return " ab ".strip(None), " ab ".lstrip(None), " ab ".rstrip(None), "xabx".strip("x"), " ab ".strip()
+
+    assert flambeau.compile(program)() == program()
+
+    def refuses() -> Any:
+        return " ab ".strip(5)  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match="strip arg must be None or str"):
+        flambeau.compile(refuses)()
+
+
+def test_members_that_c_keeps_are_stored() -> None:
+    def value() -> Any:
+        made = StopIteration("a")
+        before = made.value
+        made.value = "b"
+        return before, made.value, made.args
+
+    def code() -> Any:
+        made = SystemExit(1)
+        made.code = 2
+        return made.code, made.args
+
+    def typed() -> Any:
+        made = ValueError(1)
+        made.__suppress_context__ = "yes"  # type: ignore[assignment]
+
+    for program in (value, code):
+        assert flambeau.compile(program)() == program()
+    with pytest.raises(TypeError):
+        flambeau.compile(typed)()
+
+
+def test_many_answers_of_python_s_own_functions() -> None:
+    def program(count: int) -> Any:
+        return sum([math.exp(i / count) for i in range(count)])
+
+    compiled = flambeau.compile(program)
+    assert compiled(3000) == program(3000)
+    assert compiled(20) == program(20)
