@@ -327,3 +327,22 @@ def test_many_answers_of_python_s_own_functions() -> None:
     compiled = flambeau.compile(program)
     assert compiled(3000) == program(3000)
     assert compiled(20) == program(20)
+
+
+def test_a_metaclass_that_reads_attributes_its_own_way() -> None:
+    seen: list[str] = []
+
+    class Meta(type):
+        def __getattribute__(cls, name: str) -> Any:
+            seen.append(name)
+            return super().__getattribute__(name)
+
+    class Read(metaclass=Meta):
+        value = 3
+
+    def program() -> Any:
+        return Read.value, [name for name in seen if name == "value"]
+
+    compiled = flambeau.compile(program)
+    assert compiled() == (3, ["value"])
+    assert compiled() == (3, ["value", "value"])

@@ -12,6 +12,9 @@ use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::Step;
 use std::rc::Rc;
 
+/// Metaclasses that have no `__getattribute__` of their own.
+const PLAIN: &[&str] = &["abc.ABCMeta", "enum.EnumType", "torch._C._TensorMeta", "torch.nn.parameter._ParameterMeta"];
+
 impl Tracer<'_> {
     /// `type_getattro` in CPython's `Objects/typeobject.c`: data descriptors of the metaclass, the class and its bases, the
     /// rest of the metaclass.
@@ -21,6 +24,12 @@ impl Tracer<'_> {
         }
         let value = Value::Class(class.clone());
         let metaclass = self.own_metaclass(class)?;
+        if let Some(metaclass) = metaclass.as_ref().filter(|m| !m.path.as_deref().is_some_and(|p| PLAIN.contains(&p)))
+            && let Some((owner, _)) = self.type_lookup(metaclass, "__getattribute__")?
+            && !owner.is("builtins.type")
+        {
+            return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", metaclass.name.qualname));
+        }
         let of_metaclass = match &metaclass {
             Some(metaclass) => self.type_lookup(metaclass, name)?,
             None => None,
