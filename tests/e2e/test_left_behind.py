@@ -346,3 +346,21 @@ def test_a_metaclass_that_reads_attributes_its_own_way() -> None:
     compiled = flambeau.compile(program)
     assert compiled() == (3, ["value"])
     assert compiled() == (3, ["value", "value"])
+
+
+def test_methods_of_types_without_a_name_leave_the_frame() -> None:
+    def inner() -> int:
+        return 1
+
+    def program() -> Any:
+        found: list[Any] = [
+            inner.__code__.replace,
+            slice(1, 5).indices,
+            range(3).index,
+            {1: 2}.keys().isdisjoint,
+            {1: 2}.items().__len__,
+        ]
+        flambeau.graph_break()
+        return [method.__name__ for method in found], found[1](3), found[2](2), found[3]([1]), found[4]()
+
+    assert flambeau.compile(program)() == program()

@@ -2,9 +2,9 @@
 
 use crate::broken::Broken;
 use crate::finalizers::Mortals;
-use crate::texts::NewTexts;
 use crate::flow::{Flow, stop};
 use crate::frame::FrameInfo;
+use crate::texts::NewTexts;
 use crate::torch::GraphBuilder;
 use crate::value::{Arenas, CellId, Class, DictId, Key, Origin, Value};
 use flambeau_bytecode::Decoded;
@@ -249,7 +249,10 @@ impl<'a> Tracer<'a> {
         let answer = match self.evals.get(&asked) {
             Some(known) => known.clone(),
             None if self.evals.len() >= MAX_EVALS => {
-                return stop(ReasonCode::UnsupportedCall, format!("{path}, which the trace asked Python for too often"));
+                return stop(
+                    ReasonCode::UnsupportedCall,
+                    format!("{path}, which the trace asked Python for too often"),
+                );
             }
             None => {
                 let (path, args) = asked.clone();

@@ -2,7 +2,7 @@
 
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{Builtin, CellId, Class, DictId, Function, InstanceId, Payload, Value, ViewKind};
+use crate::value::{Builtin, CellId, Class, DictId, Function, InstanceId, Payload, Value, ViewKind, class};
 use flambeau_ir::code::{CodeHash, Const};
 use flambeau_ir::exit::{Build, BuildId, Effect, Exit, Varying};
 use flambeau_ir::graph::NodeId;
@@ -259,6 +259,8 @@ impl Tracer<'_> {
             Value::Dict(id) => self.arenas.dicts[*id].class.is_none(),
             Value::Tuple(t) => t.class.is_none(),
             Value::Set(_) | Value::Iter(_) | Value::Generator(_) | Value::Builtin(_) => true,
+            // No type is derived from these.
+            Value::Code(_) | Value::Slice(_) | Value::Range(_) | Value::DictView(..) | Value::Cell(_) => true,
             // Their types have no name that could be imported.
             Value::Function(_) | Value::Method(_) => {
                 return stop(ReasonCode::SideEffect, format!("{} leaves the frame", method.path));
@@ -273,6 +275,9 @@ impl Tracer<'_> {
         if exact && !of_class {
             let name = builder.add(Build::Const(Const::str(name)));
             return Ok(Build::Call("builtins.getattr".into(), vec![built, name]));
+        }
+        if method.path.rsplit_once('.').is_some_and(|(owner, _)| class::is_nameless(owner)) {
+            return stop(ReasonCode::SideEffect, format!("{} leaves the frame", method.path));
         }
         // The descriptor's own binding, past what a subclass may have defined.
         Ok(Build::Call(format!("{}.__get__", method.path).into(), vec![built]))
