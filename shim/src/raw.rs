@@ -415,6 +415,24 @@ pub unsafe fn is_python_class(py: pyo3::Python<'_>, class: Raw) -> bool {
     }
 }
 
+/// Whether calls of the class make instances by another function than its MRO says: a `__new__` that was deleted from a
+/// class stays behind in its slot, which `object.__new__` and `object.__init__` ask when they count arguments.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn has_stale_new(py: pyo3::Python<'_>, class: Raw) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !is_python_class(py, class) {
+            return false;
+        }
+        let name = pyo3::types::PyString::intern(py, "__new__");
+        let (owner, _) = type_lookup_where(class, name.as_ptr());
+        let new = |class: Raw| (*class.cast::<ffi::PyTypeObject>()).tp_new.map_or(0, |f| f as usize);
+        !owner.is_null() && owner == (&raw mut ffi::PyBaseObject_Type).cast() && new(class) != new(owner)
+    }
+}
+
 /// Whether attribute reads on instances start at `object.__getattribute__` (a `__getattr__` may follow).
 ///
 /// # Safety

@@ -707,8 +707,10 @@ impl Tracer<'_> {
             (Value::Descriptor(d), _, _) if matches!(**d, Descriptor::Property { .. }) => {
                 self.raise_inexact("AttributeError", &format!("can't set attribute '{name}'"))
             }
+            // Members of types of C may be typed or read-only.
             (Value::Descriptor(d), value, Value::Instance(id))
-                if matches!(**d, Descriptor::Data { member: true, .. }) =>
+                if matches!(**d, Descriptor::Data { member: true, .. })
+                    && matches!(self.arenas.instances[*id].payload, Payload::None) =>
             {
                 let reading = value.is_none().then(|| self.slot(target, &name.into()));
                 if let Some(read) = reading

@@ -117,7 +117,7 @@ impl Tracer<'_> {
     }
 
     /// What to call an object that is only passed on.
-    fn name_of_opaque(&mut self, opaque: &Opaque) -> Flow<String> {
+    pub(crate) fn name_of_opaque(&mut self, opaque: &Opaque) -> Flow<String> {
         Ok(match &self.describe(opaque.origin.object)?.data {
             ObjectData::Builtin { name, module: Some(module), .. } => format!("{module}.{name}"),
             ObjectData::Builtin { name, .. } => name.to_string(),

@@ -433,6 +433,9 @@ impl<'py> Describer<'py> {
                 // Its metaclass has an `mro` of its own, or names in it are compared by user code.
                 return ObjectData::Opaque;
             }
+            if raw::has_stale_new(self.py, object) {
+                return ObjectData::Opaque;
+            }
             let mro = (0..count).map(|i| self.reach(ffi::PyTuple_GET_ITEM(mro, i), 0)).collect();
             ObjectData::Class(Box::new(ClassDesc {
                 module: module.into(),

@@ -99,21 +99,28 @@ fn join_method(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 /// `"".join(parts)`, as `BUILD_STRING` does.
 pub fn join(tracer: &mut Tracer<'_>, parts: &[Value]) -> Flow<Value> {
+    if let [part @ Value::Const(Const::Str(_))] = parts {
+        return Ok(part.clone());
+    }
     let mut text = String::new();
     for part in parts {
         match part.as_str() {
             Some(part) => text.push_str(part),
             None => {
                 let kind = tracer.type_name(part);
-                return stop(ReasonCode::Internal, format!("BUILD_STRING of a {kind}"));
+                return stop(ReasonCode::UnsupportedObject, format!("a {kind} in a string"));
             }
         }
     }
-    Ok(Value::str(&text))
+    let text = Const::str(&text);
+    let parts: Vec<Const> = parts.iter().filter_map(|part| tracer.as_const(part)).collect();
+    tracer.made_text(&text, &parts);
+    Ok(Value::Const(text))
 }
 
 fn str_(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     match bind(path, args, ["object"], 0)? {
+        [Some(text @ Value::Const(Const::Str(_)))] => Ok(text),
         [Some(value)] => display(tracer, &value).map(|s| Value::str(&s)),
         [None] => Ok(Value::str("")),
     }
@@ -170,6 +177,9 @@ fn formatted(tracer: &mut Tracer<'_>, value: &Value, spec: &str) -> Flow<Value> 
         return tracer.raise_named("TypeError", &message);
     }
     if spec.is_empty() {
+        if let Value::Const(Const::Str(_)) = value {
+            return Ok(value.clone());
+        }
         return display(tracer, value).map(|s| Value::str(&s));
     }
     match fixed_const(tracer, value) {
