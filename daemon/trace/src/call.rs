@@ -453,8 +453,9 @@ impl Tracer<'_> {
         if args.pos.len() <= 1 && args.kw.is_empty() {
             return Ok(());
         }
-        let mut of_object =
-            |name: &str| Ok(self.type_lookup(class, name)?.is_some_and(|(owner, _)| owner.is("builtins.object")));
+        let mut of_object = |name: &str| -> Flow<bool> {
+            Ok(self.type_lookup(class, name)?.is_some_and(|(owner, _)| owner.is("builtins.object")))
+        };
         match (of_object(called)?, of_object(other)?) {
             (false, _) => self.raise_named("TypeError", own),
             (true, true) => {

@@ -28,7 +28,10 @@ impl Tracer<'_> {
             match self.type_lookup(metaclass, "__getattribute__")? {
                 Some((_, hook @ Value::Function(_))) => return self.attr_by_hook(&value, metaclass, &hook, name),
                 Some((owner, _)) if owner.is_python => {
-                    return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", metaclass.name.qualname));
+                    return stop(
+                        ReasonCode::UnsupportedObject,
+                        format!("{}.__getattribute__", metaclass.name.qualname),
+                    );
                 }
                 // Metaclasses of C do what `type` does.
                 _ => {}
