@@ -352,25 +352,7 @@ pub fn resolve<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> 
         }
     };
     for part in path[end..].split('.').skip(1) {
-        object = match object.getattr(part) {
-            Err(_) if &path[..end] == "builtins" && object.is(&py.import("builtins")?) => unnamed_type(py, part)?,
-            found => found?,
-        };
+        object = object.getattr(part)?;
     }
     Ok(object)
-}
-
-/// A built-in type that `builtins` has no name for, as `dict_keys` and `list_iterator`: two modules of the library have them.
-fn unnamed_type<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    for module in ["types", "_collections_abc"] {
-        for value in py.import(module)?.dict().values() {
-            if let Ok(found) = value.cast::<PyType>()
-                && found.name()? == name
-                && found.module()? == "builtins"
-            {
-                return Ok(value);
-            }
-        }
-    }
-    Err(pyo3::exceptions::PyAttributeError::new_err(format!("builtins has no type {name}")))
 }

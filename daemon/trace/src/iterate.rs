@@ -171,10 +171,7 @@ impl Tracer<'_> {
         let result = self.advance_iter(&mut iter);
         self.arenas.iters[id] = match (&iter, &result) {
             // What these draw from is dropped at an exception as well.
-            (Iter::Pairwise { .. } | Iter::ZipLongest { .. }, Err(Stop::Raise(_)) | Ok(None)) => {
-                Iter::Done(Exhausted::Other)
-            }
-            (_, Ok(None)) => exhausted(iter),
+            (Iter::Pairwise { .. } | Iter::ZipLongest { .. }, Err(Stop::Raise(_))) | (_, Ok(None)) => exhausted(iter),
             _ => iter,
         };
         result
@@ -525,7 +522,18 @@ fn exhausted(iter: Iter) -> Iter {
         Iter::Dict { kind, .. } => Exhausted::Dict(kind),
         Iter::Chain { .. } => Exhausted::Chain,
         Iter::Islice { .. } => Exhausted::Islice,
-        Iter::Reversed { .. } | Iter::Sequence { .. } | Iter::CallUntil { .. } => Exhausted::Other,
+        Iter::Items { of: Of::Value(Value::Tuple(_)), .. } => Exhausted::Tuple,
+        Iter::Items { of: Of::Value(Value::Set(_)), .. } => Exhausted::Set,
+        Iter::Items { of: Of::Call("builtins.reversed", ref args), .. } => match args[..] {
+            [Value::Tuple(_)] => Exhausted::ReversedSequence,
+            [Value::Dict(_)] => Exhausted::ReversedDict,
+            _ => return iter,
+        },
+        Iter::Pairwise { .. } => Exhausted::Pairwise,
+        Iter::ZipLongest { .. } => Exhausted::ZipLongest,
+        Iter::Reversed { .. } => Exhausted::ReversedSequence,
+        Iter::Sequence { .. } => Exhausted::Sequence,
+        Iter::CallUntil { .. } => Exhausted::CallUntil,
         // The others ask what they draw from anew, or are at the end of what cannot change.
         iter => return iter,
     })

@@ -60,6 +60,9 @@ fn iter(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 fn throw(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = generator(path, args)?;
+    if rest.pos.len() > 1 && tracer.builtins().throw_warns {
+        return unsupported(path);
+    }
     let [kind, value, _traceback] = bind(path, rest, ["", "", ""], 1)?;
     let exception = match (kind, value) {
         (_, Some(value @ Value::Instance(_))) => value,
@@ -86,6 +89,7 @@ fn close(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let exit = tracer.new_exception(class, vec![]);
     match tracer.resume(id, Err(exit)) {
         Ok(FrameEnd::Yield(_)) => tracer.raise_named("RuntimeError", "generator ignored GeneratorExit"),
+        Ok(FrameEnd::Return(value)) if tracer.builtins().close_returns => Ok(value),
         Ok(_) => Ok(Value::NONE),
         Err(Stop::Raise(Value::Instance(raised))) => {
             let class = &tracer.arenas.instances[raised].class;

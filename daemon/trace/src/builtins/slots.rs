@@ -1,6 +1,6 @@
 //! What values of built-in types carry besides methods: data attributes, constants under a subclass, construction.
 
-use super::args::{exactly, receiver};
+use super::args::exactly;
 use super::{Table, unsupported};
 use crate::call::Args;
 use crate::flow::Flow;
@@ -75,27 +75,10 @@ fn code_attribute(code: &Code, name: &str) -> Option<Value> {
     })
 }
 
-/// `object.__init__`, which refuses arguments unless the class takes them in a `__new__` of its own (`object_init` in
-/// CPython's `Objects/typeobject.c`), and `object.__init_subclass__`.
-pub fn nothing(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    if !path.ends_with("__init__") {
-        return if args.pos.len() > 1 || !args.kw.is_empty() { unsupported(path) } else { Ok(Value::NONE) };
-    }
-    let (value, rest) = receiver(path, args)?;
-    if rest.pos.is_empty() && rest.kw.is_empty() {
-        return Ok(Value::NONE);
-    }
-    let class = tracer.class_of(&value)?;
-    let of_object = |tracer: &mut Tracer<'_>, name: &str| -> Flow<bool> {
-        Ok(tracer.type_lookup(&class, name)?.is_none_or(|(owner, _)| owner.is("builtins.object")))
-    };
-    if !of_object(tracer, "__init__")? {
-        let message = "object.__init__() takes exactly one argument (the instance to initialize)";
-        return tracer.raise_named("TypeError", message);
-    }
-    if of_object(tracer, "__new__")? {
-        let message = format!("{}() takes no arguments", class.own_name);
-        return tracer.raise_named("TypeError", &message);
+fn nothing(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let alone = args.kw.is_empty() && matches!(args.pos.as_slice(), [] | [Value::Class(_)]);
+    if !alone || path.ends_with("__init__") {
+        return unsupported(path);
     }
     Ok(Value::NONE)
 }

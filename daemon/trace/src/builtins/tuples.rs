@@ -22,7 +22,7 @@ pub const TABLE: Table = &[
 ];
 
 fn tuple(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    match bind(path, args, ["iterable"], 0)? {
+    match bind(path, args, [""], 0)? {
         [None] => Ok(Value::tuple(vec![])),
         [Some(Value::Tuple(t))] if t.class.is_none() => Ok(Value::Tuple(t)),
         [Some(iterable)] => Ok(Value::tuple(tracer.collect_sized(&iterable)?)),

@@ -595,13 +595,7 @@ impl Tracer<'_> {
         {
             meta.requires_grad |= self.arenas.tensors[*id].meta.requires_grad;
         }
-        Ok(Asked::Call(Inferred {
-            meta,
-            returns_argument: written,
-            view_of: None,
-            mutates,
-            rng: false,
-        }))
+        Ok(Asked::Call(Inferred { meta, returns_argument: written, view_of: None, mutates, rng: false }))
     }
 }
 
