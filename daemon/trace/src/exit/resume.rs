@@ -383,9 +383,12 @@ impl Tracer<'_> {
             }
             Value::Opaque(_) => self.resuming,
             Value::Method(method) => self.is_missed(&method.receiver.clone(), depth),
-            // Instances of subclasses can have weak references.
-            Value::Tuple(tuple) if tuple.class.as_ref().is_some_and(|class| class.is_python) => true,
-            Value::Tuple(tuple) if depth < 4 => tuple.items.clone().iter().any(|item| self.is_missed(item, depth + 1)),
+            // Instances of subclasses can have weak references, but for tuples.
+            Value::Tuple(tuple) if depth < 4 => {
+                let class = tuple.class.clone().filter(|class| class.is_python);
+                class.is_some_and(|class| self.makes_finalizer(&Value::Class(class)))
+                    || tuple.items.clone().iter().any(|item| self.is_missed(item, depth + 1))
+            }
             Value::List(id) if self.arenas.lists[*id].class.as_ref().is_some_and(|class| class.is_python) => true,
             Value::Dict(id) if self.arenas.dicts[*id].class.as_ref().is_some_and(|class| class.is_python) => true,
             Value::List(id) if depth < 4 => {
