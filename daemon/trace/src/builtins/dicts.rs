@@ -228,12 +228,14 @@ fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn length(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, _) = receiver_dict(path, args)?;
+    let (id, rest) = receiver_dict(path, args)?;
+    let [] = exactly(path, rest)?;
     Ok(Value::int(tracer.dict_len(id)? as i64))
 }
 
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, _) = changed_dict(tracer, path, args)?;
+    let (id, rest) = changed_dict(tracer, path, args)?;
+    let [] = exactly(path, rest)?;
     tracer.iter(&Value::DictView(id, ViewKind::Keys))
 }
 

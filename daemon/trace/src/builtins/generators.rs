@@ -46,13 +46,16 @@ fn send(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn next(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, _) = generator(path, args)?;
+    let (id, rest) = generator(path, args)?;
+    let [] = exactly(path, rest)?;
     let end = tracer.resume(id, Ok(Value::NONE))?;
     yielded(tracer, end)
 }
 
 fn iter(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    generator(path, args).map(|(id, _)| Value::Generator(id))
+    let (id, rest) = generator(path, args)?;
+    let [] = exactly(path, rest)?;
+    Ok(Value::Generator(id))
 }
 
 fn throw(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
@@ -73,7 +76,8 @@ fn throw(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn close(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, _) = generator(path, args)?;
+    let (id, rest) = generator(path, args)?;
+    let [] = exactly(path, rest)?;
     let generator = &mut tracer.arenas.generators[id];
     if !generator.started && !generator.running {
         generator.frame = None;

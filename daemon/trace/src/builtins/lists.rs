@@ -195,12 +195,14 @@ fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn length(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, _) = receiver_list(path, args)?;
+    let (id, rest) = receiver_list(path, args)?;
+    let [] = exactly(path, rest)?;
     Ok(Value::int(tracer.list_items(id)?.len() as i64))
 }
 
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (list, _) = receiver_list(path, args)?;
+    let (list, rest) = receiver_list(path, args)?;
+    let [] = exactly(path, rest)?;
     Ok(tracer.new_iter(crate::value::Iter::List { list, at: 0 }))
 }
 

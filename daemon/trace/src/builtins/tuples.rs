@@ -1,6 +1,6 @@
 //! Tuples, named tuples, `torch.Size`.
 
-use super::args::{bind, exactly, receiver};
+use super::args::{bind, exactly};
 use super::{Table, unsupported};
 use crate::call::Args;
 use crate::flow::Flow;
@@ -99,7 +99,7 @@ fn getitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (tuple, _) = receiver(path, args)?;
+    let [tuple] = exactly(path, args)?;
     let items = tracer.collect(&tuple)?;
     Ok(tracer.new_iter(Iter::Items { items, at: 0, of: Of::Value(tuple) }))
 }
