@@ -1,11 +1,15 @@
 """Functions whose vectorcall C replaced (`PyFunction_SetVectorcall`): a call of them does not run their code."""
 
 import ctypes
+import sys
 import types
 
+import pytest
 import torch
 
 import flambeau
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="calls of functions honour it from 3.12 on")
 
 X = torch.arange(3.0)
 #: Where a function keeps its vectorcall, and behind it the version that calls of it are specialised by.
