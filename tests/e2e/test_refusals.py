@@ -68,6 +68,11 @@ REFUSED = {
     "numbers and none": lambda x: "{} {1}".format(1, 2),  # noqa: F525
     "none and numbers": lambda x: "{1} {}".format(1, 2),  # noqa: F525
     "a name that is no number": lambda x: "{+1}".format(1, 2),  # noqa: F523, F524
+    "sorted by None": lambda x: sorted([2, 1], reverse=None),
+    "sort by None": lambda x: [2, 1].sort(reverse=None),
+    "sorted by an int": lambda x: sorted([1, 2], reverse=1),
+    "list by name": lambda x: list(iterable=[]),
+    "object takes nothing": lambda x: object.__init__(Formats(), 1),
     "strip of an int": lambda x: "a".strip(1),
     "islice by nothing": lambda x: itertools.islice([1], 0, None, 0),
     "islice by name": lambda x: itertools.islice([1], stop=2),

@@ -165,7 +165,7 @@ fn reverse(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn sort(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, mut rest) = receiver_list(path, args)?;
     let key = rest.take_kw("key").unwrap_or(Value::NONE);
-    let reverse = rest.take_kw("reverse").unwrap_or(Value::bool(false));
+    let reverse = super::core::reverse(&mut rest, path)?;
     let [] = exactly(path, rest)?;
     // Meanwhile the list is empty, for keys and comparisons as for everybody.
     let items = std::mem::take(tracer.list_mut(id)?);
