@@ -46,11 +46,14 @@ pub fn call(
     let args = PyTuple::new(py, args).map_err(refused)?;
     let outcome = fake.call_method1("call", (method, &**name, args, keywords, state)).map_err(refused)?;
     let (kind, value): (String, Bound<'_, PyAny>) = outcome.extract().map_err(refused)?;
+    let no_metadata = || (ReasonCode::OpUnknown, format!("{name} returned what has no metadata"));
     match kind.as_str() {
         "same" => value.extract().map(AnswerValue::Same).map_err(refused),
-        "value" => meta(&value)
-            .map(AnswerValue::Meta)
-            .ok_or_else(|| (ReasonCode::OpUnknown, format!("{name} returned what has no metadata"))),
+        "value" => meta(&value).map(AnswerValue::Meta).ok_or_else(no_metadata),
+        "written" => {
+            let (value, places): (Bound<'_, PyAny>, Vec<u32>) = value.extract().map_err(refused)?;
+            meta(&value).map(|meta| AnswerValue::Written(meta, places)).ok_or_else(no_metadata)
+        }
         "no_fake_kernel" => Err((ReasonCode::NoFakeKernel, format!("{name}: {value}"))),
         "data_dependent" => Err((ReasonCode::DataDependentValue, format!("{name}: {value}"))),
         _ => Err((ReasonCode::Shape, format!("{name}: {value}"))),

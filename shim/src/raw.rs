@@ -110,6 +110,23 @@ pub unsafe fn type_lookup_where(class: Raw, name: Raw) -> (Raw, Raw) {
     }
 }
 
+/// Whether looking up a name in a class runs no user code: the keys of its dict and of its bases' are strs. A class can be
+/// made with others, whose `__eq__` is asked where hashes collide.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn has_plain_names(class: Raw) -> bool {
+    // SAFETY: as there.
+    unsafe {
+        let mro = (*class.cast::<ffi::PyTypeObject>()).tp_mro;
+        let count = if mro.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(mro) };
+        (0..count).all(|i| {
+            let dict = type_dict(ffi::PyTuple_GET_ITEM(mro, i));
+            dict.is_null() || has_only_str_keys(dict)
+        })
+    }
+}
+
 /// What `_PyType_Lookup` finds (uses the type's method cache), or null.
 ///
 /// # Safety
@@ -398,6 +415,24 @@ pub unsafe fn is_python_class(py: pyo3::Python<'_>, class: Raw) -> bool {
     }
 }
 
+/// Whether calls of the class make instances by another function than its MRO says: a `__new__` that was deleted from a
+/// class stays behind in its slot, which `object.__new__` and `object.__init__` ask when they count arguments.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn has_stale_new(py: pyo3::Python<'_>, class: Raw) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !is_python_class(py, class) {
+            return false;
+        }
+        let name = pyo3::types::PyString::intern(py, "__new__");
+        let (owner, _) = type_lookup_where(class, name.as_ptr());
+        let new = |class: Raw| (*class.cast::<ffi::PyTypeObject>()).tp_new.map_or(0, |f| f as usize);
+        !owner.is_null() && owner == (&raw mut ffi::PyBaseObject_Type).cast() && new(class) != new(owner)
+    }
+}
+
 /// Whether attribute reads on instances start at `object.__getattribute__` (a `__getattr__` may follow).
 ///
 /// # Safety
@@ -416,6 +451,27 @@ pub unsafe fn generic_setattr(py: pyo3::Python<'_>, class: Raw) -> bool {
     let name = pyo3::types::PyString::intern(py, "__setattr__");
     // SAFETY: the caller's promise.
     unsafe { type_lookup(class, name.as_ptr()) as usize == python_class(py).object_setattr }
+}
+
+/// The vectorcall of functions that C has not given another one (`PyFunction_SetVectorcall`): it runs their code.
+fn code_runner(py: pyo3::Python<'_>) -> usize {
+    static RUNNER: crate::gil::GilOnce<usize> = crate::gil::GilOnce::new();
+    *RUNNER.get_or_init(py, || {
+        let probe = py.eval(c"lambda: None", None, None);
+        // SAFETY: a lambda is a function.
+        probe.map_or(0, |f| unsafe {
+            (*f.as_ptr().cast::<ffi::PyFunctionObject>()).vectorcall.map_or(0, |v| v as usize)
+        })
+    })
+}
+
+/// Whether a call of this function runs its code.
+///
+/// # Safety
+/// A live Python function, GIL held.
+pub unsafe fn runs_its_code(py: pyo3::Python<'_>, function: Raw) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { (*function.cast::<ffi::PyFunctionObject>()).vectorcall.map_or(0, |v| v as usize) == code_runner(py) }
 }
 
 unsafe extern "C" {

@@ -109,6 +109,8 @@ pub enum AnswerValue {
     Same(u32),
     /// The client cannot answer, with a reason that becomes the graph break's.
     Refused(Reason),
+    /// Metadata of the result of a torch call that writes to these arguments, counted as in [`AnswerValue::Same`].
+    Written(ValueMeta, Vec<u32>),
 }
 
 /// Answers questions: a live client, or a recording.

@@ -198,12 +198,7 @@ impl Tracer<'_> {
             let Some((_, hook @ Value::Function(_))) = self.type_lookup(&class, "__getattribute__")? else {
                 return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", class.name.qualname));
             };
-            let result = self.call(&hook, Args::new(vec![value.clone(), Value::str(name)]));
-            return match self.catch(result.clone(), "AttributeError")? {
-                Some(found) => Ok(Some(found)),
-                None if self.type_lookup(&class, "__getattr__")?.is_some() => self.getattr_hook(&value, &class, name),
-                None => result.map(Some),
-            };
+            return self.attr_by_hook(&value, &class, &hook, name);
         }
         match self.generic_instance_attr(id, name)? {
             Some(found) => Ok(Some(found)),
@@ -533,7 +528,10 @@ impl Tracer<'_> {
         };
         match known {
             Some(value) => Ok(value),
-            None => self.raise_named("AttributeError", name),
+            None => {
+                let message = format!("'{}' object has no attribute '{name}'", class.own_name);
+                self.raise_named("AttributeError", &message)
+            }
         }
     }
 
@@ -606,7 +604,12 @@ impl Tracer<'_> {
             Value::Instance(id)
                 if name == "__traceback__" && matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) =>
             {
-                Ok(())
+                match self.read(&value)? {
+                    Value::Const(c) if c != Const::None => {
+                        self.raise_named("TypeError", "__traceback__ must be a traceback or None")
+                    }
+                    _ => Ok(()),
+                }
             }
             Value::Instance(_) | Value::Dict(_) | Value::List(_) => {
                 let class = self.class_of(target)?;
@@ -659,11 +662,12 @@ impl Tracer<'_> {
             Value::List(id) => self.arenas.lists[*id].attrs,
             _ => None,
         };
-        if let Some((_, raw)) = self.type_lookup(&class, name)?
-            && self.is_data_descriptor(&raw)?
+        let of_type = self.type_lookup(&class, name)?;
+        if let Some((_, raw)) = &of_type
+            && self.is_data_descriptor(raw)?
         {
             let value = value.map(|value| self.read(&value)).transpose()?;
-            return self.set_through(&raw, target, name, value);
+            return self.set_through(raw, target, name, value);
         }
         let own_name = self.type_name(target);
         let missing = || format!("'{own_name}' object has no attribute '{name}'");
@@ -671,6 +675,10 @@ impl Tracer<'_> {
             if class.has_dict && value.is_some() {
                 // It gets its dict with the first attribute.
                 return stop(ReasonCode::SideEffect, format!("the first attribute of a {own_name}"));
+            }
+            if of_type.is_some() {
+                let message = format!("'{own_name}' object attribute '{name}' is read-only");
+                return self.raise_named("AttributeError", &message);
             }
             let own = match self.type_lookup(&class, "__setattr__")? {
                 Some((_, Value::Builtin(b))) => !stores_generically(&class, &b.path),
@@ -699,9 +707,17 @@ impl Tracer<'_> {
             (Value::Descriptor(d), _, _) if matches!(**d, Descriptor::Property { .. }) => {
                 self.raise_inexact("AttributeError", &format!("can't set attribute '{name}'"))
             }
+            // Members of types of C may be typed or read-only.
             (Value::Descriptor(d), value, Value::Instance(id))
-                if matches!(**d, Descriptor::Data { member: true, .. }) =>
+                if matches!(**d, Descriptor::Data { member: true, .. })
+                    && matches!(self.arenas.instances[*id].payload, Payload::None) =>
             {
+                let reading = value.is_none().then(|| self.slot(target, &name.into()));
+                if let Some(read) = reading
+                    && self.catch(read, "AttributeError")?.is_none()
+                {
+                    return self.raise_named("AttributeError", name);
+                }
                 let instance = &mut self.arenas.instances[*id];
                 instance.slots.insert(name.into(), value.clone());
                 instance.slot_writes.insert(name.into(), value);

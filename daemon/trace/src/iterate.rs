@@ -137,24 +137,25 @@ impl Tracer<'_> {
         Ok(Iter::Range { next: start, step, left })
     }
 
-    /// `next(iterator)`; `None` when it is exhausted.
+    /// The next item; `None` when the iterator is exhausted.
     pub fn next(&mut self, iterator: &Value) -> Flow<Option<Value>> {
+        let item = self.next_or_raise(iterator);
+        Ok(self.catch(item, "StopIteration")?.flatten())
+    }
+
+    /// `next(iterator)`: the next item; `None` where the end is no exception yet. A `StopIteration` that code of the iterator
+    /// raises, or the value that a generator returns, is the exception that `next()` raises.
+    pub(crate) fn next_or_raise(&mut self, iterator: &Value) -> Flow<Option<Value>> {
         match iterator {
-            Value::Iter(id) => {
-                // What it draws from may say by an exception that this is the end.
-                let item = self.advance(*id);
-                Ok(self.catch(item, "StopIteration")?.flatten())
-            }
+            Value::Iter(id) => self.advance(*id),
             Value::Generator(id) => match self.resume(*id, Ok(Value::NONE))? {
                 FrameEnd::Yield(value) => Ok(Some(value)),
+                FrameEnd::Return(value) if !value.is_none() => self.raise_with("StopIteration", vec![value]),
                 _ => Ok(None),
             },
             Value::Opaque(o) if !o.class.is_python => stop(ReasonCode::LiveIterator, o.class.name.qualname.to_string()),
             _ => match self.special(iterator, "__next__")? {
-                Some(next) => {
-                    let result = self.call(&next, Args::default());
-                    self.catch(result, "StopIteration")
-                }
+                Some(next) => self.call(&next, Args::default()).map(Some),
                 None => {
                     self.need_plain(iterator, "next()")?;
                     let name = self.type_name(iterator);
@@ -170,10 +171,7 @@ impl Tracer<'_> {
         let result = self.advance_iter(&mut iter);
         self.arenas.iters[id] = match (&iter, &result) {
             // What these draw from is dropped at an exception as well.
-            (Iter::Pairwise { .. } | Iter::ZipLongest { .. }, Err(Stop::Raise(_)) | Ok(None)) => {
-                Iter::Done(Exhausted::Other)
-            }
-            (_, Ok(None)) => exhausted(iter),
+            (Iter::Pairwise { .. } | Iter::ZipLongest { .. }, Err(Stop::Raise(_))) | (_, Ok(None)) => exhausted(iter),
             _ => iter,
         };
         result
@@ -236,7 +234,7 @@ impl Tracer<'_> {
             Iter::Zip { iters, strict } => self.advance_zip(iters, *strict),
             Iter::Accumulate { .. } | Iter::Pairwise { .. } | Iter::ZipLongest { .. } => self.advance_lazy(iter),
             Iter::Enumerate { iter, count } => {
-                let Some(item) = self.next(iter)? else { return Ok(None) };
+                let Some(item) = self.next_or_raise(iter)? else { return Ok(None) };
                 let index = count.clone();
                 *count = self.binary(Binary::Add, false, count, &Value::int(1))?;
                 Ok(Some(Value::tuple(vec![index, item])))
@@ -244,7 +242,7 @@ impl Tracer<'_> {
             Iter::Map { func, iters } => {
                 let mut args = Vec::with_capacity(iters.len());
                 for iter in iters.iter() {
-                    match self.next(iter)? {
+                    match self.next_or_raise(iter)? {
                         Some(item) => args.push(item),
                         None => return Ok(None),
                     }
@@ -252,7 +250,7 @@ impl Tracer<'_> {
                 self.call(func, Args::new(args)).map(Some)
             }
             Iter::Filter { func, iter, keep } => {
-                while let Some(item) = self.next(iter)? {
+                while let Some(item) = self.next_or_raise(iter)? {
                     let tested =
                         if func.is_none() { item.clone() } else { self.call(func, Args::new(vec![item.clone()]))? };
                     if self.truth(&tested)? == *keep {
@@ -288,7 +286,7 @@ impl Tracer<'_> {
             },
             Iter::Islice { iter, skip, step, left } => {
                 for _ in 0..*skip {
-                    if *left == Some(0) || self.next(iter)?.is_none() {
+                    if *left == Some(0) || self.next_or_raise(iter)?.is_none() {
                         return Ok(None);
                     }
                     if let Some(left) = left {
@@ -302,7 +300,7 @@ impl Tracer<'_> {
                 if let Some(left) = left {
                     *left -= 1;
                 }
-                self.next(iter)
+                self.next_or_raise(iter)
             }
             Iter::CallUntil { func, sentinel } => {
                 let value = self.call(func, Args::default());
@@ -316,7 +314,7 @@ impl Tracer<'_> {
     fn advance_zip(&mut self, iters: &[Value], strict: bool) -> Flow<Option<Value>> {
         let mut items = Vec::with_capacity(iters.len());
         for (i, iter) in iters.iter().enumerate() {
-            match self.next(iter)? {
+            match if strict { self.next(iter)? } else { self.next_or_raise(iter)? } {
                 Some(item) => items.push(item),
                 None if strict && i > 0 => {
                     return self.raise_named(
@@ -524,7 +522,18 @@ fn exhausted(iter: Iter) -> Iter {
         Iter::Dict { kind, .. } => Exhausted::Dict(kind),
         Iter::Chain { .. } => Exhausted::Chain,
         Iter::Islice { .. } => Exhausted::Islice,
-        Iter::Reversed { .. } | Iter::Sequence { .. } | Iter::CallUntil { .. } => Exhausted::Other,
+        Iter::Items { of: Of::Value(Value::Tuple(_)), .. } => Exhausted::Tuple,
+        Iter::Items { of: Of::Value(Value::Set(_)), .. } => Exhausted::Set,
+        Iter::Items { of: Of::Call("builtins.reversed", ref args), .. } => match args[..] {
+            [Value::Tuple(_)] => Exhausted::ReversedSequence,
+            [Value::Dict(_)] => Exhausted::ReversedDict,
+            _ => return iter,
+        },
+        Iter::Pairwise { .. } => Exhausted::Pairwise,
+        Iter::ZipLongest { .. } => Exhausted::ZipLongest,
+        Iter::Reversed { .. } => Exhausted::ReversedSequence,
+        Iter::Sequence { .. } => Exhausted::Sequence,
+        Iter::CallUntil { .. } => Exhausted::CallUntil,
         // The others ask what they draw from anew, or are at the end of what cannot change.
         iter => return iter,
     })

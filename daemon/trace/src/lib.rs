@@ -27,6 +27,7 @@ pub mod opcodes;
 pub mod operators;
 pub mod outside;
 pub mod raise;
+mod texts;
 pub mod torch;
 pub mod tracer;
 pub mod truth;

@@ -383,6 +383,13 @@ impl Tracer<'_> {
             let result = self.call(&method, Args::new(vec![item.clone()]))?;
             return self.truth(&result);
         }
+        // A base's own search does not ask the iterator that the class defines.
+        let of_base = self.special(container, "__contains__")?.is_some();
+        let container = if of_base { &self.base(container) } else { container };
+        if of_base && matches!(container, Value::Instance(_)) && self.python_special(container, "__iter__")?.is_some() {
+            let name = self.type_name(container);
+            return stop(ReasonCode::UnsupportedObject, format!("__contains__ of a {name}"));
+        }
         match container {
             Value::Tensor(_) => return stop(ReasonCode::DataDependentValue, "`in` of a tensor"),
             Value::Instance(_) | Value::Generator(_) | Value::Iter(_) => {
@@ -450,6 +457,7 @@ impl Tracer<'_> {
             self.call(&method, Args::new(vec![key.clone(), value]))?;
             return Ok(());
         }
+        self.need_other_half(container, "__setitem__", "__delitem__")?;
         if builtins::store_subscript(self, container, key, value)? {
             return Ok(());
         }
@@ -464,6 +472,7 @@ impl Tracer<'_> {
             self.call(&method, Args::new(vec![key.clone()]))?;
             return Ok(());
         }
+        self.need_other_half(container, "__delitem__", "__setitem__")?;
         if builtins::delete_subscript(self, container, key)? {
             return Ok(());
         }
@@ -474,6 +483,18 @@ impl Tracer<'_> {
         let bare = bare || matches!(container, Value::Int(_) | Value::Function(_) | Value::Method(_) | Value::Slice(_));
         let does_not = if bare || key.as_dim().is_none() { "does not" } else { "doesn't" };
         self.raise_named("TypeError", &format!("'{name}' object {does_not} support item deletion"))
+    }
+
+    /// Storing and deleting are one slot of a type: a class that defines the other half only has the slot, which then does
+    /// not find this method (`slot_mp_ass_subscript` in CPython's `Objects/typeobject.c`).
+    fn need_other_half(&mut self, container: &Value, method: &str, other: &str) -> Flow<()> {
+        if may_define(container)
+            && self.special(container, method)?.is_none()
+            && self.python_special(container, other)?.is_some()
+        {
+            return self.raise_named("AttributeError", method);
+        }
+        Ok(())
     }
 
     /// A size as a constant where Python needs one.

@@ -4,6 +4,7 @@ use crate::broken::Broken;
 use crate::finalizers::Mortals;
 use crate::flow::{Flow, stop};
 use crate::frame::FrameInfo;
+use crate::texts::NewTexts;
 use crate::torch::GraphBuilder;
 use crate::value::{Arenas, CellId, Class, DictId, Key, Origin, Value};
 use flambeau_bytecode::Decoded;
@@ -19,6 +20,9 @@ use flambeau_ir::source::{SourceId, SourceTable, Step};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// Calls of built-ins on constants that one trace asks the client for.
+const MAX_EVALS: usize = 1024;
 
 /// The state of one trace.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -42,6 +46,10 @@ pub struct Tracer<'a> {
     pub(crate) known: HashMap<ObjId, (Value, SourceId)>,
     /// Which object from outside a constant is, and where; `None` if it is several. It leaves the frame as itself.
     pub(crate) const_objects: HashMap<Const, Option<(ObjId, SourceId)>>,
+    /// What the client's built-ins gave for constants.
+    evals: HashMap<(String, Vec<Const>), AnswerValue>,
+    /// Strings that the trace made.
+    pub(crate) new_texts: NewTexts,
     pub(crate) classes: HashMap<ObjId, Rc<Class>>,
     pub(crate) dicts: HashMap<ObjId, DictId>,
     pub(crate) cells: HashMap<ObjId, CellId>,
@@ -117,6 +125,8 @@ impl<'a> Tracer<'a> {
             stack: Vec::new(),
             known: HashMap::new(),
             const_objects: HashMap::new(),
+            evals: HashMap::new(),
+            new_texts: NewTexts::new(),
             classes: HashMap::new(),
             dicts: HashMap::new(),
             cells: HashMap::new(),
@@ -162,6 +172,7 @@ impl<'a> Tracer<'a> {
         tracer.heap = self.heap;
         tracer.dict_items = self.dict_items;
         tracer.raw_types = self.raw_types;
+        tracer.evals = self.evals;
         tracer.forced = forced;
         tracer.sized = self.sized;
         tracer.exact = self.exact;
@@ -232,8 +243,25 @@ impl<'a> Tracer<'a> {
     }
 
     /// Calls an allow-listed pure built-in of the client on constants; a Python exception it raises is raised in the trace.
+    /// An answer takes a way to the client and back: in a loop of thousands plain Python is faster, and the call breaks.
     pub fn eval(&mut self, path: &str, args: Vec<Const>) -> Flow<Value> {
-        match self.ask_one(Question::Eval { path: path.into(), args })? {
+        let asked = (path.into(), args);
+        let answer = match self.evals.get(&asked) {
+            Some(known) => known.clone(),
+            None if self.evals.len() >= MAX_EVALS => {
+                return stop(
+                    ReasonCode::UnsupportedCall,
+                    format!("{path}, which the trace asked Python for too often"),
+                );
+            }
+            None => {
+                let (path, args) = asked.clone();
+                let answer = self.ask_one(Question::Eval { path, args })?;
+                self.evals.insert(asked, answer.clone());
+                answer
+            }
+        };
+        match answer {
             AnswerValue::Const(c) => Ok(self.constant(c)),
             AnswerValue::Raised(class, message) => self.raise_named(&class, &message),
             other => stop(ReasonCode::Internal, format!("unexpected answer {other:?}")),
@@ -350,7 +378,7 @@ impl<'a> Tracer<'a> {
                 } else if x.is_singleton() {
                     true
                 } else {
-                    return None;
+                    return self.is_same_text(x, y);
                 }
             }
             (Value::Int(_), Value::Int(_) | Value::Const(Const::Int(_)))
@@ -388,6 +416,11 @@ impl<'a> Tracer<'a> {
             (Value::Slice(x), Value::Slice(y)) | (Value::Range(x), Value::Range(y)) => Rc::ptr_eq(x, y),
             (Value::Partial(x), Value::Partial(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
             (Value::Descriptor(x), Value::Descriptor(y)) => Rc::ptr_eq(x, y),
+            // Which objects of the client's a code's content belongs to is not kept.
+            (Value::Code(x), Value::Code(y)) => return (x.hash != y.hash).then_some(false),
+            (Value::Code(_), Value::Opaque(o)) | (Value::Opaque(o), Value::Code(_)) => {
+                return (&*o.class.name.qualname != "code").then_some(false);
+            }
             (Value::Opaque(x), Value::Opaque(y)) => x.origin.object == y.origin.object,
             _ => false,
         })

@@ -53,9 +53,12 @@ impl Tracer<'_> {
             };
         }
         if let Value::Instance(id) = value
-            && let Payload::Const(c) = &self.arenas.instances[*id].payload
+            && let Payload::Const(c) = self.arenas.instances[*id].payload.clone()
         {
-            return Ok(const_truth(c));
+            // Numbers have a `__bool__` of their own; the truth of other values is asked of a `__len__`.
+            if !matches!(c, Const::Str(_) | Const::Bytes(_)) || self.python_special(value, "__len__")?.is_none() {
+                return Ok(const_truth(&c));
+            }
         }
         if self.python_special(value, "__len__")?.is_none() && matches!(value, Value::Instance(_) | Value::Class(_)) {
             return Ok(true);

@@ -349,10 +349,18 @@ impl Tracer<'_> {
     pub(crate) fn forget_reads(&mut self, since: usize) {
         let read = self.guards.split_off(since);
         for guard in read {
-            if matches!(guard.kind, GuardKind::Equals(_)) && self.is_handed(guard.source) {
-                self.guarded.remove(&(guard.source, guard.kind));
-            } else {
-                self.guards.push(guard);
+            match &guard.kind {
+                GuardKind::Equals(constant) if self.is_handed(guard.source) => {
+                    self.reads.remove(&guard.source);
+                    if let Some(Some((_, source))) = self.const_objects.get(constant)
+                        && *source == guard.source
+                    {
+                        // It is no longer known to be the constant: an equal one that the code has is not it.
+                        self.const_objects.remove(constant);
+                    }
+                    self.guarded.remove(&(guard.source, guard.kind));
+                }
+                _ => self.guards.push(guard),
             }
         }
     }

@@ -26,6 +26,23 @@ def accumulate_on(iterable: Iterable[Any], func: Callable[[Any, Any], Any] | Non
     return advanced(itertools.accumulate(iterable, func, initial=total), 1)
 
 
+class _Empty:
+    """A sequence by `[0]`, `[1]`, ... alone."""
+
+    def __getitem__(self, index: int) -> Any:
+        raise IndexError(index)
+
+
+def ended_sequence() -> Iterator[Any]:
+    """An iterator over a sequence that was at its end."""
+    return advanced(iter(_Empty()), 1)
+
+
+def ended_calls() -> Iterator[Any]:
+    """`iter(callable, sentinel)` that has met its sentinel."""
+    return advanced(iter(lambda: None, None), 1)
+
+
 def zip_longest(fillvalue: Any, *iterables: Iterable[Any]) -> Iterator[Any]:
     """`zip_longest`, with its keyword argument first."""
     return itertools.zip_longest(*iterables, fillvalue=fillvalue)

@@ -50,7 +50,11 @@ def call(
             stack.enter_context(mode())
             stack.enter_context(_quiet())
             given = [*args, *kwargs.values()]
+            before = [_versions(argument) for argument in given]
             result = target(*args, **kwargs)
+            written = [place for place, old in enumerate(before) if _versions(given[place]) != old]
+            if written:
+                return "written", (_meta(result, []), written)
             if name.endswith("_") or "out" in kwargs:  # what is written to is returned; how it is then matters
                 return "value", _meta(result, [])
             for place, argument in enumerate(given):
@@ -63,6 +67,13 @@ def call(
         return "data_dependent", str(error)
     except Exception as error:
         return "raised", f"{type(error).__name__}: {error}"
+
+
+def _versions(argument: Any) -> list[int]:
+    """How often each tensor of an argument was written to."""
+    if isinstance(argument, (list, tuple)):
+        return [version for item in argument for version in _versions(item)]
+    return [argument._version] if isinstance(argument, torch.Tensor) else []
 
 
 @contextlib.contextmanager

@@ -34,7 +34,9 @@ impl ClassFact {
                 return true;
             }
             let (module, qualname) = raw::class_names(class);
-            let same = module == *self.class.module && qualname == *self.class.qualname;
+            let same = module == *self.class.module
+                && qualname == *self.class.qualname
+                && !raw::has_stale_new(pyo3::Python::assume_attached(), class);
             if same {
                 self.seen.set((class as usize, tag));
             }

@@ -251,6 +251,9 @@ impl<'py> Describer<'py> {
                     .map_or(ObjectData::Opaque, |t| ObjectData::Tensor(Box::new(t)));
             }
             if ffi::PyFunction_Check(object) != 0 {
+                if !raw::runs_its_code(py, object) {
+                    return ObjectData::Opaque;
+                }
                 return self.function(object, depth);
             }
             if ffi::PyType_Check(object) != 0 {
@@ -432,8 +435,11 @@ impl<'py> Describer<'py> {
             let (module, qualname) = raw::class_names(object);
             let mro = (*class).tp_mro;
             let count = if mro.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(mro) };
-            if count == 0 || ffi::PyTuple_GET_ITEM(mro, 0) != object {
-                // Its metaclass has an `mro` of its own.
+            if count == 0 || ffi::PyTuple_GET_ITEM(mro, 0) != object || !raw::has_plain_names(object) {
+                // Its metaclass has an `mro` of its own, or names in it are compared by user code.
+                return ObjectData::Opaque;
+            }
+            if raw::has_stale_new(self.py, object) {
                 return ObjectData::Opaque;
             }
             let mro = (0..count).map(|i| self.reach(ffi::PyTuple_GET_ITEM(mro, i), 0)).collect();

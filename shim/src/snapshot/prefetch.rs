@@ -128,7 +128,9 @@ impl Describer<'_> {
         let py = self.py();
         let Some(known) = known(py) else { return };
         // SAFETY: both are live types.
-        if unsafe { ffi::PyType_IsSubtype(class.cast(), known.module_class.as_ptr().cast()) } == 0 {
+        if unsafe {
+            ffi::PyType_IsSubtype(class.cast(), known.module_class.as_ptr().cast()) == 0 || !raw::has_plain_names(class)
+        } {
             return;
         }
         // SAFETY: a live object; its dict and the dicts of children are followed to full depth.

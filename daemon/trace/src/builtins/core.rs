@@ -5,7 +5,7 @@ use super::{Table, sets, slots, types, unsupported};
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{Iter, Of, Super, Value};
+use crate::value::{Iter, Of, Super, Value, ViewKind};
 use flambeau_bytecode::Compare;
 use flambeau_ir::code::Const;
 use flambeau_ir::reason::ReasonCode;
@@ -196,9 +196,12 @@ fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn next(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [iterator, default] = bind(path, args, ["", ""], 1)?;
     let Some(iterator) = iterator else { return unsupported(path) };
-    match (tracer.next(&iterator)?, default) {
-        (Some(value), _) | (None, Some(value)) => Ok(value),
-        (None, None) => tracer.raise_with("StopIteration", vec![]),
+    match default {
+        Some(default) => Ok(tracer.next(&iterator)?.unwrap_or(default)),
+        None => match tracer.next_or_raise(&iterator)? {
+            Some(value) => Ok(value),
+            None => tracer.raise_with("StopIteration", vec![]),
+        },
     }
 }
 
@@ -292,13 +295,32 @@ fn reversed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         let name = tracer.type_name(&value);
         return tracer.raise_named("TypeError", &format!("'{name}' object is not reversible"));
     }
-    if let Value::List(list) = value
-        && tracer.arenas.lists[list].class.is_none()
-    {
-        let left = tracer.list_items(list)?.len();
-        return Ok(tracer.new_iter(Iter::Reversed { of: value, left }));
+    match tracer.python_special(&value, "__reversed__")? {
+        Some(method) if method.is_none() => {
+            let name = tracer.type_name(&value);
+            return tracer.raise_named("TypeError", &format!("'{name}' object is not reversible"));
+        }
+        Some(method) => return tracer.call(&method, Args::default()),
+        None => {}
     }
-    let mut items = tracer.collect(&value)?;
+    // What lists and dicts say of their order is said by no other method of a subclass; tuples are asked item by item.
+    let mut items = match &value {
+        Value::List(list) => {
+            let left = tracer.list_items(*list)?.len();
+            return Ok(tracer.new_iter(Iter::Reversed { of: value, left }));
+        }
+        Value::Tuple(_)
+            if tracer.python_special(&value, "__len__")?.is_some()
+                || tracer.python_special(&value, "__getitem__")?.is_some() =>
+        {
+            let length = tracer.length(&value)?;
+            let length = super::fixed_int(tracer, &length, path)?;
+            return Ok(tracer.new_iter(Iter::Reversed { of: value, left: length.max(0) as usize }));
+        }
+        Value::Tuple(t) => t.items.clone(),
+        Value::Dict(dict) => tracer.collect(&Value::DictView(*dict, ViewKind::Keys))?,
+        _ => tracer.collect(&value)?,
+    };
     items.reverse();
     Ok(tracer.new_iter(Iter::Items { items, at: 0, of: Of::Call("builtins.reversed", vec![value]) }))
 }

@@ -118,7 +118,10 @@ pub fn attribute(tracer: &mut Tracer<'_>, value: &Value, name: &str) -> Flow<Opt
 /// A folded result as a value: what Python raises is raised, what is not folded is asked of the client.
 fn folded(tracer: &mut Tracer<'_>, fold: Fold, path: &str, args: &[Const]) -> Flow<Value> {
     match fold {
-        Ok(constant) => Ok(tracer.constant(constant)),
+        Ok(constant) => {
+            tracer.made_text(&constant, args);
+            Ok(tracer.constant(constant))
+        }
         Err(NotFolded::Raises(exc)) => tracer.raise_named(exc.class.trim_start_matches("builtins."), &exc.message),
         Err(NotFolded::Unhandled) => tracer.eval(path, args.to_vec()),
     }

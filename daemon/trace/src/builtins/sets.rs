@@ -329,6 +329,7 @@ fn contains(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn length(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, _) = receiver_set(path, args)?;
+    let (id, rest) = receiver_set(path, args)?;
+    let [] = exactly(path, rest)?;
     Ok(Value::int(tracer.arenas.sets[id].items.len() as i64))
 }

@@ -1,6 +1,6 @@
 //! Tuples, named tuples, `torch.Size`.
 
-use super::args::{bind, exactly, receiver};
+use super::args::{bind, exactly};
 use super::{Table, unsupported};
 use crate::call::Args;
 use crate::flow::Flow;
@@ -22,7 +22,7 @@ pub const TABLE: Table = &[
 ];
 
 fn tuple(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    match bind(path, args, ["iterable"], 0)? {
+    match bind(path, args, [""], 0)? {
         [None] => Ok(Value::tuple(vec![])),
         [Some(Value::Tuple(t))] if t.class.is_none() => Ok(Value::Tuple(t)),
         [Some(iterable)] => Ok(Value::tuple(tracer.collect_sized(&iterable)?)),
@@ -99,7 +99,7 @@ fn getitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (tuple, _) = receiver(path, args)?;
+    let [tuple] = exactly(path, args)?;
     let items = tracer.collect(&tuple)?;
     Ok(tracer.new_iter(Iter::Items { items, at: 0, of: Of::Value(tuple) }))
 }

@@ -2,7 +2,7 @@
 
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{Builtin, CellId, Class, DictId, Function, InstanceId, Payload, Value, ViewKind};
+use crate::value::{Builtin, CellId, Class, DictId, Function, InstanceId, Payload, Value, ViewKind, class};
 use flambeau_ir::code::{CodeHash, Const};
 use flambeau_ir::exit::{Build, BuildId, Effect, Exit, Varying};
 use flambeau_ir::graph::NodeId;
@@ -35,6 +35,8 @@ pub(super) struct Builder {
     /// Values known by their address.
     kept: Vec<Value>,
     consts: HashMap<Const, BuildId>,
+    /// Strings that are no equal one.
+    texts: HashMap<usize, BuildId>,
     pub outputs: Vec<NodeId>,
     output_ids: HashMap<NodeId, u32>,
     /// What loops change in the arguments of resume functions, by [`Resume::frames`](flambeau_ir::exit::Resume).
@@ -49,6 +51,18 @@ impl Builder {
         }
         let id = self.add(Build::Const(c.clone()));
         self.consts.insert(c.clone(), id);
+        id
+    }
+
+    /// A string that the traced code made: no equal one is the same object.
+    fn new_text(&mut self, identity: usize, text: &str) -> BuildId {
+        if let Some(id) = self.texts.get(&identity) {
+            return *id;
+        }
+        let bytes = self.add(Build::Const(Const::Bytes(text.as_bytes().to_vec())));
+        let encoding = self.constant(&Const::str("utf-8"));
+        let id = self.add(Build::Call("builtins.str".into(), vec![bytes, encoding]));
+        self.texts.insert(identity, id);
         id
     }
 
@@ -99,6 +113,9 @@ impl Tracer<'_> {
             return Ok(builder.source(origin.source));
         }
         if let Value::Const(c) = value {
+            if let (Some(identity), Const::Str(text)) = (self.new_text(c), c) {
+                return Ok(builder.new_text(identity, text));
+            }
             return Ok(match self.const_objects.get(c) {
                 // Someone may ask whether it is this very object.
                 Some(Some((_, source))) if !c.is_singleton() => builder.source(*source),
@@ -191,10 +208,19 @@ impl Tracer<'_> {
             Value::Set(id) => self.build_set(builder, *id)?,
             Value::Slice(parts) => Build::Slice(self.build_three(builder, parts)?),
             Value::Range(parts) => Build::Range(self.build_three(builder, parts)?),
+            Value::Class(class) if class.is_nameless() => {
+                return stop(ReasonCode::SideEffect, format!("the type {} leaves the frame", class.own_name));
+            }
             Value::Class(class) => match &class.path {
                 Some(path) => Build::Path(path.clone()),
                 None => return stop(ReasonCode::SideEffect, "a new class leaves the frame"),
             },
+            Value::Builtin(b)
+                if b.receiver.is_none()
+                    && b.path.rsplit_once('.').is_some_and(|(owner, _)| class::is_nameless(owner)) =>
+            {
+                return stop(ReasonCode::SideEffect, format!("{} leaves the frame", b.path));
+            }
             Value::Builtin(b) if b.receiver.is_none() => Build::Path(b.path.clone()),
             Value::Builtin(b) => self.build_bound(builder, b)?,
             Value::Method(m) => {
@@ -237,8 +263,10 @@ impl Tracer<'_> {
             Value::Class(class) => self.reads_builtin(class, name, &method.path)?,
             Value::List(id) => self.arenas.lists[*id].class.is_none(),
             Value::Dict(id) => self.arenas.dicts[*id].class.is_none(),
-            Value::Tuple(t) => t.class.is_none(),
+            Value::Tuple(t) => t.class.as_ref().is_none_or(|class| !class.is_python),
             Value::Set(_) | Value::Iter(_) | Value::Generator(_) | Value::Builtin(_) => true,
+            // No type is derived from these.
+            Value::Code(_) | Value::Slice(_) | Value::Range(_) | Value::DictView(..) | Value::Cell(_) => true,
             // Their types have no name that could be imported.
             Value::Function(_) | Value::Method(_) => {
                 return stop(ReasonCode::SideEffect, format!("{} leaves the frame", method.path));
@@ -253,6 +281,9 @@ impl Tracer<'_> {
         if exact && !of_class {
             let name = builder.add(Build::Const(Const::str(name)));
             return Ok(Build::Call("builtins.getattr".into(), vec![built, name]));
+        }
+        if method.path.rsplit_once('.').is_some_and(|(owner, _)| class::is_nameless(owner)) {
+            return stop(ReasonCode::SideEffect, format!("{} leaves the frame", method.path));
         }
         // The descriptor's own binding, past what a subclass may have defined.
         Ok(Build::Call(format!("{}.__get__", method.path).into(), vec![built]))

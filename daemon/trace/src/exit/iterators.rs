@@ -134,6 +134,15 @@ impl Tracer<'_> {
         let none = |b: &mut Builder| b.add(Build::List(vec![]));
         Ok(match what {
             Exhausted::List => Build::Iter(none(b), 0),
+            Exhausted::Tuple => Build::Iter(b.add(Build::Tuple(vec![], None)), 0),
+            Exhausted::Set => {
+                let empty = b.add(Build::Call("builtins.set".into(), vec![]));
+                Build::Iter(empty, 0)
+            }
+            Exhausted::ReversedDict => {
+                let empty = b.add(Build::Dict(vec![], None));
+                Build::Call("builtins.reversed".into(), vec![empty])
+            }
             Exhausted::Reversed => Build::Call("builtins.reversed".into(), vec![none(b)]),
             Exhausted::Dict(kind) => {
                 let Value::Dict(dict) = self.new_dict(vec![])? else {
@@ -142,13 +151,18 @@ impl Tracer<'_> {
                 let over = if let ViewKind::Keys = kind { Value::Dict(dict) } else { Value::DictView(dict, kind) };
                 Build::Iter(self.build(b, &over)?, 0)
             }
+            Exhausted::ReversedSequence => {
+                let empty = vec![b.add(Build::Tuple(vec![], None))];
+                Build::Call("builtins.reversed".into(), empty)
+            }
             Exhausted::Chain => Build::Call("itertools.chain".into(), vec![]),
+            Exhausted::ZipLongest => Build::Call("itertools.zip_longest".into(), vec![]),
+            Exhausted::Pairwise => Build::Call("itertools.pairwise".into(), vec![none(b)]),
+            Exhausted::Sequence => Build::Call("flambeau._begun.ended_sequence".into(), vec![]),
+            Exhausted::CallUntil => Build::Call("flambeau._begun.ended_calls".into(), vec![]),
             Exhausted::Islice => {
                 let args = vec![none(b), self.build(b, &Value::int(0))?];
                 Build::Call("itertools.islice".into(), args)
-            }
-            Exhausted::Other => {
-                return stop(ReasonCode::SideEffect, "an exhausted iterator of this kind leaves the frame");
             }
         })
     }

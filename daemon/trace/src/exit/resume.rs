@@ -32,7 +32,7 @@ enum Kind {
     After(u32),
 }
 
-/// Built-ins that look at the frame that calls them.
+/// Functions that look at the frame that calls them, its variables included.
 const FRAME_READERS: &[&str] = &[
     "builtins.locals",
     "builtins.vars",
@@ -42,6 +42,9 @@ const FRAME_READERS: &[&str] = &[
     "builtins.super",
     "builtins.breakpoint",
     "sys._getframe",
+    "inspect.currentframe",
+    "inspect.stack",
+    "traceback.StackSummary.extract",
 ];
 
 /// Built-ins that tell objects apart that are equal.
@@ -87,7 +90,7 @@ impl Tracer<'_> {
         }
         // It tells constants apart that are equal, which they may no longer be once they are made anew.
         let op = leaf.decoded.instrs[leaf.at].op;
-        if leaf.next.is_none() && (matches!(op, Op::Is { .. }) || calls(leaf, IDENTITY)) {
+        if leaf.next.is_none() && (matches!(op, Op::Is { .. }) || self.calls(leaf, IDENTITY)) {
             return Err(None);
         }
         let at = |i: usize| move |_: Stop| Some(i);
@@ -115,7 +118,7 @@ impl Tracer<'_> {
         self.seal(b).map_err(|_| None)
     }
 
-    fn kind(&self, leaf: &Frozen) -> Kind {
+    fn kind(&mut self, leaf: &Frozen) -> Kind {
         if let Some(next) = leaf.next {
             return Kind::After(next as u32);
         }
@@ -127,7 +130,7 @@ impl Tracer<'_> {
             Op::JumpIfOrPop { cond: false, target } => Kind::Jump { yes: (next, false), no: (target, true) },
             Op::ForIter(target) => Kind::Next(target),
             _ => match op.alone() {
-                Some((inputs, output)) if !reads_frame(leaf, inputs) => Kind::Call(inputs, output),
+                Some((inputs, output)) if !self.reads_frame(leaf, inputs) => Kind::Call(inputs, output),
                 _ => Kind::Step,
             },
         }
@@ -372,10 +375,19 @@ impl Tracer<'_> {
         };
         held && match value {
             Value::Instance(id) => !matches!(self.arenas.instances[*id].payload, Payload::Exception(..)),
-            Value::Function(_) | Value::Class(_) | Value::Generator(_) | Value::Partial(_) | Value::Set(_) => true,
+            Value::Function(_) | Value::Class(_) | Value::Partial(_) | Value::Set(_) => true,
+            // None that has ended leaves a trace: nothing but this variable can hold it.
+            Value::Generator(id) => {
+                let generator = &self.arenas.generators[*id];
+                generator.frame.is_some() || generator.running
+            }
             Value::Opaque(_) => self.resuming,
             Value::Method(method) => self.is_missed(&method.receiver.clone(), depth),
+            // Instances of subclasses can have weak references.
+            Value::Tuple(tuple) if tuple.class.as_ref().is_some_and(|class| class.is_python) => true,
             Value::Tuple(tuple) if depth < 4 => tuple.items.clone().iter().any(|item| self.is_missed(item, depth + 1)),
+            Value::List(id) if self.arenas.lists[*id].class.as_ref().is_some_and(|class| class.is_python) => true,
+            Value::Dict(id) if self.arenas.dicts[*id].class.as_ref().is_some_and(|class| class.is_python) => true,
             Value::List(id) if depth < 4 => {
                 let items = self.arenas.lists[*id].items.clone();
                 items.iter().any(|item| self.is_missed(item, depth + 1))
@@ -493,18 +505,31 @@ fn loops_over_a_set(frame: &Frozen) -> bool {
     ops.into_iter().any(|pair| matches!(pair, (Op::LoadConst(i), Op::GetIter) if is_set(i)))
 }
 
-/// Whether the leaf calls something that looks at its frame.
-fn reads_frame(leaf: &Frozen, inputs: u32) -> bool {
-    let operands = &leaf.stack[leaf.stack.len().saturating_sub(inputs as usize)..];
-    let reads = |v: &Value| matches!(v, Value::Class(c) if c.is("builtins.super"));
-    operands.iter().flatten().any(reads) || calls(leaf, FRAME_READERS)
-}
+impl Tracer<'_> {
+    /// Whether the leaf calls something that looks at its frame.
+    fn reads_frame(&mut self, leaf: &Frozen, inputs: u32) -> bool {
+        let operands = &leaf.stack[leaf.stack.len().saturating_sub(inputs as usize)..];
+        let reads = |v: &Value| matches!(v, Value::Class(c) if c.is("builtins.super"));
+        operands.iter().flatten().any(reads) || self.calls(leaf, FRAME_READERS)
+    }
 
-/// Whether one of these functions is among the operands of the leaf's instruction.
-fn calls(leaf: &Frozen, paths: &[&str]) -> bool {
-    let inputs = leaf.decoded.instrs[leaf.at].op.alone().map_or(0, |(inputs, _)| inputs as usize);
-    let operands = &leaf.stack[leaf.stack.len().saturating_sub(inputs)..];
-    operands.iter().flatten().any(|v| matches!(v, Value::Builtin(f) if paths.contains(&&*f.path)))
+    /// Whether one of these functions is among the operands of the leaf's instruction.
+    fn calls(&mut self, leaf: &Frozen, paths: &[&str]) -> bool {
+        let inputs = leaf.decoded.instrs[leaf.at].op.alone().map_or(0, |(inputs, _)| inputs as usize);
+        let operands = &leaf.stack[leaf.stack.len().saturating_sub(inputs)..];
+        operands.iter().flatten().any(|value| self.function_name(value).is_some_and(|name| paths.contains(&&*name)))
+    }
+
+    /// The import path of a function, as it says itself where it has no trusted one.
+    fn function_name(&mut self, value: &Value) -> Option<Arc<str>> {
+        match value {
+            Value::Builtin(f) => Some(f.path.clone()),
+            Value::Function(f) => Some(format!("{}.{}", f.module.as_ref()?, f.qualname).into()),
+            Value::Method(m) => self.function_name(&m.func),
+            Value::Opaque(o) => self.name_of_opaque(o).ok().map(Into::into),
+            _ => None,
+        }
+    }
 }
 
 /// Reasons that lie in one instruction. Others hold for the frame as a whole.

@@ -52,7 +52,10 @@ pub fn method(text: &str, name: &str, args: &[Const]) -> Fold {
         ("strip", 0) if text.is_ascii() => string(text.trim_matches(is_space)),
         ("lstrip", 0) if text.is_ascii() => string(text.trim_start_matches(is_space)),
         ("rstrip", 0) if text.is_ascii() => string(text.trim_end_matches(is_space)),
-        ("strip", 1) => string(text.trim_matches(|c| part(0).is_ok_and(|set| set.contains(c)))),
+        ("strip", 1) => {
+            let set = part(0)?;
+            string(text.trim_matches(|c| set.contains(c)))
+        }
         ("lower" | "casefold", 0) if text.is_ascii() => string(&text.to_ascii_lowercase()),
         ("upper", 0) if text.is_ascii() => string(&text.to_ascii_uppercase()),
         ("isdigit" | "isdecimal" | "isnumeric", 0) if text.is_ascii() => {

@@ -49,14 +49,8 @@ pub(super) fn const_key_map(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow
 }
 
 pub(super) fn string(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
-    let mut joined = String::new();
-    for part in f.pop_n(n as usize)? {
-        match part.as_str() {
-            Some(s) => joined.push_str(s),
-            None => return stop(ReasonCode::UnsupportedObject, format!("a {} in a string", t.type_name(&part))),
-        }
-    }
-    f.push(Value::str(&joined));
+    let parts = f.pop_n(n as usize)?;
+    f.push(builtins::join(t, &parts)?);
     Ok(Control::Next)
 }
 

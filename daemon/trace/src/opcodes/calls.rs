@@ -150,6 +150,9 @@ fn function_text(t: &mut Tracer<'_>, callee: &Value) -> Flow<String> {
 
 /// What `super()` takes from its frame: the class its function was defined in, and the first argument.
 fn implied_super(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Vec<Value>> {
+    if f.code.argcount == 0 {
+        return t.raise_named("RuntimeError", "super(): no arguments");
+    }
     let Some(at) = f.code.localsplusnames.iter().position(|n| n == "__class__") else {
         return t.raise_named("RuntimeError", "super(): __class__ cell not found");
     };

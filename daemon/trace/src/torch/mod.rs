@@ -462,7 +462,22 @@ impl Tracer<'_> {
         value
     }
 
+    /// Breaks at sequences of the user whose class says in Python what is in them: which of its methods torch calls, and which
+    /// it reads past, differs from call to call.
+    fn need_own_items(&mut self, value: &Value) -> Flow<()> {
+        for method in ["__len__", "__getitem__", "__iter__"] {
+            if self.python_special(value, method)?.is_some() {
+                let name = self.type_name(value);
+                return stop(ReasonCode::UnsupportedObject, format!("a {name} as an argument of a torch call"));
+            }
+        }
+        Ok(())
+    }
+
     fn torch_arg(&mut self, value: &Value) -> Flow<(Arg, OpArg)> {
+        if matches!(value, Value::Tuple(_) | Value::List(_)) {
+            self.need_own_items(value)?;
+        }
         Ok(match value {
             Value::Const(c) => (Arg::Const(c.clone()), OpArg::Const(c.clone())),
             Value::Tensor(id) => {
@@ -534,8 +549,19 @@ impl Tracer<'_> {
             kwargs: query_kw,
             ambient: Box::new(self.ambient.clone()),
         };
+        let inplace = writes_first(name) && !args.pos.is_empty();
+        let out = args.kw.iter().position(|(n, _)| &**n == "out");
+        let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
+        let stores = ["_operator.setitem", "operator.setitem", "__setitem__"].contains(&name);
+        let mutates: Vec<usize> = written.or(stores.then_some(0)).into_iter().collect();
         let mut meta = match self.ask_one(question)? {
             AnswerValue::Meta(meta) => meta,
+            AnswerValue::Written(meta, places) => {
+                if !places.iter().all(|place| mutates.contains(&(*place as usize))) {
+                    return stop(ReasonCode::OpUnknown, format!("{name} writes to an argument"));
+                }
+                meta
+            }
             AnswerValue::Const(c) => ValueMeta::Const(c),
             AnswerValue::Same(place) => {
                 let value = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).nth(place as usize);
@@ -549,7 +575,6 @@ impl Tracer<'_> {
             }
             other => return stop(ReasonCode::OpUnknown, format!("{name}: {other:?}")),
         };
-        let stores = ["_operator.setitem", "operator.setitem", "__setitem__"].contains(&name);
         if !stores && let Some(c) = itself::no_tensor(&meta) {
             return match c {
                 Some(c) if itself::is_of_metadata(name) => Ok(Asked::Known(self.constant(c))),
@@ -564,22 +589,13 @@ impl Tracer<'_> {
                 _ => self.ask_itself(name),
             };
         }
-        let inplace = writes_first(name) && !args.pos.is_empty();
-        let out = args.kw.iter().position(|(n, _)| &**n == "out");
-        let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
         if let (Some(_), ValueMeta::Tensor(meta)) = (written, &mut meta)
             && inplace
             && let Some(Value::Tensor(id)) = args.pos.first()
         {
             meta.requires_grad |= self.arenas.tensors[*id].meta.requires_grad;
         }
-        Ok(Asked::Call(Inferred {
-            meta,
-            returns_argument: written,
-            view_of: None,
-            mutates: written.or(stores.then_some(0)).into_iter().collect(),
-            rng: false,
-        }))
+        Ok(Asked::Call(Inferred { meta, returns_argument: written, view_of: None, mutates, rng: false }))
     }
 }
 

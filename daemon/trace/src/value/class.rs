@@ -50,6 +50,37 @@ const OWN_NAMES: &[(&str, &str)] = &[
     ("types.TracebackType", "traceback"),
 ];
 
+/// Types of the interpreter that no module `builtins` has.
+const NAMELESS: &[&str] = &[
+    "async_generator",
+    "builtin_function_or_method",
+    "cell",
+    "code",
+    "coroutine",
+    "dict_items",
+    "dict_keys",
+    "dict_values",
+    "frame",
+    "function",
+    "generator",
+    "getset_descriptor",
+    "iterator",
+    "mappingproxy",
+    "member_descriptor",
+    "method",
+    "method_descriptor",
+    "module",
+    "odict_items",
+    "odict_keys",
+    "odict_values",
+    "traceback",
+];
+
+/// Whether nothing is at this path of a type: some types of the interpreter have no public name.
+pub(crate) fn is_nameless(path: &str) -> bool {
+    path.strip_prefix("builtins.").is_some_and(|name| NAMELESS.contains(&name))
+}
+
 impl Class {
     /// Stands for the type of a built-in iterator where the trace does not keep which one it is.
     pub const SOME_ITERATOR: &str = "builtins.iterator";
@@ -75,6 +106,11 @@ impl Class {
             generic_setattr: true,
             has_dict: false,
         })
+    }
+
+    /// Whether it cannot be read from where its path says.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.origin.is_none() && self.path.as_deref().is_some_and(is_nameless)
     }
 
     /// True if this is the type with that path.

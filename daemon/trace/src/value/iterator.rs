@@ -22,6 +22,10 @@ pub enum Of {
 pub enum Exhausted {
     /// Over a list.
     List,
+    /// Over a tuple.
+    Tuple,
+    /// Over a set.
+    Set,
     /// `reversed` of a list.
     Reversed,
     /// Over a dict's keys, values or items.
@@ -30,8 +34,18 @@ pub enum Exhausted {
     Chain,
     /// `itertools.islice`
     Islice,
-    /// Of a type that none without items can be made of.
-    Other,
+    /// `itertools.pairwise`
+    Pairwise,
+    /// `itertools.zip_longest`
+    ZipLongest,
+    /// `reversed` of a dict.
+    ReversedDict,
+    /// `reversed` of anything else.
+    ReversedSequence,
+    /// Over an object's `[0]`, `[1]`, ...
+    Sequence,
+    /// `iter(callable, sentinel)`
+    CallUntil,
 }
 
 /// State of a built-in iterator.
