@@ -302,7 +302,10 @@ impl<'py> Describer<'py> {
         // SAFETY: `class` is a live type.
         let (heap, name) = unsafe { (raw::is_python_class(self.py, class), raw::tp_name(class)) };
         if heap {
-            self.prefetch_lookup(class, pyo3::intern!(self.py, "__getattribute__"), 0);
+            // SAFETY: a live type.
+            if unsafe { raw::has_plain_names(class) } {
+                self.prefetch_lookup(class, pyo3::intern!(self.py, "__getattribute__"), 0);
+            }
             self.prefetch_instance(object.as_ptr(), class);
             return ObjectData::Instance;
         }
