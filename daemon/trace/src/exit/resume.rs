@@ -33,16 +33,8 @@ enum Kind {
 }
 
 /// Built-ins that look at the frame that calls them.
-const FRAME_READERS: &[&str] = &[
-    "builtins.locals",
-    "builtins.vars",
-    "builtins.dir",
-    "builtins.eval",
-    "builtins.exec",
-    "builtins.super",
-    "builtins.breakpoint",
-    "sys._getframe",
-];
+const FRAME_READERS: &[&str] =
+    &["builtins.locals", "builtins.vars", "builtins.dir", "builtins.eval", "builtins.exec", "builtins.super"];
 
 /// Built-ins that tell objects apart that are equal.
 const IDENTITY: &[&str] = &["operator.is_", "operator.is_not", "_operator.is_", "_operator.is_not"];
@@ -51,6 +43,10 @@ impl Tracer<'_> {
     /// What becomes of a trace that met something it cannot trace.
     pub(super) fn break_off(&mut self, mut reason: Reason) -> Outcome {
         reason.raises = self.error_on_break;
+        if self.frames_read {
+            reason.detail += ": it reads frames of the program, which therefore runs as it is";
+            return Outcome::Failed(reason);
+        }
         if self.frame.options.fullgraph || reason.raises || !resumable(reason.code) {
             return Outcome::Failed(reason);
         }
