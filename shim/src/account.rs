@@ -1,7 +1,8 @@
 //! How often a function was compiled anew, its resume functions included: the account that `recompile_limit` closes.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Recompiles of a function and of the resume functions that take it up. Read and written with the GIL held.
 #[derive(Debug, Default)]
@@ -14,6 +15,32 @@ pub struct Account {
     explained: AtomicBool,
     /// Of a function that plain Python called below a break: the account of the one that broke.
     above: Option<Arc<Account>>,
+    /// The key that the function was first compiled under, hashed: callables of one user function have the same.
+    function: OnceLock<[u8; 32]>,
+}
+
+/// Compiles of each user function, by all callables together. Locked only with the GIL held.
+static TOTALS: Mutex<Option<HashMap<[u8; 32], Total>>> = Mutex::new(None);
+
+/// What is counted of one user function.
+#[derive(Debug, Default, Clone, Copy)]
+struct Total {
+    compiles: usize,
+    explained: bool,
+}
+
+/// Whether a function may be compiled once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grant {
+    /// It may, and the compile is counted.
+    Granted,
+    /// It may not; told for the first time if true.
+    Refused(bool),
+}
+
+/// Forgets all totals.
+pub fn forget() {
+    *TOTALS.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
 impl Account {
@@ -24,7 +51,7 @@ impl Account {
 
     /// An empty one in its place.
     pub fn renewed(&self) -> Self {
-        Account { above: self.above.clone(), ..Account::default() }
+        Account { above: self.above.clone(), function: self.function.clone(), ..Account::default() }
     }
 
     /// Counts a recompile that made nothing more symbolic. Of one call, several count as one: they are for one change.
@@ -38,6 +65,19 @@ impl Account {
         if self.call.swap(call, Ordering::Relaxed) != call {
             self.spent.fetch_add(1 + u64::from(float), Ordering::Relaxed);
         }
+    }
+
+    /// Counts a compile over all callables of the function. `key` is what this one is stored under; that of the first
+    /// compile names the function: a resume function counts for the one that it takes up.
+    pub fn accumulate(&self, key: [u8; 32], limit: usize) -> Grant {
+        let function = *self.function.get_or_init(|| key);
+        let mut totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = totals.get_or_insert_default().entry(function).or_default();
+        if total.compiles >= limit {
+            return Grant::Refused(!std::mem::replace(&mut total.explained, true));
+        }
+        total.compiles += 1;
+        Grant::Granted
     }
 
     /// Whether as many recompiles were counted as there may be, beside the first compile.
@@ -65,6 +105,18 @@ mod tests {
         account.charge(2, true, 8);
         assert!(account.is_spent(4) && !account.is_spent(5));
         assert!(account.explain() && !account.explain());
+    }
+
+    #[test]
+    fn callables_of_one_function_share_a_total() {
+        let key = [7; 32];
+        let grants: Vec<Grant> = (0..4).map(|_| Account::default().accumulate(key, 2)).collect();
+        assert_eq!(grants, [Grant::Granted, Grant::Granted, Grant::Refused(true), Grant::Refused(false)]);
+        assert_eq!(Account::default().accumulate([8; 32], 2), Grant::Granted);
+        // What takes up the function has another key of its own.
+        let resumed = Account::default();
+        assert_eq!(resumed.accumulate(key, 2), Grant::Refused(false));
+        assert_eq!(resumed.accumulate([9; 32], 2), Grant::Refused(false));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What happens when no compiled frame of a callable fits a call: ask the daemon for stored frames, then for a new one.
 //! Whatever fails here ends in the original code running, with a counted reason.
 
+use crate::account::Grant;
 use crate::backends::Backend;
 use crate::breaks::{self, Kind, Noted, describe};
 use crate::entry::Entry;
@@ -14,14 +15,14 @@ use crate::raw::Raw;
 use crate::region::Region;
 use crate::report::{self, Record};
 use crate::snapshot::describe::Describer;
-use crate::table::{Frame, Retry, Table};
+use crate::table::{Frame, Table};
 use crate::thread::{self, CaptureScope};
 use crate::{ambient, answer, assembled, code, counters, launch, say, settings, snapshot, structure};
 use flambeau_ir::code::Code;
 use flambeau_ir::frame::{BackendKind, FrameId, TraceOptions};
 use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::reason::{Reason, ReasonCode};
-use flambeau_wire::from_client::{FrameKey, FromClient};
+use flambeau_wire::from_client::{FrameKey, FromClient, KeyOptions};
 use flambeau_wire::from_daemon::{Delivery, FromDaemon};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -38,6 +39,8 @@ pub enum Outcome {
     Run(Shared<Installed>),
     /// Run the original code.
     Eager,
+    /// Run the original code: the way to a frame panicked, which is what this says.
+    Bug(String),
     /// Raise: a signal handler's exception, or `fullgraph=True` and a break.
     Raise(PyErr),
 }
@@ -67,6 +70,8 @@ struct Miss<'a, 'py> {
     timings: RefCell<Vec<(String, f64)>>,
     /// Guards of known frames that failed, where this call is compiled in spite of them.
     recompiled: RefCell<Vec<String>>,
+    /// The guard of a stored frame that did not hold.
+    unfit: RefCell<Option<String>>,
 }
 
 /// Gets a frame for the call, or says how to go on without.
@@ -108,6 +113,7 @@ pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw
         begun: Instant::now(),
         timings: RefCell::default(),
         recompiled: RefCell::default(),
+        unfit: RefCell::default(),
     };
     let _scope = CaptureScope::enter();
     match miss.resolve(&found) {
@@ -257,7 +263,37 @@ impl Miss<'_, '_> {
         }
         // Frames for another region were not tried.
         *self.recompiled.borrow_mut() = again.into_iter().filter(|(n, _)| *n > 0).map(|(_, guard)| guard).collect();
+        if let Some(outcome) = self.total_reached(&key) {
+            return Ok(outcome);
+        }
         self.compile(key, &dynamic)
+    }
+
+    /// Counts this compile over all callables of the user's function; the way on where there were as many as may be.
+    fn total_reached(&self, key: &FrameKey) -> Option<Outcome> {
+        let py = self.py;
+        let limit = settings::get().accumulated_recompile_limit;
+        let name = postcard::to_stdvec(key).map_or([0; 32], |bytes| *blake3::hash(&bytes).as_bytes());
+        let account = self.table.borrow(py).account.clone();
+        let Grant::Refused(first) = account.accumulate(name, limit) else { return None };
+        if first {
+            let varies = self.unfit.borrow().clone();
+            let varies =
+                varies.map_or_else(String::new, |guard| format!(" What varies is, in the latest one: {guard}."));
+            let text = format!(
+                "flambeau compiled {limit} frames of {} (accumulated_recompile_limit), over all callables made of it, and \
+                 stops: calls that match none of them run eagerly from now on.{varies} Pass what varies as a tensor or an \
+                 argument, or raise flambeau.config.accumulated_recompile_limit.",
+                name_of(self.function)
+            );
+            counters::bump(py, "recompile_limit_hits");
+            say::log("recompiles", || text.clone());
+            let place = place_of(py, self.function).unwrap_or_default();
+            say::warn_once(py, &format!("accumulated_recompile_limit:{place}"), &text);
+        }
+        self.leave_alone();
+        counters::eager_fallback(py, "accumulated_recompile_limit");
+        Some(Outcome::Eager)
     }
 
     /// Whether it is a call of the compiled function itself.
@@ -284,15 +320,15 @@ impl Miss<'_, '_> {
         // SAFETY: the first argument of the running call.
         let receiver = unsafe { structure::hash(self.py, self.args.first().copied().unwrap_or(std::ptr::null_mut())) };
         let marks: Vec<_> = marked.iter().map(|m| (m.place.as_slice(), m.dim, m.min, m.max)).collect();
-        let breaks = (options.fullgraph, options.nested_breaks, options.error_on_break);
         let resumes = self.table.borrow(self.py).resumes;
-        let shaped = (&self.backend.name, breaks, options.dynamic, marks, receiver, resumes);
+        let shaped = (&self.backend.name, marks, receiver, resumes);
         // Writing plain data to memory does not fail.
         let bytes = postcard::to_stdvec(&shaped).unwrap_or_default();
         let versions = versions(self.py);
         Ok(FrameKey {
             frame: FrameId { code: self.code.hash, path: Vec::new() },
-            options: *blake3::hash(&bytes).as_bytes(),
+            options: KeyOptions::of(options),
+            shape: *blake3::hash(&bytes).as_bytes(),
             python: versions.0.clone(),
             torch: versions.1.clone(),
             target: match &options.backend {
@@ -483,7 +519,9 @@ impl Miss<'_, '_> {
         let logged = settings::get().logs("code");
         let listing = logged.then(|| assembled::listing(py, &frame, &self.entry.codes, &function));
         if let Err(guard) = installed.check(py, self.function, self.args, &mut Passed::default()) {
-            say::log("guards", || format!("does not fit: {}", installed.explain_failure(guard)));
+            let failure = installed.explain_failure(guard);
+            say::log("guards", || format!("does not fit: {failure}"));
+            *self.unfit.borrow_mut() = Some(failure);
             return Ok(None);
         }
         let ops = match &frame.body {
@@ -566,9 +604,7 @@ impl Miss<'_, '_> {
 
     /// Lets calls like this one run eagerly for a growing number of times.
     fn leave_alone(&self) {
-        let mut table = self.table.borrow(self.py);
-        let retry = table.failed.entry(self.fingerprint).or_insert(Retry { skip: 0, next: 32 });
-        *retry = Retry { skip: retry.next, next: retry.next.saturating_mul(8) };
+        self.table.borrow(self.py).leave_alone(self.fingerprint);
     }
 }
 

@@ -7,11 +7,12 @@ use crate::compile::{self, Outcome};
 use crate::counters;
 use crate::discover::Discovery;
 use crate::exit::{Broken, Codes, Left, Next, Onward};
+use crate::fence::fence;
 use crate::gil::{GilCell, Shared};
 use crate::guard::Passed;
 use crate::installed::{Installed, RunError};
 use crate::leaves;
-use crate::observers::Observers;
+use crate::observers::{self, Observers};
 use crate::raw::{self, Raw};
 use crate::region::Region;
 use crate::say;
@@ -21,6 +22,7 @@ use flambeau_ir::code::CodeHash;
 use flambeau_ir::exit::Varying;
 use flambeau_ir::frame::TraceOptions;
 use indexmap::IndexMap;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ptr::null_mut;
@@ -145,7 +147,7 @@ impl Entry {
         // SAFETY: the caller's promise, passed on.
         let eager = || unsafe { ffi::PyObject_Vectorcall(function, args, nargsf, kwnames) };
         // SAFETY: as above.
-        if here.is_capturing() || !unsafe { raw::runs_its_code(py, function) } {
+        if here.is_capturing() || observers::lines_are_watched(py) || !unsafe { raw::runs_its_code(py, function) } {
             return eager();
         }
         // SAFETY: as above.
@@ -190,7 +192,7 @@ impl Entry {
     /// has to run as it is; null with an error set if the call raised.
     pub fn discovered(&self, py: Python<'_>, here: &Thread, function: Raw, slots: &[Raw]) -> Option<Raw> {
         // SAFETY: a live function.
-        if here.is_capturing() || !unsafe { raw::runs_its_code(py, function) } {
+        if here.is_capturing() || observers::lines_are_watched(py) || !unsafe { raw::runs_its_code(py, function) } {
             return None;
         }
         let _quiet = Discovery::pause(here);
@@ -307,7 +309,8 @@ impl Entry {
             counters::process_hit(py);
             return run(py, table, &installed, &passed, function, slots);
         }
-        match compile::miss(py, self, table, function, slots) {
+        let missed = fence(|| compile::miss(py, self, table, function, slots));
+        match missed.unwrap_or_else(Outcome::Bug) {
             // Finalizers may have run since it was checked.
             Outcome::Run(installed) => match installed.check(py, function, slots, &mut passed) {
                 Ok(()) => run(py, table, &installed, &passed, function, slots),
@@ -317,6 +320,12 @@ impl Entry {
                 }
             },
             Outcome::Eager => Went::Eager,
+            Outcome::Bug(text) => {
+                table.borrow(py).leave_alone(compile::fingerprint_of(py, slots));
+                counters::eager_fallback(py, "panic");
+                say::warn_once(py, &format!("panic:{text}"), &format!("a call runs uncompiled: {text}"));
+                Went::Eager
+            }
             Outcome::Raise(error) => Went::Done(raise(py, error)),
         }
     }
@@ -337,10 +346,15 @@ fn run(
     function: Raw,
     slots: &[Raw],
 ) -> Went {
-    match installed.run(py, passed, function, slots) {
-        Ok(Left::Value(value)) => Went::Done(value.into_ptr()),
-        Ok(Left::Broken(broken)) => Went::Broken(broken),
-        Err(error) => failed(py, table, installed, slots, *error),
+    match fence(|| installed.run(py, passed, function, slots)) {
+        Ok(Ok(Left::Value(value))) => Went::Done(value.into_ptr()),
+        Ok(Ok(Left::Broken(broken))) => Went::Broken(broken),
+        Ok(Err(error)) => failed(py, table, installed, slots, *error),
+        Err(text) => {
+            // What was done cannot be told any more, if anything could be.
+            let error = installed.changes().then(|| PyRuntimeError::new_err(text.clone()));
+            failed(py, table, installed, slots, RunError::Wrong(text, error))
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use flambeau_ir::graph::{Graph, NodeOp};
 use flambeau_ir::guard::{GuardKind, TensorGuard};
 use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::source::{SourceId, Step};
-use flambeau_ir::text;
+use flambeau_ir::{text, verify};
 use flambeau_wire::from_daemon::Delivery;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -217,6 +217,7 @@ impl Installed {
         context: &InstallContext<'_>,
     ) -> Result<Installed, String> {
         let frame = delivery.frame;
+        verify::frame(&frame, args.len()).map_err(|damage| damage.to_string())?;
         let slots = Slots::of(&frame);
         let slot = |source: SourceId| slots.by_source[&source.0];
         // SAFETY: a live object.
@@ -359,6 +360,11 @@ impl Installed {
             self.broken.set(self.broken.get() + 1);
         }
         Ok(left)
+    }
+
+    /// Whether a run changes anything that the user can see before it gives its value.
+    pub fn changes(&self) -> bool {
+        self.body.commits() || !self.frame.exit.effects.is_empty()
     }
 
     /// Whether the frame ends in a graph break.

@@ -1,6 +1,7 @@
 //! The connection to the daemon: one per process, made (and the daemon started) by its own thread, which then hands
 //! messages to whoever waits for them. Waiting releases the GIL, lets Ctrl-C through and has a deadline.
 
+use crate::fence::fence;
 use crate::settings::{self, Settings};
 use crate::{backends, fork};
 use flambeau_wire::endpoint::{self, Start};
@@ -27,6 +28,8 @@ const ALONE_POLL: Duration = Duration::from_secs(1);
 const BACK_OFF: Duration = Duration::from_millis(500);
 /// Daemons that may end while they are greeted.
 const ATTEMPTS: u32 = 3;
+/// Bytes reserved for a message before they arrive.
+const CHUNK: usize = 1 << 20;
 /// Longest pause between attempts.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 
@@ -211,6 +214,17 @@ fn run(link: &'static Link, pause: Duration, settings: &Settings) {
     link.changed.notify_all();
     // What changed before the daemon knew of this process, it does not say.
     backends::changed();
+    // The thread decodes what came from outside: it ends in order whatever that was.
+    let _ = fence(|| hand_out(&connection));
+    connection.dead.store(true, Ordering::Release);
+    let _ = SOCKET.compare_exchange(socket, -1, Ordering::AcqRel, Ordering::Relaxed);
+    // Dropping the senders wakes the waiters.
+    lock(&connection.waiting).clear();
+    watch_alone(link, &connection, &settings.wire.data_dir);
+}
+
+/// Reads messages and hands them to who waits for them, until the connection ends.
+fn hand_out(connection: &Connection) {
     while let Ok(message) = receive(&connection.stream) {
         let request = match &message {
             FromDaemon::Candidates { request, .. }
@@ -233,11 +247,6 @@ fn run(link: &'static Link, pause: Duration, settings: &Settings) {
             let _ = waiting.send(message);
         }
     }
-    connection.dead.store(true, Ordering::Release);
-    let _ = SOCKET.compare_exchange(socket, -1, Ordering::AcqRel, Ordering::Relaxed);
-    // Dropping the senders wakes the waiters.
-    lock(&connection.waiting).clear();
-    watch_alone(link, &connection, &settings.wire.data_dir);
 }
 
 /// Looks for changes of back ends, which no daemon tells of any more, until there is another connection.
@@ -253,12 +262,16 @@ fn watch_alone(link: &Link, lost: &Arc<Connection>, data_dir: &Path) {
 }
 
 fn receive(mut stream: &UnixStream) -> Result<FromDaemon, String> {
-    let mut prefix = [0; 4];
+    let mut prefix = [0; frame::PREFIX];
     stream.read_exact(&mut prefix).map_err(|e| e.to_string())?;
-    let length = frame::body_length(prefix).map_err(|e| e.to_string())?;
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).map_err(|e| e.to_string())?;
-    frame::decode(&body).map_err(|e| e.to_string())
+    let length = frame::body_length(&prefix).map_err(|e| e.to_string())?;
+    // An announced length alone reserves no memory.
+    let mut body = Vec::with_capacity(length.min(CHUNK));
+    let read = stream.take(length as u64).read_to_end(&mut body).map_err(|e| e.to_string())?;
+    if read < length {
+        return Err("the connection ended in the middle of a message".into());
+    }
+    frame::decode(&prefix, &body).map_err(|e| e.to_string())
 }
 
 /// Connects to the daemon of this build, starting it if need be, and shakes hands. A daemon that ends just then is

@@ -4,7 +4,7 @@ use crate::leaves::MARK;
 use crate::settings::Settings;
 use crate::table::reset_all;
 use crate::torch_abi::Torch;
-use crate::{backends, callable, counters, link, region, report, say, settings};
+use crate::{account, backends, callable, counters, link, region, report, say, settings};
 use flambeau_wire::from_client::{Admin, FromClient, Settings as WireSettings};
 use flambeau_wire::from_daemon::FromDaemon;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -18,6 +18,7 @@ use std::time::Duration;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::layout::check(module.py())?;
+    crate::observers::listen(module.py());
     crate::guard::watch_setters(module.py());
     crate::fork::watch();
     crate::testing::register(module)?;
@@ -40,11 +41,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Sets what `flambeau.config` resolved.
 #[pyfunction]
 #[pyo3(signature = (
-    *, cache_dir, cache_size, data_dir, idle_timeout, library_path, logs, nested_graph_breaks, plugin_path, recompile_limit,
+    *, accumulated_recompile_limit, cache_dir, cache_size, data_dir, idle_timeout, library_path, logs, nested_graph_breaks, plugin_path, recompile_limit,
     record_dir, timeout
 ))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments, one per setting")]
 fn configure(
+    accumulated_recompile_limit: usize,
     cache_dir: PathBuf,
     cache_size: f64,
     data_dir: PathBuf,
@@ -72,6 +74,7 @@ fn configure(
         },
         idle_timeout: idle_timeout as u64,
         recompile_limit,
+        accumulated_recompile_limit,
         timeout: Duration::from_secs_f64(timeout.clamp(0.0, 1e9)),
         logs: logs.split(',').map(|t| t.trim().to_owned()).filter(|t| !t.is_empty()).collect(),
     });
@@ -109,6 +112,7 @@ fn plugins(py: Python<'_>) -> BTreeMap<String, PathBuf> {
 #[pyfunction]
 fn reset(py: Python<'_>) {
     reset_all();
+    account::forget();
     counters::reset(py);
     say::reset(py);
 }

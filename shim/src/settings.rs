@@ -16,6 +16,8 @@ pub struct Settings {
     pub idle_timeout: u64,
     /// Compiled frames of one callable.
     pub recompile_limit: usize,
+    /// Compiles of one user function, over all callables that are made of it.
+    pub accumulated_recompile_limit: usize,
     /// Longest wait for the daemon without progress.
     pub timeout: Duration,
     /// What to print, of the topics of `FLAMBEAU_LOGS`.
@@ -29,7 +31,8 @@ static SETTINGS: RwLock<Option<Arc<Settings>>> = RwLock::new(None);
 pub fn get() -> Arc<Settings> {
     let found = SETTINGS.read().unwrap_or_else(PoisonError::into_inner).clone();
     found.unwrap_or_else(|| {
-        Arc::new(Settings { recompile_limit: 8, timeout: Duration::from_secs(60), ..Settings::default() })
+        let timeout = Duration::from_secs(60);
+        Arc::new(Settings { recompile_limit: 8, accumulated_recompile_limit: 256, timeout, ..Settings::default() })
     })
 }
 

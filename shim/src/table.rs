@@ -129,6 +129,12 @@ impl Frame {
 }
 
 impl Table {
+    /// Lets calls with this fingerprint run eagerly for a growing number of times.
+    pub fn leave_alone(&mut self, fingerprint: u64) {
+        let retry = self.failed.entry(fingerprint).or_insert(Retry { skip: 0, next: 32 });
+        *retry = Retry { skip: retry.next, next: retry.next.saturating_mul(8) };
+    }
+
     /// For a resume function; ints at the places that vary are symbolic from the first compile on.
     pub fn resuming(frames: CodeHash, varying: &[Varying], account: Arc<Account>) -> Table {
         let place = |varying: &Varying| match varying {

@@ -118,6 +118,7 @@ pub fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("leave_nothing_out", pyo3::wrap_pyfunction!(leave_nothing_out, &module)?)?;
     module.add("time_guards", pyo3::wrap_pyfunction!(time_guards, &module)?)?;
     module.add("time_calls", pyo3::wrap_pyfunction!(time_calls, &module)?)?;
+    crate::testing_hostile::register(&module)?;
     parent.add_submodule(&module)
 }
 

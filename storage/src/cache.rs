@@ -3,7 +3,8 @@
 //! Index keys are one letter and a hash: `F` frames of a key, `K` a kernel's artifact, `E` a key whose frames were
 //! evicted, `P` the keys of a family. Frames and artifacts themselves are files.
 
-use crate::files::{FileError, Files, own_uid, private_directory};
+use crate::files::{FileError, Files};
+use crate::folder::{Folder, NEW};
 use crate::record::{open as open_record, seal};
 use crate::sled_store::SledStore;
 use crate::store::{MemoryStore, Store, StoreError};
@@ -11,7 +12,7 @@ use crate::{CacheError, Hash, Miss};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -97,6 +98,12 @@ const FRAMES_PER_KEY: usize = 256;
 /// The index is rebuilt once it takes this many bytes per record, and no less than [`REBUILD_FROM`].
 const REBUILD_PER_RECORD: u64 = 16 << 10;
 const REBUILD_FROM: u64 = 16 << 20;
+/// A larger index is damaged (a sparse file has any size). Unit: bytes.
+const LARGEST_INDEX: u64 = 2 << 30;
+/// Held by the process that has the cache open.
+const LOCK: &str = "lock";
+/// Names the current index.
+const GENERATION: &str = "generation";
 /// Other builds' indexes kept in the cache directory.
 const OTHER_BUILDS: usize = 2;
 
@@ -104,7 +111,7 @@ const OTHER_BUILDS: usize = 2;
 pub struct Cache {
     store: Box<dyn Store>,
     files: Files,
-    dir: PathBuf,
+    dir: Folder,
     generation: u64,
     limit: u64,
     /// Bytes of all files the index names, once counted.
@@ -116,20 +123,31 @@ pub struct Cache {
     in_memory: bool,
     /// Held while the cache is open.
     _lock: Option<File>,
+    /// The folder that holds the caches of all builds.
+    parent: Option<Folder>,
     _temporary: Option<tempfile::TempDir>,
 }
 
 impl Cache {
     /// Opens the cache of `options.build` in `options.dir`. Damage is no error: it ends in an empty index.
     pub fn open(options: &CacheOptions) -> Result<Cache, CacheError> {
-        private_directory(&options.dir)?;
-        let dir = options.dir.join(&options.build);
-        private_directory(&dir)?;
-        let io = |e| CacheError::Io(dir.clone(), e);
-        let lock = File::options().create(true).append(true).open(dir.join("lock")).map_err(io)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| CacheError::Locked(dir.clone()))?;
+        let parent = Folder::open(&options.dir)?;
+        let refused = |error| match error {
+            FileError::Io(error) => CacheError::Io(options.dir.join(&options.build), error),
+            _ => CacheError::Unsafe(options.dir.join(&options.build)),
+        };
+        let dir = parent.folder(&options.build).map_err(refused)?;
+        let lock = match dir.append(LOCK) {
+            // A FIFO or a link in its place: nobody holds that.
+            Err(FileError::Unsafe) => dir.move_aside(LOCK).and_then(|()| dir.append(LOCK)),
+            opened => opened,
+        };
+        let lock = lock.map_err(refused)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| CacheError::Locked(dir.path().to_path_buf()))?;
         let _ = lock.set_modified(SystemTime::now());
-        let files = Files::open(dir.join("files"))?;
+        let files = Files::open(&dir, "files")?;
+        files.sweep_new();
         let mut cache = Cache {
             store: Box::new(MemoryStore::default()),
             files,
@@ -143,6 +161,7 @@ impl Cache {
             quarantined: None,
             in_memory: false,
             _lock: Some(lock),
+            parent: Some(parent),
             _temporary: None,
         };
         cache.open_index();
@@ -152,10 +171,10 @@ impl Cache {
     /// A cache that lasts as long as the process, for where no directory can be used.
     pub fn in_memory(limit: u64) -> Result<Cache, CacheError> {
         let temporary = tempfile::tempdir().map_err(|e| CacheError::Io(std::env::temp_dir(), e))?;
-        let dir = temporary.path().to_path_buf();
+        let dir = Folder::open(temporary.path())?;
         Ok(Cache {
             store: Box::new(MemoryStore::default()),
-            files: Files::open(dir.join("files"))?,
+            files: Files::open(&dir, "files")?,
             dir,
             generation: 0,
             limit,
@@ -166,19 +185,15 @@ impl Cache {
             quarantined: None,
             in_memory: true,
             _lock: None,
+            parent: None,
             _temporary: Some(temporary),
         })
     }
 
-    fn index_dir(&self, generation: u64) -> PathBuf {
-        self.dir.join(format!("index-{generation}"))
-    }
-
     /// Opens the current index; a damaged one is quarantined first. Ends with a store in memory if nothing opens.
     fn open_index(&mut self) {
-        let dir = self.index_dir(self.generation);
-        let existed = dir.exists();
-        match SledStore::open(&dir) {
+        let existed = self.dir.has(&index_name(self.generation));
+        match open_index(&self.dir, self.generation) {
             Ok(mut store) => {
                 let marked = store.get(b"M");
                 match marked {
@@ -207,13 +222,14 @@ impl Cache {
         if self.in_memory {
             return;
         }
-        let aside = self.dir.join(format!("quarantine-{}", now()));
-        let _ = fs::remove_dir_all(&aside);
-        let _ = fs::rename(self.index_dir(self.generation), &aside);
+        let aside = format!("quarantine-{}", now());
+        self.dir.remove_all(&aside);
+        let _ = self.dir.rename(&index_name(self.generation), &aside);
         drop_all_but_newest(&self.dir, "quarantine-", 1);
         self.generation += 1;
+        self.dir.remove_all(&index_name(self.generation));
         self.write_generation();
-        match SledStore::open(&self.index_dir(self.generation)) {
+        match open_index(&self.dir, self.generation) {
             Ok(mut store) => {
                 let _ = store.insert(b"M", &seal(b""));
                 self.store = Box::new(store);
@@ -226,10 +242,12 @@ impl Cache {
     }
 
     fn write_generation(&self) {
-        let new = self.dir.join("generation.new");
-        let written =
-            fs::write(&new, self.generation.to_string()).and_then(|()| fs::rename(&new, self.dir.join("generation")));
-        if let Err(error) = written {
+        let text = self.generation.to_string();
+        let written = match self.dir.write(GENERATION, text.as_bytes()) {
+            Err(_) => self.dir.move_aside(GENERATION).and_then(|()| self.dir.write(GENERATION, text.as_bytes())),
+            written => written,
+        };
+        if let Err(error) = written.and_then(|file| Ok(file.sync_data()?)) {
             tracing::warn!(%error, "cannot note the index generation");
         }
     }
@@ -483,10 +501,9 @@ impl Cache {
     /// Copies every record into a new index, makes it current, drops the old one.
     pub fn rebuild(&mut self) {
         let next = self.generation + 1;
-        let dir = self.index_dir(next);
-        let _ = fs::remove_dir_all(&dir);
+        self.dir.remove_all(&index_name(next));
         let copied = self.store.scan(b"").and_then(|pairs| {
-            let mut fresh = SledStore::open(&dir)?;
+            let mut fresh = open_index(&self.dir, next)?;
             for (key, value) in pairs {
                 fresh.insert(&key, &value)?;
             }
@@ -498,10 +515,10 @@ impl Cache {
                 self.store = Box::new(fresh);
                 let old = std::mem::replace(&mut self.generation, next);
                 self.write_generation();
-                let _ = fs::remove_dir_all(self.index_dir(old));
+                self.dir.remove_all(&index_name(old));
             }
             Err(error) => {
-                let _ = fs::remove_dir_all(&dir);
+                self.dir.remove_all(&index_name(next));
                 self.quarantine(&error);
             }
         }
@@ -522,12 +539,15 @@ impl Cache {
         }
     }
 
-    /// Makes everything durable.
-    pub fn flush(&mut self) {
+    /// Makes everything durable; false if something may be lost with this process.
+    pub fn flush(&mut self) -> bool {
         self.note_uses();
-        if let Err(error) = self.store.flush() {
-            self.quarantine(&error);
+        let flushed = self.store.flush();
+        if let Err(error) = &flushed {
+            self.quarantine(error);
         }
+        self.files.sync();
+        flushed.is_ok() && !self.in_memory
     }
 
     /// Idle work: times of use, files nothing names, indexes of builds long gone.
@@ -535,14 +555,16 @@ impl Cache {
         self.flush();
         self.sweep();
         self.compact();
-        if let (false, Some(parent)) = (self.in_memory, self.dir.parent()) {
-            drop_other_builds(parent, &self.dir);
-            for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-                let name = entry.file_name();
-                let stale = name.to_str().is_some_and(|n| n.starts_with("index-"));
-                if stale && entry.path() != self.index_dir(self.generation) {
-                    let _ = fs::remove_dir_all(entry.path());
-                }
+        if self.in_memory {
+            return;
+        }
+        if let Some(parent) = &self.parent {
+            drop_other_builds(parent, self.dir.path());
+        }
+        for entry in self.dir.entries().unwrap_or_default() {
+            let old_index = entry.name.starts_with("index-") && entry.name != index_name(self.generation);
+            if old_index || entry.name.starts_with(NEW) {
+                self.dir.remove_all(&entry.name);
             }
         }
     }
@@ -595,8 +617,39 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-fn current_generation(dir: &Path) -> u64 {
-    fs::read_to_string(dir.join("generation")).ok().and_then(|t| t.trim().parse().ok()).unwrap_or(0)
+fn index_name(generation: u64) -> String {
+    format!("index-{generation}")
+}
+
+/// Opens an index after a look at what it consists of: sled opens files by their path and believes their size.
+fn open_index(dir: &Folder, generation: u64) -> Result<SledStore, StoreError> {
+    let name = index_name(generation);
+    let odd = |error: FileError| StoreError(format!("{name}: {error}"));
+    let folder = dir.folder(&name).map_err(odd)?;
+    let mut bytes = 0;
+    for below in [Some(folder.existing("blobs")), None] {
+        let listed = match below {
+            Some(Err(FileError::Missing)) => continue,
+            Some(blobs) => blobs.and_then(|blobs| blobs.entries()),
+            None => folder.entries(),
+        };
+        for entry in listed.map_err(odd)? {
+            if !entry.is_ours && entry.name != "blobs" {
+                return Err(odd(FileError::Unsafe));
+            }
+            bytes += entry.size;
+        }
+    }
+    if bytes > LARGEST_INDEX {
+        return Err(odd(FileError::Content));
+    }
+    SledStore::open(folder.path())
+}
+
+fn current_generation(dir: &Folder) -> u64 {
+    let text = dir.read(GENERATION, 32).ok().and_then(|t| String::from_utf8(t).ok());
+    // As far as there can have been that many; the next one must have a number.
+    text.and_then(|t| t.trim().parse().ok()).filter(|g| *g < u64::from(u32::MAX)).unwrap_or(0)
 }
 
 fn differences(stored: &KeyParts, asked: &KeyParts) -> String {
@@ -606,32 +659,30 @@ fn differences(stored: &KeyParts, asked: &KeyParts) -> String {
 }
 
 /// Keeps the `keep` entries of `dir` named `prefix…` that sort last.
-fn drop_all_but_newest(dir: &Path, prefix: &str, keep: usize) {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut named: Vec<PathBuf> =
-        entries.filter(|e| e.file_name().to_str().is_some_and(|n| n.starts_with(prefix))).map(|e| e.path()).collect();
-    named.sort();
-    for path in named.iter().rev().skip(keep) {
-        let _ = fs::remove_dir_all(path);
+fn drop_all_but_newest(dir: &Folder, prefix: &str, keep: usize) {
+    let entries = dir.entries().unwrap_or_default();
+    let mut named: Vec<&str> = entries.iter().map(|e| &e.name[..]).filter(|n| n.starts_with(prefix)).collect();
+    named.sort_unstable();
+    for name in named.iter().rev().skip(keep) {
+        dir.remove_all(name);
     }
 }
 
 /// Removes caches of other builds that no daemon has open, except the latest used.
-fn drop_other_builds(parent: &Path, own: &Path) {
-    let mut others: Vec<(SystemTime, PathBuf)> = Vec::new();
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let lock = entry.path().join("lock");
-        let Ok(meta) = fs::symlink_metadata(&lock) else { continue };
-        if entry.path() != own && std::os::unix::fs::MetadataExt::uid(&meta) == own_uid() {
-            others.push((meta.modified().unwrap_or(UNIX_EPOCH), entry.path()));
+fn drop_other_builds(parent: &Folder, own: &Path) {
+    let mut others: Vec<(i64, String)> = Vec::new();
+    for entry in parent.entries().unwrap_or_default() {
+        let Ok(build) = parent.existing(&entry.name) else { continue };
+        let lock = build.entries().unwrap_or_default().into_iter().find(|e| e.name == LOCK && e.is_ours);
+        if let (Some(lock), false) = (lock, build.path() == own) {
+            others.push((lock.modified, entry.name));
         }
     }
     others.sort();
-    for (_, path) in others.iter().rev().skip(OTHER_BUILDS) {
-        let unused =
-            File::open(path.join("lock")).is_ok_and(|l| flock(&l, FlockOperation::NonBlockingLockExclusive).is_ok());
-        if unused {
-            let _ = fs::remove_dir_all(path);
+    for (_, name) in others.iter().rev().skip(OTHER_BUILDS) {
+        let lock = parent.existing(name).and_then(|build| build.open_file(LOCK));
+        if lock.is_ok_and(|l| flock(&l, FlockOperation::NonBlockingLockExclusive).is_ok()) {
+            parent.remove_all(name);
         }
     }
 }

@@ -7,12 +7,14 @@
 
 mod cache;
 mod files;
+mod folder;
 mod record;
 mod sled_store;
 mod store;
 
 pub use cache::{Cache, CacheOptions, Found, KeyParts, Stats};
 pub use files::{FileError, Files};
+pub use folder::{Entry, Folder};
 pub use record::{RecordError, open as open_record, seal as seal_record};
 pub use sled_store::SledStore;
 pub use store::{MemoryStore, Store, StoreError, StoreStats};

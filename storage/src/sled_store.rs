@@ -7,6 +7,9 @@ use std::path::Path;
 /// Upper bound of sled's page cache, in bytes. The index holds small records only.
 const PAGE_CACHE: u64 = 4 << 20;
 
+/// Between two flushes by sled's own thread: what is written meanwhile is gone if the process is killed.
+const FLUSH_MS: u64 = 100;
+
 /// An open sled database.
 pub struct SledStore {
     /// `None` only while dropping.
@@ -14,12 +17,12 @@ pub struct SledStore {
 }
 
 impl SledStore {
-    /// Opens or makes the database in `dir`. An error means damage, or another opener.
+    /// Opens or makes the database in `dir`. What is written outlives the process after [`FLUSH_MS`] or [`Store::flush`]. An error means damage, or another opener.
     pub fn open(dir: &Path) -> Result<SledStore, StoreError> {
         let config = sled::Config::new()
             .path(dir)
             .cache_capacity(PAGE_CACHE)
-            .flush_every_ms(Some(1000))
+            .flush_every_ms(Some(FLUSH_MS))
             .mode(sled::Mode::LowSpace)
             .print_profile_on_drop(false);
         fence("open", || config.open()).map(|db| SledStore { db: Some(db) })

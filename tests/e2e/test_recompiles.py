@@ -395,3 +395,40 @@ def test_one_change_in_many_resume_functions_is_one_recompile():
         for mode in ("once", "twice", "thrice", "once", "twice"):
             assert torch.equal(compiled(torch.ones(3), mode), steps(torch.ones(3), mode))
     assert "recompile_limit" not in flambeau.counters()["eager_fallbacks"]
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_callables_of_one_function_share_a_limit(breaks):
+    def make(scale):
+        def closes_over(x):
+            y = x * scale
+            if breaks:
+                pause()
+            return y + scale
+
+        return closes_over
+
+    before = flambeau.counters()["frames_traced"]
+    hits = flambeau.counters()["eager_fallbacks"].get("accumulated_recompile_limit", 0)
+    x = torch.ones(3)
+    with flambeau.config.patch(accumulated_recompile_limit=12), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for scale in itertools.islice(floats(), 40):
+            fn = make(scale)
+            assert torch.equal(flambeau.compile(fn, backend="eager")(x), fn(x))
+    assert 1 < flambeau.counters()["frames_traced"] - before <= 12
+    assert flambeau.counters()["eager_fallbacks"]["accumulated_recompile_limit"] > hits
+    [said] = [str(w.message) for w in caught if "accumulated_recompile_limit" in str(w.message)]
+    assert "closes_over" in said and "==" in said
+
+
+def test_other_modules_have_other_limits():
+    """Calls of modules all run the code of `Module.__call__`: what counts is what is compiled."""
+    before = flambeau.counters()["eager_fallbacks"].get("accumulated_recompile_limit", 0)
+    with flambeau.config.patch(accumulated_recompile_limit=2):
+        for size in range(2, 10):
+            parts = [torch.nn.Linear(4, 4) for _ in range(size)]
+            model = torch.nn.Sequential(*parts)
+            x = torch.randn(2, 4)
+            torch.testing.assert_close(flambeau.compile(model, backend="eager")(x), model(x))
+    assert flambeau.counters()["eager_fallbacks"].get("accumulated_recompile_limit", 0) == before

@@ -151,7 +151,7 @@ def test_errors_before_and_after_the_commit_point():
 
 def test_a_missing_back_end_is_named():
     frame = Frame()
-    frame.kernels = [{"name": "k", "artifact": [0] * 32}]
+    frame.kernels = [{"name": "k", "artifact": [0] * 32, "buffers": 0, "scalars": 0}]
     frame.native([], [], [])
     with pytest.raises(RuntimeError, match=r"libflambeau_cpu_launch\.so"):
         frame.install(function)

@@ -11,7 +11,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// First bytes of a seal; the digit is the version of its form.
@@ -104,8 +104,13 @@ struct Mapped {
 
 impl Library {
     fn open(path: &Path) -> Result<Library, Fault> {
-        let file = File::open(path).map_err(unreadable)?;
-        let bytes = file.metadata().map_err(unreadable)?.len();
+        // A FIFO in its place has nobody at its other end.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(unreadable)?;
+        let meta = file.metadata().map_err(unreadable)?;
+        if !meta.is_file() {
+            return Err(unreadable(io::Error::other("it is no regular file")));
+        }
+        let bytes = meta.len();
         // A folder can be opened, but not read.
         file.read_at(&mut [0], 0).map_err(unreadable)?;
         Ok(Library { file, bytes })

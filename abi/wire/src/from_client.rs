@@ -1,7 +1,7 @@
 //! Client to daemon.
 
 use crate::registry::Plugin;
-use flambeau_ir::frame::{FrameId, TraceOptions};
+use flambeau_ir::frame::{BackendKind, FrameId, TraceOptions};
 use flambeau_ir::guard::Ambient;
 use flambeau_ir::object::{Described, ObjId};
 use flambeau_ir::oracle::Answer;
@@ -112,14 +112,39 @@ pub struct Settings {
 pub struct FrameKey {
     /// The frame.
     pub frame: FrameId,
-    /// blake3 of the options that shape the trace (back end, dynamic, fullgraph).
-    pub options: [u8; 32],
+    /// The options that shape the trace. The daemon checks that they are those of the snapshot.
+    pub options: KeyOptions,
+    /// blake3 of what else tells calls apart before any guard does: structure of the module, dimensions marked as dynamic.
+    pub shape: [u8; 32],
     /// e.g. `3.11.7`.
     pub python: String,
     /// e.g. `2.15.0+cu132`.
     pub torch: String,
     /// Fingerprint of the device and CPU features the code is for.
     pub target: String,
+}
+
+/// Options that are part of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KeyOptions {
+    /// What the graph is for.
+    pub backend: BackendKind,
+    /// `dynamic=`
+    pub dynamic: Option<bool>,
+    /// `fullgraph=True`, nested breaks, `error_on_graph_break(True)`: the least bits.
+    pub switches: u8,
+}
+
+impl KeyOptions {
+    /// Those of a trace.
+    pub fn of(options: &TraceOptions) -> KeyOptions {
+        let switches = [options.fullgraph, options.nested_breaks, options.error_on_break];
+        KeyOptions {
+            backend: options.backend.clone(),
+            dynamic: options.dynamic,
+            switches: switches.iter().enumerate().map(|(bit, on)| u8::from(*on) << bit).sum(),
+        }
+    }
 }
 
 /// What the client reads of a frame before asking for its compile.
@@ -148,6 +173,8 @@ pub enum Admin {
     Stop,
     /// Sizes and hit rates.
     CacheStats,
+    /// Answers once all that was compiled before outlives the daemon.
+    CacheFlush,
     /// Drop all entries.
     CacheClear,
     /// Why the last look-ups missed.

@@ -35,7 +35,8 @@ pub enum FromDaemon {
         /// In order.
         questions: Vec<Question>,
     },
-    /// The compile is done (and stored).
+    /// The compile is done. It is on its way to the cache: within 250 ms it is where it outlives the daemon, however that
+    /// ends. What `Admin::CacheFlush` reports as stored is there already.
     Compiled {
         /// Names the request.
         request: RequestId,

@@ -7,9 +7,11 @@
 //! backends/opencl/0f3a…/           the two files of a build that was added; the folder is named by their hash
 //! ```
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -19,6 +21,9 @@ pub const FIRST: &str = "cpu";
 
 /// The record, in [`folder`].
 pub const FILE: &str = "chosen.json";
+
+/// Largest record. Unit: bytes.
+const LARGEST: u64 = 1 << 20;
 
 const PREFIX: &str = "libflambeau_";
 const COMPILE: &str = "_compile.so";
@@ -103,7 +108,7 @@ pub fn build_folder(data_dir: &Path, name: &str, build: &str) -> PathBuf {
 pub fn read(data_dir: &Path) -> Result<Chosen, RegistryError> {
     let folder = folder(data_dir);
     let path = folder.join(FILE);
-    let text = match fs::read_to_string(&path) {
+    let text = match read_file(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Chosen::default()),
         read => read.map_err(|error| RegistryError::Unreadable(path.clone(), error))?,
     };
@@ -119,6 +124,19 @@ pub fn read(data_dir: &Path) -> Result<Chosen, RegistryError> {
         [] => Ok(chosen),
         [name, ..] => Err(RegistryError::Damaged(path, format!("{name:?} is no name"))),
     }
+}
+
+/// Reads a regular file of at most [`LARGEST`] bytes; does not wait for who writes a FIFO.
+fn read_file(path: &Path) -> io::Result<String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.len() > LARGEST {
+        return Err(io::Error::other("it is no regular file of a usual size"));
+    }
+    let mut text = String::new();
+    file.take(LARGEST).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Tells one record from the next: each is a file of its own.

@@ -6,7 +6,7 @@ use flambeau_ir::code::{Code, CodeHash, Const};
 use flambeau_ir::frame::{DynamicOf, Frame, FrameId};
 use flambeau_ir::object::{Described, Heap, ObjId, Object, ObjectData};
 use flambeau_ir::tensor::TensorDesc;
-use flambeau_wire::from_client::Snapshot;
+use flambeau_wire::from_client::{FrameKey, KeyOptions, Snapshot};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
@@ -38,6 +38,9 @@ pub enum CaptureError {
     /// A code object contradicts itself.
     #[error("code {0}: {1}")]
     BadCode(CodeHash, &'static str),
+    /// It is not what the key says.
+    #[error("{0} of the key is another one than the snapshot's")]
+    OtherKey(&'static str),
     /// An argument is missing, or a slot that is no argument has one.
     #[error("argument slot {0} {1}")]
     Argument(usize, &'static str),
@@ -83,6 +86,32 @@ pub fn capture(id: FrameId, snapshot: Snapshot) -> Result<Frame, CaptureError> {
     Ok(Frame { id, function, args, builtins, ambient, heap, options })
 }
 
+/// Whether `key` is the key of this snapshot, as far as it follows from it. What it is stored under is believed no client.
+pub fn check_key(key: &FrameKey, snapshot: &Snapshot) -> Result<(), CaptureError> {
+    if !key.frame.path.is_empty() {
+        return Err(CaptureError::OtherKey("the frame"));
+    }
+    if key.options != KeyOptions::of(&snapshot.options) {
+        return Err(CaptureError::OtherKey("the options"));
+    }
+    let codes = &snapshot.described.codes;
+    let version = codes.iter().find(|code| code.hash == key.frame.code).map(|code| code.python);
+    let named = version.map(|(major, minor)| format!("{major}.{minor}."));
+    if named.is_some_and(|version| !key.python.starts_with(&version)) {
+        return Err(CaptureError::OtherKey("the version of Python"));
+    }
+    Ok(())
+}
+
+/// Checks what came with an answer to a question. Objects may name code that came before.
+pub fn check_answer(described: &Described) -> Result<(), CaptureError> {
+    described.codes.iter().try_for_each(|code| check_code(code))?;
+    described.objects.iter().try_for_each(|object| match check_object(object, &Heap::default()) {
+        Err(CaptureError::MissingCode(_)) => Ok(()),
+        checked => checked,
+    })
+}
+
 /// The checked heap of what was described.
 fn heap(described: Described) -> Result<Heap, CaptureError> {
     if described.objects.len() > MAX_OBJECTS {
@@ -119,6 +148,8 @@ fn check_code(code: &Code) -> Result<(), CaptureError> {
         bad("more positional-only arguments than arguments")
     } else if code.consts.iter().any(|c| too_deep(c, 0)) {
         bad("a constant is nested too deep")
+    } else if !code.is_sound() {
+        bad("it is not what its hash says")
     } else {
         Ok(())
     }
@@ -191,11 +222,14 @@ mod tests {
     use flambeau_ir::object::FunctionDesc;
     use flambeau_ir::tensor::{Device, TensorMeta};
 
-    const CODE: CodeHash = CodeHash([7; 32]);
-
     fn code() -> Code {
+        let code = unhashed();
+        Code { hash: code.content_hash(), ..code }
+    }
+
+    fn unhashed() -> Code {
         Code {
-            hash: CODE,
+            hash: CodeHash([0; 32]),
             python: (3, 11),
             name: "f".into(),
             qualname: "f".into(),
@@ -222,7 +256,7 @@ mod tests {
 
     fn snapshot() -> Snapshot {
         let function = FunctionDesc {
-            code: CODE,
+            code: code().hash,
             qualname: "f".into(),
             module: None,
             defaults: None,
@@ -256,7 +290,7 @@ mod tests {
     }
 
     fn result(snapshot: Snapshot) -> Result<Frame, CaptureError> {
-        capture(FrameId { code: CODE, path: vec![] }, snapshot)
+        capture(FrameId { code: code().hash, path: vec![] }, snapshot)
     }
 
     #[test]
@@ -278,10 +312,19 @@ mod tests {
     fn code_must_be_there_and_consistent() {
         let mut missing = snapshot();
         missing.described.codes.clear();
-        assert_eq!(result(missing).unwrap_err(), CaptureError::MissingCode(CODE));
+        assert_eq!(result(missing).unwrap_err(), CaptureError::MissingCode(code().hash));
         let mut odd = snapshot();
         odd.described.codes = vec![Arc::new(Code { bytecode: vec![1], ..code() })];
         assert!(matches!(result(odd), Err(CaptureError::BadCode(..))));
+        // The body of one function under the hash of another.
+        let mut other = snapshot();
+        other.described.codes = vec![Arc::new(Code { firstlineno: 2, ..code() })];
+        assert!(matches!(result(other), Err(CaptureError::BadCode(..))));
+        let mut nested = snapshot();
+        let inner = Code { hash: CodeHash([1; 32]), ..code() };
+        let outer = Code { consts: vec![Const::Code(Arc::new(inner))], ..code() };
+        nested.described.codes.push(Arc::new(Code { hash: outer.content_hash(), ..outer }));
+        assert!(matches!(result(nested), Err(CaptureError::BadCode(..))));
         let other = FrameId { code: CodeHash([8; 32]), path: vec![] };
         assert!(matches!(capture(other, snapshot()), Err(CaptureError::OtherCode(..))));
     }

@@ -1,7 +1,10 @@
 //! Finding plug-ins: pairs of `libflambeau_<name>_compile.so` and `libflambeau_<name>_launch.so` in directories.
 
 use flambeau_wire::registry::Plugin;
+use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -19,11 +22,22 @@ pub struct BackendFiles {
 
 impl BackendFiles {
     /// blake3 of the compile half; the file is read once.
-    pub fn build(&self) -> std::io::Result<[u8; 32]> {
+    pub fn build(&self) -> io::Result<[u8; 32]> {
         if let Some(hash) = self.build.get() {
             return Ok(*hash);
         }
-        let hash = *blake3::hash(&std::fs::read(&self.compile)?).as_bytes();
+        // A FIFO in its place has nobody at its other end.
+        let file = File::from(rustix::fs::open(
+            &self.compile,
+            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other(format!("{} is no regular file", self.compile.display())));
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(file)?;
+        let hash = *hasher.finalize().as_bytes();
         Ok(*self.build.get_or_init(|| hash))
     }
 }

@@ -84,11 +84,11 @@ impl Worker {
 
     fn ask(&mut self, request: &[u8]) -> Result<Reply, io::Error> {
         self.socket.write_all(request)?;
-        let mut prefix = [0; 4];
+        let mut prefix = [0; frame::PREFIX];
         self.socket.read_exact(&mut prefix)?;
-        let mut body = vec![0; frame::body_length(prefix).map_err(io::Error::other)?];
+        let mut body = vec![0; frame::body_length(&prefix).map_err(io::Error::other)?];
         self.socket.read_exact(&mut body)?;
-        frame::decode(&body).map_err(io::Error::other)
+        frame::decode(&prefix, &body).map_err(io::Error::other)
     }
 
     /// Ends the process and says how it was lost.

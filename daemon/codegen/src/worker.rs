@@ -11,10 +11,14 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+/// Memory of its own that a code generator may have, in bytes: beyond that it ends, and nothing else does.
+const MOST_DATA: u64 = 8 << 30;
+
 /// The worker process for the compile half at `plugin`, whose file the daemon checked. Returns when the daemon closed the socket.
 pub fn worker_main(plugin: &Path) -> io::Result<()> {
     // An abort of the code generator is an expected event, not one to keep 100 MB of core for.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    let _ = setrlimit(Resource::Data, Rlimit { current: Some(MOST_DATA), maximum: Some(MOST_DATA) });
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let library = CompileLibrary::open_checked(plugin).map_err(|e| e.to_string());
     while let Some(request) = receive(&mut socket)? {
@@ -42,12 +46,12 @@ fn answer(library: Result<&CompileLibrary, &String>, request: Request) -> Reply 
 }
 
 fn receive(socket: &mut UnixStream) -> io::Result<Option<Request>> {
-    let mut prefix = [0; 4];
+    let mut prefix = [0; frame::PREFIX];
     match socket.read_exact(&mut prefix) {
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         other => other?,
     }
-    let mut body = vec![0; frame::body_length(prefix).map_err(io::Error::other)?];
+    let mut body = vec![0; frame::body_length(&prefix).map_err(io::Error::other)?];
     socket.read_exact(&mut body)?;
-    frame::decode(&body).map(Some).map_err(io::Error::other)
+    frame::decode(&prefix, &body).map(Some).map_err(io::Error::other)
 }

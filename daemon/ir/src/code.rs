@@ -141,10 +141,10 @@ pub enum Const {
     Complex(f64, f64),
     Str(Arc<str>),
     Bytes(Vec<u8>),
-    Tuple(Vec<Const>),
-    FrozenSet(Vec<Const>),
-    Slice(Box<[Const; 3]>),
-    Code(Arc<Code>),
+    Tuple(#[serde(deserialize_with = "crate::stack::nested")] Vec<Const>),
+    FrozenSet(#[serde(deserialize_with = "crate::stack::nested")] Vec<Const>),
+    Slice(#[serde(deserialize_with = "crate::stack::nested")] Box<[Const; 3]>),
+    Code(#[serde(deserialize_with = "crate::stack::nested")] Arc<Code>),
     Dtype(crate::kernel::DType),
     Device(crate::tensor::Device),
     /// `torch.strided` as `strided`.
@@ -202,6 +202,16 @@ impl Const {
         Const::Str(s.into())
     }
 
+    /// Whether all code in it is what its hash says.
+    pub fn is_sound(&self) -> bool {
+        match self {
+            Const::Tuple(parts) | Const::FrozenSet(parts) => parts.iter().all(Const::is_sound),
+            Const::Slice(parts) => parts.iter().all(Const::is_sound),
+            Const::Code(code) => code.is_sound(),
+            _ => true,
+        }
+    }
+
     /// Whether Python keeps one object for all that are equal to it.
     pub fn is_singleton(&self) -> bool {
         match self {
@@ -225,8 +235,17 @@ impl Code {
 
     /// The hash that names this code: blake3 over every field but `hash` itself.
     pub fn content_hash(&self) -> CodeHash {
-        let blank = Code { hash: CodeHash([0; 32]), ..self.clone() };
-        // Writing plain data to memory cannot fail; an empty encoding would only make the hash match nothing.
-        CodeHash(*blake3::hash(&postcard::to_stdvec(&blank).unwrap_or_default()).as_bytes())
+        // The encoding of `hash` is its bytes: what follows them is that of all other fields. Writing plain data to memory
+        // cannot fail; an empty encoding would only make the hash match nothing.
+        let mut bytes = postcard::to_stdvec(self).unwrap_or_default();
+        if let Some(hash) = bytes.first_chunk_mut::<32>() {
+            *hash = [0; 32];
+        }
+        CodeHash(*blake3::hash(&bytes).as_bytes())
+    }
+
+    /// Whether the code, and all code in its constants, is what its hash says.
+    pub fn is_sound(&self) -> bool {
+        self.content_hash() == self.hash && self.consts.iter().all(Const::is_sound)
     }
 }

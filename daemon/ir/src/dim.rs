@@ -14,7 +14,7 @@ pub enum Dim {
     /// Known at compile time.
     Const(i64),
     /// Computed at call time; never a constant polynomial.
-    Expr(Box<Poly>),
+    Expr(#[serde(deserialize_with = "crate::stack::nested")] Box<Poly>),
 }
 
 /// A polynomial in canonical form: sum of coefficient times product of sorted atoms. No zero coefficients.

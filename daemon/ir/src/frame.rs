@@ -98,7 +98,7 @@ pub enum DynamicOf {
 }
 
 /// What the graph is for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BackendKind {
     /// Run op by op.
     #[default]

@@ -1,6 +1,6 @@
 //! The torch-level graph: what an FX graph holds. In-place ops and views are ordinary calls, in program order.
 
-use crate::code::Const;
+use crate::code::{CodeHash, Const};
 use crate::dim::{Dim, SymId};
 use crate::kernel::DType;
 use crate::source::SourceId;
@@ -85,13 +85,13 @@ pub enum Arg {
     /// A symbolic int (constant dims are `Const(Int)`).
     Dim(Dim),
     /// A list.
-    List(Vec<Arg>),
+    List(#[serde(deserialize_with = "crate::stack::nested")] Vec<Arg>),
     /// A tuple.
-    Tuple(Vec<Arg>),
+    Tuple(#[serde(deserialize_with = "crate::stack::nested")] Vec<Arg>),
     /// A slice.
-    Slice(Box<[Arg; 3]>),
+    Slice(#[serde(deserialize_with = "crate::stack::nested")] Box<[Arg; 3]>),
     /// A dict with constant keys.
-    Dict(Vec<(Const, Arg)>),
+    Dict(#[serde(deserialize_with = "crate::stack::nested")] Vec<(Const, Arg)>),
 }
 
 impl Arg {
@@ -112,7 +112,7 @@ pub enum ValueMeta {
     /// A tensor.
     Tensor(TensorMeta),
     /// A tuple or list of values, taken apart by `_operator.getitem` nodes.
-    Tuple(Vec<ValueMeta>),
+    Tuple(#[serde(deserialize_with = "crate::stack::nested")] Vec<ValueMeta>),
     /// A symbolic int.
     Int(Dim),
     /// A constant (calls kept for their effect yield `None`).
@@ -166,6 +166,12 @@ impl Graph {
             }
         }
         found
+    }
+
+    /// Names the graph by its content.
+    pub fn content_hash(&self) -> CodeHash {
+        // Writing plain data to memory cannot fail.
+        CodeHash(*blake3::hash(&postcard::to_stdvec(self).unwrap_or_default()).as_bytes())
     }
 
     /// Number of calls.

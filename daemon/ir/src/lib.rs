@@ -12,9 +12,11 @@ pub mod oracle;
 pub mod plan;
 pub mod reason;
 pub mod source;
+pub mod stack;
 pub mod tensor;
 pub mod text;
 pub mod trace;
+pub mod verify;
 
 /// Kernel IR is part of the plug-in contract; the daemon uses the same types.
 pub use flambeau_plugin::{Capabilities, kernel};

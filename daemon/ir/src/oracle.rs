@@ -74,9 +74,9 @@ pub enum QueryArg {
     /// A constant.
     Const(Const),
     /// A list.
-    List(Vec<QueryArg>),
+    List(#[serde(deserialize_with = "crate::stack::nested")] Vec<QueryArg>),
     /// A tuple.
-    Tuple(Vec<QueryArg>),
+    Tuple(#[serde(deserialize_with = "crate::stack::nested")] Vec<QueryArg>),
 }
 
 /// The answer to one question.

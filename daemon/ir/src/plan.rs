@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::frame::FrameId;
 use crate::graph::Graph;
 use crate::guard::GuardProgram;
-use crate::kernel::DType;
+use crate::kernel::{DType, Kernel};
 use crate::reason::Reason;
 use crate::source::SourceId;
 use crate::tensor::Device;
@@ -119,6 +119,22 @@ pub struct PlanKernel {
     pub name: String,
     /// blake3 of the artifact.
     pub artifact: [u8; 32],
+    /// How many buffers each launch gives it.
+    pub buffers: u32,
+    /// How many scalar arguments.
+    pub scalars: u32,
+}
+
+impl PlanKernel {
+    /// Of a kernel that is not compiled yet.
+    pub fn of(kernel: &Kernel) -> PlanKernel {
+        PlanKernel {
+            name: kernel.name.clone(),
+            artifact: [0; 32],
+            buffers: kernel.params.len() as u32,
+            scalars: kernel.scalars,
+        }
+    }
 }
 
 /// One step of a plan.
@@ -240,5 +256,5 @@ pub enum PlanArg {
     /// A size.
     Dim(Dim),
     /// A list.
-    List(Vec<PlanArg>),
+    List(#[serde(deserialize_with = "crate::stack::nested")] Vec<PlanArg>),
 }

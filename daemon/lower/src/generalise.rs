@@ -38,7 +38,7 @@ pub fn generalise(plan: &mut Plan, kernels: &mut Vec<Kernel>) {
             scalars.extend(extra.iter().cloned());
         }
     }
-    plan.kernels = merged.iter().map(|k| PlanKernel { name: k.name.clone(), artifact: [0; 32] }).collect();
+    plan.kernels = merged.iter().map(PlanKernel::of).collect();
     *kernels = merged;
 }
 

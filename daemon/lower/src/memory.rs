@@ -88,7 +88,7 @@ pub fn plan(core: &Core, schedule: &Schedule, inputs: Vec<SourceId>, backend: &s
     let outputs = builder.outputs();
     let commit = builder.commit;
     let (steps, commit) = with_frees(builder.steps, inputs.len() as u32, &outputs, commit);
-    let names = builder.kernels.iter().map(|k| PlanKernel { name: k.name.clone(), artifact: [0; 32] }).collect();
+    let names = builder.kernels.iter().map(PlanKernel::of).collect();
     let plan = Plan {
         regs: builder.regs,
         inputs,

@@ -181,7 +181,7 @@ fn cache(command: CacheCommand) -> anyhow::Result<()> {
             let options = flambeau_storage::CacheOptions {
                 dir: report.settings.cache_dir()?,
                 build: BUILD.to_owned(),
-                limit: report.settings.cache_size(),
+                limit: report.settings.cache_size()?,
             };
             let mut cache = flambeau_storage::Cache::open(&options)?;
             let stats = cache.stats();

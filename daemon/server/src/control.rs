@@ -9,10 +9,13 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longest wait for a daemon that was asked to stop: it gives up what keeps it a little earlier.
+const LAST_WAIT: Duration = Duration::from_secs(20);
 
 /// A connection to a running daemon.
 pub struct Control {
@@ -45,11 +48,11 @@ impl Control {
     }
 
     fn receive(&mut self) -> anyhow::Result<FromDaemon> {
-        let mut prefix = [0; 4];
+        let mut prefix = [0; frame::PREFIX];
         self.stream.read_exact(&mut prefix).context("the daemon does not answer")?;
-        let mut body = vec![0; frame::body_length(prefix)?];
+        let mut body = vec![0; frame::body_length(&prefix)?];
         self.stream.read_exact(&mut body)?;
-        Ok(frame::decode(&body)?)
+        Ok(frame::decode(&prefix, &body)?)
     }
 
     /// The daemon's report on a command.
@@ -89,11 +92,26 @@ pub fn start(settings: &Settings) -> anyhow::Result<bool> {
     }
 }
 
-/// Stops the daemon and waits until it is gone; gives its process id, or `None` if none ran.
+/// Stops the daemon and waits until it is gone; gives its process id, or `None` if none ran. An error if it lives on.
 pub fn stop(settings: &Settings) -> anyhow::Result<Option<u64>> {
     let Some(mut control) = Control::connect(settings)? else { return Ok(None) };
     let pid = control.ask(Admin::Stop)?["stopping"].as_u64().unwrap_or(0);
-    // The connection ends with the process. (Its entry in /proc may outlive it, waiting for a parent.)
-    while control.receive().is_ok() {}
+    let end = Instant::now() + LAST_WAIT;
+    // The connection ends with the process, or a little before it.
+    control.stream.set_read_timeout(Some(LAST_WAIT))?;
+    while control.receive().is_ok() && Instant::now() < end {}
+    while lives(pid) {
+        if Instant::now() >= end {
+            bail!("the daemon (process {pid}) was asked to stop {} s ago and still runs", LAST_WAIT.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     Ok(Some(pid))
+}
+
+/// Whether a process runs; one that ended and waits for its parent does not.
+fn lives(pid: u64) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which may hold anything.
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !matches!(rest.trim_start().chars().next(), None | Some('Z' | 'X')))
 }

@@ -3,6 +3,7 @@
 
 use flambeau_ir::plan::CompiledFrame;
 use flambeau_ir::reason::ReasonCode;
+use flambeau_wire::frame::{PREFIX, seal};
 use flambeau_wire::from_client::RequestId;
 use flambeau_wire::from_daemon::Artifact;
 use serde::Serialize;
@@ -62,7 +63,7 @@ struct Message(Vec<u8>);
 
 impl Message {
     fn new(tag: u32) -> Message {
-        Message(vec![0; 4]).value(&tag)
+        Message(vec![0; PREFIX]).value(&tag)
     }
 
     fn value(self, value: &impl Serialize) -> Message {
@@ -76,9 +77,9 @@ impl Message {
 
     fn finish(self) -> Vec<u8> {
         let mut bytes = self.0;
-        let length = bytes.len().saturating_sub(4) as u32;
-        if let Some(prefix) = bytes.first_chunk_mut() {
-            *prefix = length.to_le_bytes();
+        if let Err(error) = seal(&mut bytes) {
+            // What is too large to send is refused by the client's end, too.
+            tracing::error!(%error, "a message cannot be sent");
         }
         bytes
     }

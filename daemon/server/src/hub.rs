@@ -1,6 +1,7 @@
 //! What actors share: each other's addresses, the configuration, the counters. An address can be replaced while the
 //! daemon runs (the watchdog recreates an actor that died), so nobody keeps one.
 
+use crate::actors::session::INCOMING_CHUNKS;
 use crate::actors::{
     cache::Cache, capture::Capture, codegen::Codegen, guard::Guard, lower::Lower, session::Session, trace::Trace,
 };
@@ -71,6 +72,8 @@ pub struct Hub {
     pub counters: Counters,
     /// Compiles in flight at the last tick.
     pub in_flight: AtomicU64,
+    /// Memory for messages that are being read, in [`CHUNK`](crate::actors::session)s.
+    pub incoming: Arc<tokio::sync::Semaphore>,
     /// When a client was last seen.
     pub last_client: Mutex<Instant>,
     /// Set once the daemon is going away.
@@ -99,6 +102,7 @@ impl Hub {
             misses: Mutex::default(),
             counters: Counters::default(),
             in_flight: AtomicU64::new(0),
+            incoming: Arc::new(tokio::sync::Semaphore::new(INCOMING_CHUNKS as usize)),
             last_client: Mutex::new(Instant::now()),
             closing: AtomicBool::new(false),
             stop: tokio::sync::Notify::new(),

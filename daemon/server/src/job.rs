@@ -6,6 +6,7 @@ use crate::oracle::Asker;
 use crate::record::Exchange;
 use flambeau_ir::plan::CompiledFrame;
 use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_ir::stack::EXHAUSTED;
 use flambeau_wire::from_client::{FrameKey, Settings, Snapshot};
 use flambeau_wire::from_daemon::Artifact;
 use flambeau_wire::registry::Plugin;
@@ -128,7 +129,12 @@ impl Job {
         let _entered = span.enter();
         let start = Instant::now();
         let result = fence(hub, stage.name(), work).unwrap_or_else(|text| {
-            Err(Reason::new(ReasonCode::Internal, format!("panic in {}: {text}", stage.name())))
+            let detail = format!("panic in {}: {text}", stage.name());
+            Err(if text == EXHAUSTED {
+                Reason::new(ReasonCode::TooLarge, text)
+            } else {
+                Reason::new(ReasonCode::Internal, detail)
+            })
         });
         let seconds = start.elapsed().as_secs_f64();
         self.took(stage.name(), seconds);

@@ -6,13 +6,14 @@ use crate::actors::guard::GuardMessage;
 use crate::actors::session::{self, SessionMessage};
 use crate::actors::{Station, start};
 use crate::hub::{Config, Hub, Slot, count, lock};
-use crate::{log, report, swap};
+use crate::{limits, log, report, swap};
 use anyhow::Context;
+use flambeau_storage::Folder;
 use flambeau_wire::endpoint::{self, BUSY, ERROR, READY};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ use tracing::level_filters::LevelFilter;
 const TICK: Duration = Duration::from_secs(1);
 /// Time for compiles in flight once the daemon is asked to stop.
 const LAST_WORK: Duration = Duration::from_secs(5);
+/// Longest time from the wish to end to the end.
+const LONGEST_END: Duration = Duration::from_secs(15);
 /// Ticks between two rounds of idle work on the cache.
 const TIDY_EVERY: u64 = 600;
 /// Ticks until the first.
@@ -47,13 +50,14 @@ pub fn serve(config: Config, mode: Mode, level: LevelFilter) -> anyhow::Result<(
     match mode {
         Mode::Detach => detach(),
         Mode::Foreground => {
-            log::start(None, level)?;
+            log::start(None, level);
             run(config, &|_, _| {})
         }
         Mode::Background => {
             let _ = rustix::process::setsid();
             std::env::set_current_dir("/")?;
-            let result = log::start(Some(&log::path(&config.cache_dir)), level).and_then(|()| run(config, &notify));
+            log::start(Some(&config.cache_dir), level);
+            let result = run(config, &notify);
             if let Err(error) = &result {
                 tracing::error!("{error:#}");
                 notify(ERROR, &format!("{error:#}"));
@@ -89,6 +93,7 @@ fn notify(byte: u8, text: &str) {
 /// client's thread that starts a daemon blocks them all; SIGTERM would never arrive). To be called first of all.
 pub fn forget_starter() {
     let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
+    limits::set();
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
     let open: Vec<i32> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
     for fd in open.into_iter().filter(|fd| *fd > 2) {
@@ -99,12 +104,7 @@ pub fn forget_starter() {
 
 fn run(config: Config, notify: &dyn Fn(u8, &str)) -> anyhow::Result<()> {
     let socket = config.socket.clone();
-    let lock_file = File::options()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(endpoint::lock_path(&socket))
-        .with_context(|| format!("lock file of {}", socket.display()))?;
+    let lock_file = lock_file(&socket)?;
     if flock(&lock_file, FlockOperation::NonBlockingLockExclusive).is_err() {
         tracing::info!(socket = %socket.display(), "another daemon serves this socket");
         notify(BUSY, "");
@@ -125,6 +125,14 @@ fn run(config: Config, notify: &dyn Fn(u8, &str)) -> anyhow::Result<()> {
     });
     tracing::info!("ended");
     result
+}
+
+/// Opens the lock file of a socket in a folder that is checked first.
+fn lock_file(socket: &Path) -> anyhow::Result<File> {
+    let path = endpoint::lock_path(socket);
+    let name = path.file_name().and_then(|name| name.to_str()).context("the socket has no name")?;
+    let folder = Folder::open(path.parent().context("the socket has no folder")?)?;
+    folder.append(name).with_context(|| format!("lock file of {}", socket.display()))
 }
 
 fn start_all(hub: &Arc<Hub>) {
@@ -220,9 +228,20 @@ fn revive<A: Station>(hub: &Arc<Hub>, slot: &Slot<A>) -> bool {
     dead
 }
 
+/// Ends the process whatever still keeps it: a disk that does not answer, a plug-in that does not end.
+fn give_up_later() {
+    let wait = || {
+        std::thread::sleep(LONGEST_END);
+        tracing::error!("something does not end; leaving it behind");
+        std::process::exit(1);
+    };
+    let _ = std::thread::Builder::new().name("last".into()).spawn(wait);
+}
+
 /// Ends in order: no new clients, goodbye, last compiles, the cache on disk.
 async fn end(hub: &Arc<Hub>, lock_file: File) {
     hub.closing.store(true, Ordering::Relaxed);
+    give_up_later();
     let _ = fs::remove_file(&hub.config.socket);
     // A successor may take the socket from here on; it waits for the cache.
     drop(lock_file);

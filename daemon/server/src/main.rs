@@ -11,6 +11,7 @@ mod hub;
 mod inspect;
 mod job;
 mod life;
+mod limits;
 mod log;
 mod oracle;
 mod pool;

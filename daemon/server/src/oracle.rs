@@ -112,6 +112,9 @@ impl Oracle for SessionOracle<'_> {
         if answers.len() != questions.len() {
             return Err(OracleError(format!("{} answers to {} questions", answers.len(), questions.len())));
         }
+        for answer in &answers {
+            flambeau_capture::check_answer(&answer.described).map_err(|error| OracleError(error.to_string()))?;
+        }
         Ok(answers)
     }
 }

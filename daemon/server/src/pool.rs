@@ -8,6 +8,10 @@ use std::thread;
 
 type Work = Box<dyn FnOnce() + Send>;
 
+/// Stack of threads that recurse over a client's data, in bytes: only reserved. It has a guard page below it and is never
+/// used up ([`flambeau_ir::stack`]). All stages have the same, so that what one could build the next can walk.
+pub const STACK: usize = 256 << 20;
+
 /// How a pool is sized.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
@@ -64,8 +68,10 @@ impl Pool {
             return;
         }
         let (receiver, counter, hub) = (self.receiver.clone(), self.open.clone(), self.hub.clone());
+        let stack = self.options.stack;
         let name = format!("{}-{index}", self.options.name);
         let run = move || {
+            flambeau_ir::stack::bound(stack);
             while let (Ok(work), Some(hub)) = (receiver.recv(), hub.upgrade()) {
                 let _ = fence(&hub, "worker thread", work);
                 counter.fetch_sub(1, Ordering::AcqRel);

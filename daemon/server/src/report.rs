@@ -26,6 +26,7 @@ pub fn answer(hub: Arc<Hub>, settings: Arc<Settings>, request: RequestId, comman
                 json!({ "stopping": std::process::id() })
             }
             Admin::CacheStats => ask(&hub, CacheMessage::Stats),
+            Admin::CacheFlush => ask(&hub, CacheMessage::Flush),
             Admin::CacheClear => ask(&hub, CacheMessage::Clear),
             Admin::CacheWhy => why(&hub),
             Admin::Backends => backend_cli::known(&hub.backends, &hub.config.plugin_path, &settings.data_dir),

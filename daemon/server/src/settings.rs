@@ -55,6 +55,18 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(unit).ok_or_else(|| format!("{text:?} is too large"))
 }
 
+/// Most seconds of a time: 31 years. Clients have the same bound.
+const MOST_SECONDS: f64 = 1e9;
+
+/// The seconds in a variable, if it is set.
+fn seconds(name: &str) -> anyhow::Result<Option<f64>> {
+    let Some(text) = variable(name) else { return Ok(None) };
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= MOST_SECONDS => Ok(Some(seconds)),
+        _ => anyhow::bail!("{name} must be a positive number of seconds, at most 10**9, not {text:?}"),
+    }
+}
+
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|v| !v.is_empty())
 }
@@ -100,9 +112,12 @@ impl Settings {
     }
 
     /// The size limit of the cache, in bytes.
-    pub fn cache_size(&self) -> u64 {
-        let from_env = || variable("FLAMBEAU_CACHE_SIZE").and_then(|t| parse_size(&t).ok());
-        self.cache_size.or_else(from_env).unwrap_or(CACHE_SIZE)
+    pub fn cache_size(&self) -> anyhow::Result<u64> {
+        let from_env = || match variable("FLAMBEAU_CACHE_SIZE") {
+            Some(text) => parse_size(&text).map(Some).map_err(|why| anyhow::anyhow!("FLAMBEAU_CACHE_SIZE: {why}")),
+            None => Ok(None),
+        };
+        Ok(self.cache_size.map_or_else(from_env, |size| Ok(Some(size)))?.unwrap_or(CACHE_SIZE))
     }
 
     /// The socket. Makes its directory.
@@ -114,10 +129,11 @@ impl Settings {
     }
 
     /// Seconds without a client until the daemon ends.
-    pub fn idle_timeout(&self) -> u64 {
-        let from_env =
-            || variable("FLAMBEAU_IDLE_TIMEOUT").and_then(|t| t.parse::<f64>().ok()).map(|s| s.ceil() as u64);
-        self.idle_timeout.or_else(from_env).unwrap_or(IDLE_TIMEOUT)
+    pub fn idle_timeout(&self) -> anyhow::Result<u64> {
+        match self.idle_timeout {
+            Some(seconds) => Ok(seconds),
+            None => Ok(seconds("FLAMBEAU_IDLE_TIMEOUT")?.map_or(IDLE_TIMEOUT, |s| s.ceil() as u64)),
+        }
     }
 
     /// Plug-in directories, absolute.
@@ -127,11 +143,9 @@ impl Settings {
 
     /// Longest time that a plug-in may take for one kernel.
     pub fn kernel_timeout(&self) -> anyhow::Result<Duration> {
-        let from_env = || variable("FLAMBEAU_TIMEOUT").and_then(|t| t.parse::<f64>().ok());
-        let client = || from_env().map_or(CLIENT_TIMEOUT, |s| Duration::try_from_secs_f64(s).unwrap_or(CLIENT_TIMEOUT));
         match self.kernel_timeout {
             Some(seconds) => Ok(Duration::try_from_secs_f64(seconds)?),
-            None => Ok(kernel_timeout(client())),
+            None => Ok(kernel_timeout(seconds("FLAMBEAU_TIMEOUT")?.map_or(CLIENT_TIMEOUT, Duration::from_secs_f64))),
         }
     }
 
@@ -147,8 +161,8 @@ impl Settings {
         Ok(Start {
             socket: self.socket()?,
             cache_dir: self.cache_dir()?,
-            cache_size: self.cache_size(),
-            idle_timeout: self.idle_timeout(),
+            cache_size: self.cache_size()?,
+            idle_timeout: self.idle_timeout()?,
             plugin_path: self.plugin_path(),
             kernel_timeout: self.kernel_timeout()?,
         })
@@ -158,7 +172,7 @@ impl Settings {
     pub fn wire(&self) -> from_client::Settings {
         from_client::Settings {
             cache_dir: self.cache_dir().unwrap_or_default(),
-            cache_size: self.cache_size(),
+            cache_size: self.cache_size().unwrap_or(CACHE_SIZE),
             plugin_path: self.plugin_path(),
             library_path: folders(LIBRARY_PATH),
             data_dir: self.data_dir().unwrap_or_default(),

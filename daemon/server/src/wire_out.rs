@@ -7,7 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// A client that lets this many bytes pile up does not read; it is disconnected.
-const MAX_QUEUED: usize = 512 << 20;
+const MAX_QUEUED: usize = 128 << 20;
+/// So do all clients together.
+const MAX_QUEUED_ALL: usize = 256 << 20;
+/// Bytes queued for all clients.
+static QUEUED: AtomicUsize = AtomicUsize::new(0);
 
 /// Sends to one client from any thread. Cloning shares it.
 #[derive(Clone)]
@@ -44,11 +48,16 @@ impl Outbox {
     /// Queues an encoded message.
     pub fn send_bytes(&self, bytes: Vec<u8>) -> bool {
         let length = bytes.len();
-        if self.queued.fetch_add(length, Ordering::Relaxed) > MAX_QUEUED {
+        // One message is let through whatever its size.
+        let waiting = self.queued.fetch_add(length, Ordering::Relaxed);
+        let all = QUEUED.fetch_add(length, Ordering::Relaxed) + length;
+        let full = waiting > 0 && (waiting + length > MAX_QUEUED || all > MAX_QUEUED_ALL);
+        if full || self.sender.send(bytes).is_err() {
             self.queued.fetch_sub(length, Ordering::Relaxed);
+            QUEUED.fetch_sub(length, Ordering::Relaxed);
             return false;
         }
-        self.sender.send(bytes).is_ok()
+        true
     }
 }
 
@@ -57,6 +66,16 @@ impl Queue {
     pub async fn next(&mut self) -> Option<Vec<u8>> {
         let bytes = self.receiver.recv().await?;
         self.queued.fetch_sub(bytes.len(), Ordering::Relaxed);
+        QUEUED.fetch_sub(bytes.len(), Ordering::Relaxed);
         Some(bytes)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.receiver.close();
+        while let Ok(bytes) = self.receiver.try_recv() {
+            QUEUED.fetch_sub(bytes.len(), Ordering::Relaxed);
+        }
     }
 }

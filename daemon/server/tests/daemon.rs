@@ -98,7 +98,7 @@ fn a_killed_daemon_loses_nothing_that_was_flushed_and_leaves_a_usable_place() {
         request,
         key: key(99),
         plugin: None,
-        graph: Box::new(support::graph()),
+        graph: Box::new(support::graph(99)),
         options: flambeau_ir::frame::TraceOptions::default(),
     });
     daemon.kill();

@@ -2,12 +2,12 @@
 
 mod support;
 
-use flambeau_ir::code::{CodeHash, Const};
-use flambeau_ir::frame::TraceOptions;
+use flambeau_ir::code::{Code, Const};
+use flambeau_ir::frame::{FrameId, TraceOptions};
 use flambeau_ir::guard::Ambient;
 use flambeau_ir::object::{Described, FunctionDesc, ObjId, Object, ObjectData};
 use flambeau_ir::oracle::{Answer, AnswerValue, Question};
-use flambeau_wire::from_client::{FromClient, RequestId, Snapshot};
+use flambeau_wire::from_client::{FrameKey, FromClient, RequestId, Snapshot};
 use flambeau_wire::from_daemon::FromDaemon;
 use std::sync::Arc;
 use support::{Client, Daemon, code, key};
@@ -15,12 +15,18 @@ use support::{Client, Daemon, code, key};
 const NAMESPACE: ObjId = ObjId(2);
 const BUILTINS: ObjId = ObjId(3);
 
-/// `def f(x): return g`, whose global `g` is not in the snapshot.
-fn snapshot(hash: u8) -> Snapshot {
+/// `def f(x): return g`, on the line with this number.
+fn function(line: u8) -> Code {
     let load_global = [116, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let bytecode = [&[151, 0][..], &load_global, &[83, 0]].concat();
+    code(line, &bytecode, &["g"])
+}
+
+/// The frame of that function, whose global `g` is not in the snapshot.
+fn snapshot(line: u8) -> Snapshot {
+    let code = function(line);
     let function = FunctionDesc {
-        code: CodeHash([hash; 32]),
+        code: code.hash,
         qualname: "f".into(),
         module: Some("m".into()),
         defaults: None,
@@ -41,13 +47,23 @@ fn snapshot(hash: u8) -> Snapshot {
         builtins: BUILTINS,
         ambient: Ambient::default(),
         options: TraceOptions::default(),
-        described: Described { objects, codes: vec![Arc::new(code(hash, &bytecode, &["g"]))], ..Described::default() },
+        described: Described { objects, codes: vec![Arc::new(code)], ..Described::default() },
     }
 }
 
-fn compile(client: &mut Client, hash: u8) -> RequestId {
+/// What it is compiled under.
+fn frame_key(line: u8) -> FrameKey {
+    FrameKey { frame: FrameId { code: function(line).hash, path: vec![] }, ..key(0) }
+}
+
+fn compile(client: &mut Client, line: u8) -> RequestId {
     let request = client.request();
-    client.send(&FromClient::Compile { request, key: key(hash), plugin: None, snapshot: Box::new(snapshot(hash)) });
+    client.send(&FromClient::Compile {
+        request,
+        key: frame_key(line),
+        plugin: None,
+        snapshot: Box::new(snapshot(line)),
+    });
     request
 }
 
@@ -183,7 +199,7 @@ fn more_requests_than_credits_are_told_later() {
     assert_eq!((asked, later), (8, 4));
     // Another client is served meanwhile: looked up and traced.
     let mut b = Client::connect(dir.path());
-    assert_eq!(b.look_up(&key(50)).0, 0);
+    assert_eq!(b.look_up(&frame_key(50)).0, 0);
     compile(&mut b, 50);
     assert!(is_end(&finish(&mut b)));
     assert_eq!(daemon.counter("later"), 4);

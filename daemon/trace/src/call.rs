@@ -68,6 +68,7 @@ const OWN_LAYOUT: &[&str] = &[
 impl Tracer<'_> {
     /// Calls `callee`.
     pub fn call(&mut self, callee: &Value, mut args: Args) -> Flow<Value> {
+        flambeau_ir::stack::check();
         match callee {
             Value::Function(f) => self.call_function(f, args),
             Value::Method(m) => {
@@ -103,6 +104,7 @@ impl Tracer<'_> {
                 }
                 if let Value::Opaque(o) = callee {
                     let name = self.name_of_opaque(o)?;
+                    builtins::note_frames(self, &name);
                     return stop(ReasonCode::UnsupportedCall, name);
                 }
                 let direct = std::mem::take(&mut self.direct);

@@ -90,6 +90,8 @@ pub struct Tracer<'a> {
     /// Regions as `error_on_graph_break` and `disable_nested_graph_breaks` have them now.
     pub(crate) error_on_break: bool,
     pub(crate) nested_breaks: bool,
+    /// Frames of Python's stack were asked for, by who may read their locals.
+    pub(crate) frames_read: bool,
     /// The frame is that of a resume function.
     pub(crate) resuming: bool,
     /// Break at the instruction with this number.
@@ -153,6 +155,7 @@ impl<'a> Tracer<'a> {
             direct: false,
             error_on_break: frame.options.error_on_break,
             nested_breaks: frame.options.nested_breaks,
+            frames_read: false,
             resuming: false,
             forced: None,
             broken: None,

@@ -47,8 +47,19 @@ def _packaged_libraries() -> list[str]:
     return sorted(str(folder) for folder in Path(torch.origin).parents[1].glob("nvidia/*/lib"))
 
 
-def _positive(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+def _positive(most: float) -> Callable[[Any], bool]:
+    """Numbers above zero, up to `most`; not a NaN."""
+    return lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= most
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST
+
+
+#: The largest limit, and the most seconds (31 years).
+_MOST = 10**9
+_SIZE = _positive(1 << 62)
+_SECONDS = _positive(_MOST)
 
 
 def _text(value: Any) -> bool:
@@ -57,6 +68,7 @@ def _text(value: Any) -> bool:
 
 #: name: (default, check, what it must be, parser of the variable FLAMBEAU_NAME)
 _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callable[[str], Any]]] = {
+    "accumulated_recompile_limit": (lambda: 256, _count, "a positive int, at most 10**9", int),
     "backend": (
         lambda: None,
         lambda v: v is None or _text(v),
@@ -64,9 +76,9 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callab
         str,
     ),
     "cache_dir": (lambda: _home("XDG_CACHE_HOME", ".cache"), _text, "a folder", _folder),
-    "cache_size": (lambda: 4 << 30, _positive, "a number of bytes", parse_size),
+    "cache_size": (lambda: 4 << 30, _SIZE, "a positive number of bytes below 2**62", parse_size),
     "data_dir": (lambda: _home("XDG_DATA_HOME", ".local/share"), _text, "a folder", _folder),
-    "idle_timeout": (lambda: 3 * 3600.0, _positive, "a number of seconds", float),
+    "idle_timeout": (lambda: 3 * 3600.0, _SECONDS, "a positive number of seconds, at most 10**9", float),
     "library_path": (_packaged_libraries, lambda v: isinstance(v, list), "a list of folders", _folders),
     "logs": (lambda: "", _text, "topics separated by commas", str),
     "nested_graph_breaks": (
@@ -76,7 +88,7 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callab
         lambda t: t != "0",
     ),
     "plugin_path": (list, lambda v: isinstance(v, list), "a list of folders", _folders),
-    "recompile_limit": (lambda: 8, lambda v: isinstance(v, int) and v > 0, "a positive int", int),
+    "recompile_limit": (lambda: 8, _count, "a positive int, at most 10**9", int),
     "record_dir": (lambda: None, lambda v: v is None or _text(v), "a folder or None", str),
     "skip_nnmodule_hook_guards": (
         lambda: False,
@@ -84,9 +96,10 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callab
         "a bool; hooks are always honoured",
         bool,
     ),
-    "timeout": (lambda: 60.0, _positive, "a number of seconds", float),
+    "timeout": (lambda: 60.0, _SECONDS, "a positive number of seconds, at most 10**9", float),
 }
 _NATIVE = (
+    "accumulated_recompile_limit",
     "cache_dir",
     "cache_size",
     "data_dir",
@@ -101,6 +114,23 @@ _NATIVE = (
 )
 
 
+def _checked(name: str, place: str, value: Any) -> Any:
+    """The value of a setting, whichever way it came: from a variable or by assignment to `place`."""
+    _, check, kind, _ = _SETTINGS[name]
+    if not check(value):
+        raise ValueError(f"{place} must be {kind}, not {value!r}")
+    return value
+
+
+def _parse(name: str, variable: str, text: str) -> Any:
+    _, _, kind, parse = _SETTINGS[name]
+    try:
+        value = parse(text)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{variable} must be {kind}, not {text!r}: {error}") from None
+    return _checked(name, variable, value)
+
+
 class Config:
     """The settings. Assign to change one; `patch` changes some for a `with` block or a decorated function."""
 
@@ -109,12 +139,10 @@ class Config:
 
     def __init__(self) -> None:
         values: dict[str, Any] = {}
-        for name, (default, _, kind, parse) in _SETTINGS.items():
-            text = os.environ.get(f"FLAMBEAU_{name.upper()}")
-            try:
-                values[name] = parse(text) if text else default()
-            except ValueError as error:
-                raise ValueError(f"FLAMBEAU_{name.upper()}={text!r} must be {kind}: {error}") from None
+        for name, (default, _, _, _) in _SETTINGS.items():
+            variable = f"FLAMBEAU_{name.upper()}"
+            text = os.environ.get(variable)
+            values[name] = _parse(name, variable, text) if text else default()
         object.__setattr__(self, "_values", values)
         self._apply()
 
@@ -127,10 +155,7 @@ class Config:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _SETTINGS:
             raise AttributeError(f"flambeau.config has no {name!r}; it has {', '.join(_SETTINGS)}")
-        _, check, kind, _ = _SETTINGS[name]
-        if not check(value):
-            raise ValueError(f"flambeau.config.{name} must be {kind}, not {value!r}")
-        self._values[name] = value
+        self._values[name] = _checked(name, f"flambeau.config.{name}", value)
         self._apply()
 
     def __dir__(self) -> list[str]:

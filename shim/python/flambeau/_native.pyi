@@ -31,6 +31,7 @@ def asked_of_torch() -> list[str]: ...
 def call_natively(cls: type, call: Callable[..., Any]) -> None: ...
 def configure(
     *,
+    accumulated_recompile_limit: int,
     cache_dir: str,
     cache_size: int,
     data_dir: str,

@@ -10,7 +10,7 @@ use flambeau_ir::exit::{Break, BuildId, Catch, Resume, Then};
 use pyo3::exceptions::{PyIndexError, PySystemError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyTuple};
+use pyo3::types::{PyBool, PyFunction, PyTuple};
 use std::ptr::null_mut;
 
 /// What a broken frame left: only what it needs to go on, so that everything else is freed when eager code would free it.
@@ -136,8 +136,11 @@ impl Point {
         Point { function: at(resume.function), state: at(resume.state), frames: resume.frames }
     }
 
-    fn with(self, value: Py<PyAny>) -> Onward {
-        Onward::Next(Next { function: self.function, frames: self.frames, args: [self.state, value] })
+    fn with(self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Onward> {
+        if !self.function.bind(py).is_instance_of::<PyFunction>() {
+            return Err(PySystemError::new_err("a graph break goes on with what is no function"));
+        }
+        Ok(Onward::Next(Next { function: self.function, frames: self.frames, args: [self.state, value] }))
     }
 }
 
@@ -161,6 +164,9 @@ impl Broken {
     /// Runs the action, and says how to go on. User code runs here.
     pub fn act(self, py: Python<'_>) -> PyResult<Onward> {
         let (function, args) = self.action;
+        if !args.bind(py).is_instance_of::<PyTuple>() {
+            return Err(PySystemError::new_err("the action of a graph break has no arguments"));
+        }
         // SAFETY: a callable and the tuple of its arguments; a new reference or an exception comes back.
         let result =
             unsafe { Py::from_owned_ptr_or_err(py, ffi::PyObject_CallObject(function.as_ptr(), args.as_ptr())) };
@@ -168,7 +174,7 @@ impl Broken {
         match result {
             Ok(value) => self.then.with(py, value),
             Err(error) => match self.catch {
-                Some((point, frames)) => Ok(point.with(without_front(py, error, frames)?)),
+                Some((point, frames)) => point.with(py, without_front(py, error, frames)?),
                 None => Err(error),
             },
         }
@@ -178,19 +184,19 @@ impl Broken {
 impl Live {
     fn with(self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Onward> {
         let wrong = || PySystemError::new_err("the action of a graph break gave what its frame cannot go on with");
-        Ok(match self {
-            Live::Return => Onward::Value(value),
-            Live::Resume(point) => point.with(value),
+        match self {
+            Live::Return => Ok(Onward::Value(value)),
+            Live::Resume(point) => point.with(py, value),
             Live::Branch { yes, no } => {
                 let taken = value.bind(py).cast_exact::<PyBool>().map_err(|_| wrong())?.is_true();
-                (if taken { yes } else { no }).with(py.None())
+                (if taken { yes } else { no }).with(py, py.None())
             }
-            Live::Iterate { done, .. } if value.is_none(py) => done.with(py.None()),
+            Live::Iterate { done, .. } if value.is_none(py) => done.with(py, py.None()),
             Live::Iterate { body, .. } => {
                 let item = value.bind(py).cast_exact::<PyTuple>().map_err(|_| wrong())?.get_item(0)?;
-                body.with(item.unbind())
+                body.with(py, item.unbind())
             }
-        })
+        }
     }
 }
 

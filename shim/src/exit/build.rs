@@ -269,6 +269,9 @@ fn native_new(class: &Bound<'_, PyAny>) -> Option<ffi::newfunc> {
 }
 
 fn call_new(py: Python<'_>, class: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+    if !class.is_instance_of::<PyType>() {
+        return Err(PyTypeError::new_err("a class of the exit is none"));
+    }
     let new = native_new(class).ok_or_else(|| PyTypeError::new_err("a class of the exit cannot be instantiated"))?;
     // SAFETY: `tp_new` of the class or of a base, with a tuple of arguments and no keywords.
     unsafe { Py::from_owned_ptr_or_err(py, new(class.as_ptr().cast(), args.as_ptr(), null_mut())) }

@@ -3,9 +3,10 @@
 use super::Given;
 use super::build::{raised, value};
 use crate::raw::Raw;
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
 /// A function to make; numbers are indices of earlier builds.
 pub struct NewFunction {
@@ -27,6 +28,11 @@ impl NewFunction {
     /// Makes it.
     pub fn make(&self, py: Python<'_>, given: &Given<'_>, made: &[Py<PyAny>]) -> PyResult<Py<PyAny>> {
         let globals = value(py, given, self.globals)?;
+        // SAFETY: live objects.
+        let cells = self.closure.iter().all(|i| unsafe { ffi::Py_TYPE(made[*i].as_ptr()) == &raw mut PyCell_Type });
+        if !cells || !globals.bind(py).is_instance_of::<PyDict>() {
+            return Err(PyTypeError::new_err("a function of the exit lacks its cells or its globals"));
+        }
         // SAFETY: live objects of the kinds that each call takes; all take their own references.
         unsafe {
             let function: Py<PyAny> = Py::from_owned_ptr_or_err(
@@ -49,5 +55,6 @@ impl NewFunction {
 }
 
 unsafe extern "C" {
+    static mut PyCell_Type: ffi::PyTypeObject;
     fn PyFunction_SetKwDefaults(function: Raw, defaults: Raw) -> i32;
 }

@@ -15,6 +15,9 @@ use std::mem::offset_of;
 /// The version that this layout is for.
 pub const VERSION: (u8, u8) = (3, 11);
 
+/// Where the state of a thread has `c_tracefunc` (`struct _ts` of `Include/cpython/pystate.h`).
+pub const TRACE_FUNCTION: usize = 72;
+
 /// What a dict's change adds to the number of its state. One counter numbers the states of all dicts.
 pub const DICT_CHANGE: u64 = 1;
 /// Bits of that number that are none of the count.

@@ -12,6 +12,9 @@ use pyo3::prelude::*;
 /// The version that this layout is for.
 pub const VERSION: (u8, u8) = (3, 12);
 
+/// Where the state of a thread has `c_tracefunc` (`struct _ts` of `Include/cpython/pystate.h`).
+pub const TRACE_FUNCTION: usize = 72;
+
 /// What a dict's change adds to the number of its state. One counter numbers the states of all dicts.
 pub const DICT_CHANGE: u64 = 1 << 8;
 /// Bits of that number that are none of the count: who watches the dict.

@@ -13,6 +13,9 @@ use std::ffi::CStr;
 /// The version that this layout is for.
 pub const VERSION: (u8, u8) = (3, 13);
 
+/// Where the state of a thread has `c_tracefunc` (`struct _ts` of `Include/cpython/pystate.h`).
+pub const TRACE_FUNCTION: usize = 88;
+
 /// What a dict's change adds to the number of its state. One counter numbers the states of all dicts.
 pub const DICT_CHANGE: u64 = 1 << 12;
 /// Bits of that number that are none of the count: who watches the dict, and how often its values changed.
@@ -69,12 +72,15 @@ pub unsafe fn watch(dict: Raw) -> bool {
 /// `dict.popitem()`: a new reference, or null with an exception set.
 unsafe fn pop_item(dict: Raw) -> Raw {
     // SAFETY: a live dict, and not of a class of the user's, whose instances keep no values in an object.
-    unsafe { ffi::PyObject_CallMethodNoArgs(dict, crate::gil::interned!(Python::assume_attached(), "popitem").as_ptr()) }
+    unsafe {
+        ffi::PyObject_CallMethodNoArgs(dict, crate::gil::interned!(Python::assume_attached(), "popitem").as_ptr())
+    }
 }
 
 /// The code of `lambda x: x`, with an instruction before the first that a traceback knows: `NOP`, which has no location, then
 /// the lambda's instructions and location table.
-const NOTHING_FIRST: &CStr = c"(lambda c: c.replace(co_code=b'\\x1e\\0' + c.co_code, co_linetable=b'\\xf8' + c.co_linetable))\
+const NOTHING_FIRST: &CStr =
+    c"(lambda c: c.replace(co_code=b'\\x1e\\0' + c.co_code, co_linetable=b'\\xf8' + c.co_linetable))\
     ((lambda x: x).__code__)";
 
 /// Whether [`end_frame`] can be used from now on.

@@ -40,7 +40,8 @@ impl Place {
         let short = |bytes: &[u8; 32]| blake3::Hash::from(*bytes).to_hex()[..8].to_owned();
         let part = |name: &str, value: String| (name.to_owned(), value);
         let parts = vec![
-            part("options", short(&key.options)),
+            part("options", format!("{:?}", key.options)),
+            part("structure", short(&key.shape)),
             part("python", key.python.clone()),
             part("torch", key.torch.clone()),
             part("target", key.target.clone()),
@@ -169,7 +170,7 @@ impl Cache {
             CacheMessage::Tidy => self.work(Store::tidy),
             CacheMessage::Flush(reply) => self.work(move |store| {
                 store.flush();
-                let _ = reply.send(Value::Null);
+                let _ = reply.send(json!({ "stored": store.flush() }));
             }),
         };
         // Everything else that is dropped only costs a compile; a look-up has a client waiting.

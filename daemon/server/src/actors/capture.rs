@@ -5,7 +5,7 @@ use crate::actors::guard::GuardMessage;
 use crate::actors::trace::TraceMessage;
 use crate::hub::Hub;
 use crate::job::{Job, Outcome, Stage};
-use crate::pool::{Pool, PoolOptions};
+use crate::pool::{Pool, PoolOptions, STACK};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_wire::from_client::Snapshot;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ station!(Capture, CaptureMessage);
 
 impl Station for Capture {
     fn new(hub: Arc<Hub>) -> Self {
-        let pool = Pool::new(&hub, PoolOptions { name: "capture", threads: 4, waiting: 256, stack: 16 << 20 });
+        let pool = Pool::new(&hub, PoolOptions { name: "capture", threads: 4, waiting: 256, stack: STACK });
         Capture { hub, pool }
     }
 }
@@ -44,7 +44,8 @@ impl Capture {
                 let (hub, work) = (self.hub.clone(), job.clone());
                 let accepted = self.pool.offer(move || {
                     let checked = work.run(&hub, Stage::Capture, || {
-                        flambeau_capture::capture(work.key.frame.clone(), *snapshot)
+                        flambeau_capture::check_key(&work.key, &snapshot)
+                            .and_then(|()| flambeau_capture::capture(work.key.frame.clone(), *snapshot))
                             .map_err(|e| Reason::new(ReasonCode::Internal, format!("snapshot: {e}")))
                     });
                     match checked {

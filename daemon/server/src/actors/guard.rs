@@ -11,13 +11,14 @@ use crate::encoded::{self, Encoded};
 use crate::hub::{ClientId, Hub, count, lock};
 use crate::job::{Job, JobId, Outcome, Stage};
 use crate::oracle::Asker;
-use crate::pool::{Pool, PoolOptions};
+use crate::pool::{Pool, PoolOptions, STACK};
 use crate::{record, stages};
 use flambeau_ir::frame::{Frame, TraceOptions};
 use flambeau_ir::graph::Graph;
 use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_ir::verify;
 use flambeau_wire::frame::encode;
-use flambeau_wire::from_client::{FrameKey, RequestId, Settings, Snapshot};
+use flambeau_wire::from_client::{FrameKey, KeyOptions, RequestId, Settings, Snapshot};
 use flambeau_wire::from_daemon::FromDaemon;
 use flambeau_wire::registry::Plugin;
 use std::collections::{BTreeMap, HashMap};
@@ -112,7 +113,7 @@ station!(Guard, GuardMessage);
 impl Station for Guard {
     fn new(hub: Arc<Hub>) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let pool = Pool::new(&hub, PoolOptions { name: "guard", threads, waiting: 256, stack: 16 << 20 });
+        let pool = Pool::new(&hub, PoolOptions { name: "guard", threads, waiting: 256, stack: STACK });
         Guard {
             hub,
             pool,
@@ -264,7 +265,14 @@ impl Guard {
         if self.join(&request, &join) {
             return;
         }
+        let sound = request.key.frame.code == graph.content_hash()
+            && request.key.options == KeyOptions::of(&options)
+            && verify::graph(&graph, graph.nodes.len()).is_ok();
         let job = self.depart(request, join, None);
+        if !sound {
+            let reason = Reason::new(ReasonCode::Internal, "the graph is not what its key says, or is none");
+            return self.finished(job, Outcome::Failed(reason));
+        }
         let trace = stages::trace_of_graph(graph);
         let program = flambeau_guard::program(&trace);
         let traced = stages::Traced { frame: job.key.frame.clone(), options, trace, program };

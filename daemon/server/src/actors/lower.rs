@@ -5,7 +5,7 @@ use crate::actors::codegen::CodegenMessage;
 use crate::actors::guard::GuardMessage;
 use crate::hub::Hub;
 use crate::job::{Job, Outcome, Stage};
-use crate::pool::{Pool, PoolOptions};
+use crate::pool::{Pool, PoolOptions, STACK};
 use crate::stages::{self, Bodied, Traced};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ station!(Lower, LowerMessage);
 impl Station for Lower {
     fn new(hub: Arc<Hub>) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let pool = Pool::new(&hub, PoolOptions { name: "lower", threads, waiting: 256, stack: 64 << 20 });
+        let pool = Pool::new(&hub, PoolOptions { name: "lower", threads, waiting: 256, stack: STACK });
         Lower { hub, pool }
     }
 }

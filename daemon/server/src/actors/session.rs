@@ -11,7 +11,7 @@ use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_wire::PROTOCOL;
 use flambeau_wire::endpoint::BUILD;
-use flambeau_wire::frame::{body_length, decode};
+use flambeau_wire::frame::{PREFIX, Prefix, body_length, decode};
 use flambeau_wire::from_client::{FrameKey, FromClient, Hello, RequestId, Settings};
 use flambeau_wire::from_daemon::FromDaemon;
 use flambeau_wire::registry::Plugin;
@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Compile requests a client may have in flight.
 pub const CREDITS: u32 = 8;
@@ -33,8 +34,16 @@ const LOOKUPS: usize = 1024;
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest first message.
 const HELLO_BYTES: usize = 1 << 20;
+/// Largest request.
+const REQUEST_BYTES: usize = INCOMING_CHUNKS as usize * CHUNK as usize;
 /// Messages up to this size are decoded on the I/O thread.
 const SMALL: usize = 16 << 10;
+/// Of how many [`CHUNK`]s all messages that are being read may be, those of all clients together.
+pub const INCOMING_CHUNKS: u32 = 256;
+/// Longest wait for the next part of a message.
+const HALF_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest time from a message's length to its end.
+const WHOLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes read at a time into a buffer that grows: an announced length alone reserves no memory.
 const CHUNK: u64 = 1 << 20;
 
@@ -112,8 +121,8 @@ async fn write_all(mut write: OwnedWriteHalf, mut queue: crate::wire_out::Queue)
 async fn read_all(hub: Arc<Hub>, mut read: OwnedReadHalf, addr: Addr<Session>) {
     let mut first = true;
     let why = loop {
-        let limit = if first { HELLO_BYTES } else { usize::MAX };
-        let next = read_message(&mut read, limit);
+        let limit = if first { HELLO_BYTES } else { REQUEST_BYTES };
+        let next = read_message(&hub, &mut read, limit);
         let body = if first {
             tokio::time::timeout(HELLO_TIMEOUT, next).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         } else {
@@ -135,38 +144,64 @@ async fn read_all(hub: Arc<Hub>, mut read: OwnedReadHalf, addr: Addr<Session>) {
     let _ = addr.send(SessionMessage::Closed(why)).await;
 }
 
-async fn read_message(read: &mut OwnedReadHalf, limit: usize) -> io::Result<Vec<u8>> {
-    let mut prefix = [0; 4];
+async fn read_message(hub: &Hub, read: &mut OwnedReadHalf, limit: usize) -> io::Result<Received> {
+    let mut prefix = [0; PREFIX];
     read.read_exact(&mut prefix).await?;
-    let length = body_length(prefix).map_err(io::Error::other)?;
+    let length = body_length(&prefix).map_err(io::Error::other)?;
     if length > limit {
-        return Err(io::Error::other(format!("a first message of {length} bytes")));
+        return Err(io::Error::other(format!("a message of {length} bytes")));
     }
+    // Half a message holds its memory, and so its share of what all clients may have; it gets on or its sender goes.
+    let chunks = length.div_ceil(CHUNK as usize) as u32;
+    let share = if length <= SMALL { None } else { Some(acquire(hub, chunks.min(INCOMING_CHUNKS)).await?) };
+    let whole = read_body(read, length);
+    let body =
+        tokio::time::timeout(WHOLE_TIMEOUT, whole).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    Ok(Received { prefix, body, share })
+}
+
+async fn read_body(read: &mut OwnedReadHalf, length: usize) -> io::Result<Vec<u8>> {
     let mut body = Vec::with_capacity(length.min(CHUNK as usize));
     while body.len() < length {
         let rest = (length - body.len()) as u64;
-        if read.take(rest.min(CHUNK)).read_to_end(&mut body).await? == 0 {
+        let mut part = read.take(rest.min(CHUNK));
+        let next = tokio::time::timeout(HALF_TIMEOUT, part.read_to_end(&mut body)).await;
+        if next.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
     Ok(body)
 }
 
+/// A message as it came, with its share of the memory for such.
+struct Received {
+    prefix: Prefix,
+    body: Vec<u8>,
+    share: Option<OwnedSemaphorePermit>,
+}
+
+async fn acquire(hub: &Hub, chunks: u32) -> io::Result<OwnedSemaphorePermit> {
+    let share = hub.incoming.clone().acquire_many_owned(chunks);
+    let share = tokio::time::timeout(HALF_TIMEOUT, share).await.map_err(|_| io::ErrorKind::TimedOut)?;
+    share.map_err(io::Error::other)
+}
+
 /// The message and the hash of what a compile asks for. Large messages are decoded on a worker thread.
-async fn decode_body(hub: &Arc<Hub>, body: Vec<u8>) -> Result<(FromClient, [u8; 32]), String> {
-    if body.len() <= SMALL {
-        return decode_here(&body);
+async fn decode_body(hub: &Arc<Hub>, received: Received) -> Result<(FromClient, [u8; 32]), String> {
+    if received.body.len() <= SMALL {
+        return decode_here(&received);
     }
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let work = move || {
-        let _ = sender.send(decode_here(&body));
+        let _ = sender.send(decode_here(&received));
+        drop(received.share);
     };
     hub.capture.tell(CaptureMessage::Decode(Box::new(work)));
     receiver.await.unwrap_or_else(|_| Err("too much to decode".to_owned()))
 }
 
-fn decode_here(body: &[u8]) -> Result<(FromClient, [u8; 32]), String> {
-    let message: FromClient = decode(body).map_err(|e| e.to_string())?;
+fn decode_here(Received { prefix, body, .. }: &Received) -> Result<(FromClient, [u8; 32]), String> {
+    let message: FromClient = decode(prefix, body).map_err(|e| e.to_string())?;
     let hash = match &message {
         FromClient::Compile { request, .. } | FromClient::Lower { request, .. } => {
             // Everything but the request's name, which is the varint after the tag.

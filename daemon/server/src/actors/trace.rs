@@ -6,7 +6,7 @@ use crate::actors::guard::GuardMessage;
 use crate::hub::{Hub, lock};
 use crate::job::{Job, Outcome, Stage};
 use crate::oracle::{Recorder, SessionOracle};
-use crate::pool::{Pool, PoolOptions};
+use crate::pool::{Pool, PoolOptions, STACK};
 use crate::stages;
 use flambeau_ir::frame::Frame;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ station!(Trace, TraceMessage);
 impl Station for Trace {
     fn new(hub: Arc<Hub>) -> Self {
         // Inlining recurses on the stack of the thread; the memory is only reserved.
-        let pool = Pool::new(&hub, PoolOptions { name: "trace", threads: 32, waiting: 256, stack: 256 << 20 });
+        let pool = Pool::new(&hub, PoolOptions { name: "trace", threads: 32, waiting: 256, stack: STACK });
         Trace { hub, pool }
     }
 }

@@ -7,7 +7,7 @@ use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::{Device, TensorMeta};
-use flambeau_wire::from_client::{Admin, FrameKey, FromClient, Hello, RequestId, Settings};
+use flambeau_wire::from_client::{Admin, FrameKey, FromClient, Hello, KeyOptions, RequestId, Settings};
 use flambeau_wire::from_daemon::FromDaemon;
 use flambeau_wire::{PROTOCOL, endpoint, frame};
 use std::io::{Read, Write};
@@ -134,11 +134,11 @@ impl Client {
 
     pub fn receive(&mut self) -> std::io::Result<FromDaemon> {
         loop {
-            let mut prefix = [0; 4];
+            let mut prefix = [0; frame::PREFIX];
             self.stream.read_exact(&mut prefix)?;
-            let mut body = vec![0; frame::body_length(prefix).unwrap()];
+            let mut body = vec![0; frame::body_length(&prefix).unwrap()];
             self.stream.read_exact(&mut body)?;
-            match frame::decode(&body).unwrap() {
+            match frame::decode(&prefix, &body).unwrap() {
                 FromDaemon::Progress { .. } => {}
                 message => return Ok(message),
             }
@@ -168,23 +168,26 @@ impl Client {
     pub fn lower(&mut self, key: &FrameKey) -> FromDaemon {
         let request = self.request();
         let options = TraceOptions { backend: BackendKind::Eager, ..TraceOptions::default() };
-        self.send(&FromClient::Lower { request, key: key.clone(), plugin: None, graph: Box::new(graph()), options });
+        let named = |graph: &Graph| graph.content_hash() == key.frame.code;
+        let graph = Box::new((0..=255).map(graph).find(named).unwrap());
+        self.send(&FromClient::Lower { request, key: key.clone(), plugin: None, graph, options });
         self.receive().unwrap()
     }
 }
 
 pub fn key(code: u8) -> FrameKey {
     FrameKey {
-        frame: FrameId { code: CodeHash([code; 32]), path: vec![] },
-        options: [1; 32],
+        frame: FrameId { code: graph(code).content_hash(), path: vec![] },
+        options: KeyOptions::of(&TraceOptions::default()),
+        shape: [1; 32],
         python: "3.11.7".into(),
         torch: "2.15.0".into(),
         target: "cpu".into(),
     }
 }
 
-/// `x + 1`.
-pub fn graph() -> Graph {
+/// `x + number`.
+pub fn graph(number: u8) -> Graph {
     let meta = ValueMeta::Tensor(TensorMeta::contiguous(DType::F32, Device::CPU, vec![8.into()]));
     let node = |name: &str, op| Node {
         name: name.into(),
@@ -196,7 +199,7 @@ pub fn graph() -> Graph {
     };
     let call = NodeOp::Call {
         target: Target::Function("_operator.add".into()),
-        args: vec![Arg::Node(NodeId(0)), Arg::Const(Const::Int(1))],
+        args: vec![Arg::Node(NodeId(0)), Arg::Const(Const::Int(number.into()))],
         kwargs: vec![],
     };
     Graph {
@@ -207,14 +210,14 @@ pub fn graph() -> Graph {
 }
 
 /// A code object with this bytecode and one argument `x`.
-pub fn code(hash: u8, bytecode: &[u8], names: &[&str]) -> Code {
-    Code {
-        hash: CodeHash([hash; 32]),
+pub fn code(number: u8, bytecode: &[u8], names: &[&str]) -> Code {
+    let code = Code {
+        hash: CodeHash([0; 32]),
         python: (3, 11),
         name: "f".into(),
         qualname: "f".into(),
         filename: "f.py".into(),
-        firstlineno: 1,
+        firstlineno: number.into(),
         argcount: 1,
         posonlyargcount: 0,
         kwonlyargcount: 0,
@@ -227,5 +230,6 @@ pub fn code(hash: u8, bytecode: &[u8], names: &[&str]) -> Code {
         localspluskinds: vec![0x20],
         linetable: vec![],
         exceptiontable: vec![],
-    }
+    };
+    Code { hash: code.content_hash(), ..code }
 }

@@ -7,7 +7,7 @@ use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Iter, Of, Super, Value, ViewKind};
 use flambeau_bytecode::Compare;
-use flambeau_ir::code::Const;
+use flambeau_ir::code::{Const, Origin};
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub const TABLE: Table = &[
     ("builtins.open", visible),
     ("builtins.exec", visible),
     ("builtins.eval", visible),
-    ("builtins.breakpoint", visible),
+    ("builtins.breakpoint", breakpoint),
     ("builtins.locals", visible),
     ("builtins.globals", visible),
     ("builtins.dir", visible),
@@ -59,6 +59,39 @@ pub const TABLE: Table = &[
 /// What the user can see beyond the values of the trace, or what differs from call to call.
 fn visible(_: &mut Tracer<'_>, path: &str, _: Args) -> Flow<Value> {
     stop(ReasonCode::UnsupportedCall, path.trim_start_matches("builtins."))
+}
+
+fn breakpoint(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    note_frames(tracer, path);
+    visible(tracer, path, args)
+}
+
+/// Notes a call that gives frames of Python's stack, or of what reads them: `inspect`, `traceback`, `pdb` and their like all
+/// come here. Thin functions and resume functions have the user's names, files and lines, but not all of the user's locals:
+/// whoever may look at those gets frames of the user's, as nothing of the trace's frames is compiled.
+pub(crate) fn note_frames(tracer: &mut Tracer<'_>, path: &str) {
+    const READERS: [&str; 3] = ["builtins.breakpoint", "sys._getframe", "sys._current_frames"];
+    /// Those who look for the name of a module, or for a file and a line.
+    const NO_LOCALS: [&str; 8] = [
+        "/logging/__init__.py",
+        "/warnings.py",
+        "/collections/__init__.py",
+        "/typing.py",
+        "/typing_extensions.py",
+        "/enum.py",
+        "/dataclasses.py",
+        "/functools.py",
+    ];
+    if !READERS.contains(&path) {
+        return;
+    }
+    let reader = tracer.stack.last().map(|info| info.file.clone()).unwrap_or_default();
+    let harmless = match Origin::of(&reader) {
+        Origin::User => reader.ends_with("/typing_extensions.py"),
+        Origin::Standard => NO_LOCALS.iter().any(|file| reader.ends_with(file)),
+        Origin::Torch | Origin::Whole => !reader.ends_with("/_jit_internal.py"),
+    };
+    tracer.frames_read |= !harmless;
 }
 
 /// Whether parameters of an RNN were replaced since its flat list was made. It asks weak references; the list itself tells

@@ -21,6 +21,7 @@ mod strings;
 mod tuples;
 mod types;
 
+pub(crate) use self::core::note_frames;
 pub use operators::{binary, compare, contains, delete_subscript, store_subscript, subscript, unary};
 pub use strings::{format_value, join};
 pub(crate) use tuples::{field, result_fields};

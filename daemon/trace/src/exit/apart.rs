@@ -198,9 +198,10 @@ impl Look<'_, '_> {
     /// Whether its type, or the type that it is, derives from one of torch.
     fn is_kind_of_torch(&self, object: &Object) -> bool {
         let of = |id: ObjId| match self.tracer.heap.get(id).map(|class| &class.data) {
-            Some(ObjectData::Class(class)) => class.mro.iter().any(|base| {
-                self.tracer.heap.get(*base).is_some_and(|base| of_torch(base.path.as_deref()))
-            }),
+            Some(ObjectData::Class(class)) => class
+                .mro
+                .iter()
+                .any(|base| self.tracer.heap.get(*base).is_some_and(|base| of_torch(base.path.as_deref()))),
             _ => false,
         };
         of(object.class) || matches!(object.data, ObjectData::Class(_)) && of(object.id)

@@ -54,6 +54,10 @@ impl Tracer<'_> {
     /// What becomes of a trace that met something it cannot trace.
     pub(super) fn break_off(&mut self, mut reason: Reason) -> Outcome {
         reason.raises = self.error_on_break;
+        if self.frames_read {
+            reason.detail += ": it reads frames of the program, which therefore runs as it is";
+            return Outcome::Failed(reason);
+        }
         if self.frame.options.fullgraph || reason.raises || !resumable(reason.code) {
             return Outcome::Failed(reason);
         }

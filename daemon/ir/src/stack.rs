@@ -1,0 +1,98 @@
+//! Bounds of recursion over what a client sent: how deep decoding goes, and how much of its stack a stage's thread uses.
+//! Both end in an error or a panic that the stage's fence turns into a reason, never in the end of the process.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use std::cell::Cell;
+
+/// Deepest nesting of what is decoded: constants in constants, code in code, sizes in sizes.
+pub const MAX_DEPTH: u32 = 200;
+
+/// What the panic of [`check`] says.
+pub const EXHAUSTED: &str = "objects are nested too deep for the compiler's stack";
+
+/// Left for what follows on the way out: unwinding, destructors, the log. Unit: bytes.
+const RESERVE: usize = 1 << 20;
+
+thread_local! {
+    static LOWEST: Cell<usize> = const { Cell::new(0) };
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+fn address() -> usize {
+    let here = 0_u8;
+    std::hint::black_box(&raw const here).addr()
+}
+
+/// Notes that the calling thread, which just started, has a stack of so many bytes.
+pub fn bound(bytes: usize) {
+    LOWEST.set(address().saturating_sub(bytes).saturating_add(RESERVE.min(bytes / 2)));
+}
+
+/// Panics where the thread's stack is nearly used up; does nothing on a thread that never called [`bound`].
+///
+/// # Panics
+/// With [`EXHAUSTED`].
+#[inline]
+pub fn check() {
+    assert!(address() >= LOWEST.get(), "{EXHAUSTED}");
+}
+
+/// One level of decoding; the level ends when it is dropped.
+struct Level;
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+/// Decodes what may hold values of its own kind, for `#[serde(deserialize_with)]`.
+pub fn nested<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    let depth = DEPTH.get();
+    if depth >= MAX_DEPTH {
+        return Err(D::Error::custom("nested too deep"));
+    }
+    DEPTH.set(depth + 1);
+    let _level = Level;
+    T::deserialize(from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::Const;
+
+    fn deep(levels: usize) -> Vec<u8> {
+        // A tuple of one item: the variant's number, the length; then `None`.
+        let tuple = postcard::to_stdvec(&Const::Tuple(vec![Const::None])).unwrap();
+        let (head, none) = tuple.split_at(tuple.len() - 1);
+        [head.repeat(levels), none.to_vec()].concat()
+    }
+
+    #[test]
+    fn decoding_ends_at_a_depth() {
+        assert!(postcard::from_bytes::<Const>(&deep(100)).is_ok());
+        for levels in [MAX_DEPTH as usize + 1, 300_000] {
+            assert!(postcard::from_bytes::<Const>(&deep(levels)).is_err());
+        }
+        // Depth is not used up by what failed.
+        assert!(postcard::from_bytes::<Const>(&deep(100)).is_ok());
+    }
+
+    fn down(levels: u64) -> u64 {
+        check();
+        if levels == 0 { 0 } else { std::hint::black_box(down(levels - 1) + 1) }
+    }
+
+    #[test]
+    fn an_exhausted_stack_is_a_panic() {
+        let bytes = 4 << 20;
+        let run = move || {
+            bound(bytes);
+            (down(100), std::panic::catch_unwind(|| down(u64::MAX)).is_err(), down(100))
+        };
+        let thread = std::thread::Builder::new().stack_size(bytes).spawn(run).unwrap();
+        assert_eq!(thread.join().unwrap(), (100, true, 100));
+    }
+}

@@ -1,0 +1,45 @@
+"""A slice of the hostile runs: two minutes at most. At size: `python -m tests.hostile --help`."""
+
+import pytest
+
+from . import answers, cache, kills, models, requests
+from .session import Daemon, record
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory):
+    """A recorded session of each of two models."""
+    folder = tmp_path_factory.mktemp("sessions")
+    return {m.__name__: record(folder / m.__name__, m.__name__) for m in (models.perceptron, models.broken)}
+
+
+@pytest.fixture
+def place(tmp_path):
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+def test_requests(sessions, place):
+    daemon = Daemon(place, place.parent / "elsewhere")
+    try:
+        said = requests.requests(daemon, list(sessions.values()), 600, seed=1)
+        requests.connections(daemon, list(sessions.values()), 200, seed=1)
+    finally:
+        daemon.kill()
+    assert said["sealed"] > 100 and said["changed"] > 100
+
+
+def test_answers(sessions):
+    said = answers.answers(sessions, 4000, seed=1)
+    assert not said["crash"] and not said["panic"], said
+    assert said["changed"] > 1000 and said["malformed"] + said["refused"] > 500, said
+
+
+def test_damaged_caches(sessions, place):
+    said = cache.damaged(place, list(sessions.values()), 500, seed=1)
+    assert said["whole"] and said["missed"], said
+
+
+def test_kills(sessions, place):
+    said = kills.kills(place, list(sessions.values()), 12, seed=1)
+    assert said["kept"] and not said["lost"], said
