@@ -64,6 +64,9 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
                 if ffi::PyType_Check(class) == 0 {
                     return Err((ReasonCode::Internal, "a type look-up on what is no type was asked for".into()));
                 }
+                if !raw::has_plain_names(class) {
+                    return Err((ReasonCode::UnguardableObject, "a class has names with their own __eq__".into()));
+                }
                 raw::type_lookup_where(class, name.as_ptr())
             };
             if owner.is_null() {

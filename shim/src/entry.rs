@@ -12,7 +12,7 @@ use crate::guard::Passed;
 use crate::installed::{Installed, RunError};
 use crate::leaves;
 use crate::observers::Observers;
-use crate::raw::Raw;
+use crate::raw::{self, Raw};
 use crate::region::Region;
 use crate::say;
 use crate::table::Table;
@@ -144,7 +144,8 @@ impl Entry {
     ) -> Raw {
         // SAFETY: the caller's promise, passed on.
         let eager = || unsafe { ffi::PyObject_Vectorcall(function, args, nargsf, kwnames) };
-        if here.is_capturing() {
+        // SAFETY: as above.
+        if here.is_capturing() || !unsafe { raw::runs_its_code(py, function) } {
             return eager();
         }
         // SAFETY: as above.
@@ -188,7 +189,8 @@ impl Entry {
     /// Takes a call that plain Python made; `slots` are the function's arguments as its frame has them. `None` if its frame
     /// has to run as it is; null with an error set if the call raised.
     pub fn discovered(&self, py: Python<'_>, here: &Thread, function: Raw, slots: &[Raw]) -> Option<Raw> {
-        if here.is_capturing() {
+        // SAFETY: a live function.
+        if here.is_capturing() || !unsafe { raw::runs_its_code(py, function) } {
             return None;
         }
         let _quiet = Discovery::pause(here);

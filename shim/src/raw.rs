@@ -110,6 +110,23 @@ pub unsafe fn type_lookup_where(class: Raw, name: Raw) -> (Raw, Raw) {
     }
 }
 
+/// Whether looking up a name in a class runs no user code: the keys of its dict and of its bases' are strs. A class can be
+/// made with others, whose `__eq__` is asked where hashes collide.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn has_plain_names(class: Raw) -> bool {
+    // SAFETY: as there.
+    unsafe {
+        let mro = (*class.cast::<ffi::PyTypeObject>()).tp_mro;
+        let count = if mro.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(mro) };
+        (0..count).all(|i| {
+            let dict = type_dict(ffi::PyTuple_GET_ITEM(mro, i));
+            dict.is_null() || has_only_str_keys(dict)
+        })
+    }
+}
+
 /// What `_PyType_Lookup` finds (uses the type's method cache), or null.
 ///
 /// # Safety
@@ -434,6 +451,27 @@ pub unsafe fn generic_setattr(py: pyo3::Python<'_>, class: Raw) -> bool {
     let name = pyo3::types::PyString::intern(py, "__setattr__");
     // SAFETY: the caller's promise.
     unsafe { type_lookup(class, name.as_ptr()) as usize == python_class(py).object_setattr }
+}
+
+/// The vectorcall of functions that C has not given another one (`PyFunction_SetVectorcall`): it runs their code.
+fn code_runner(py: pyo3::Python<'_>) -> usize {
+    static RUNNER: crate::gil::GilOnce<usize> = crate::gil::GilOnce::new();
+    *RUNNER.get_or_init(py, || {
+        let probe = py.eval(c"lambda: None", None, None);
+        // SAFETY: a lambda is a function.
+        probe.map_or(0, |f| unsafe {
+            (*f.as_ptr().cast::<ffi::PyFunctionObject>()).vectorcall.map_or(0, |v| v as usize)
+        })
+    })
+}
+
+/// Whether a call of this function runs its code.
+///
+/// # Safety
+/// A live Python function, GIL held.
+pub unsafe fn runs_its_code(py: pyo3::Python<'_>, function: Raw) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { (*function.cast::<ffi::PyFunctionObject>()).vectorcall.map_or(0, |v| v as usize) == code_runner(py) }
 }
 
 unsafe extern "C" {

@@ -1,5 +1,6 @@
 """What a graph break must find as eager code does: exceptions being handled, callees that are left alone."""
 
+import ctypes
 import datetime
 import operator
 import re
@@ -247,3 +248,30 @@ def test_unread_variables_keep_what_plain_python_gave(program, backend):
     assert not torch.equal(want, X)
     for _ in range(2):
         assert torch.equal(compiled(X), want)
+
+
+def record(seen):
+    """A function of C that notes two arguments."""
+    kinds = [ctypes.py_object] * 3
+    return ctypes.PYFUNCTYPE(*kinds)(lambda a, b: seen.append((a, b)))
+
+
+def test_a_constant_is_not_what_the_broken_call_read(backend):
+    """What only an instruction looked at that runs in plain Python is no fact of the frame."""
+    seen = []
+    note = record(seen)
+
+    def fn(x, a):
+        note(a, 1.5)
+        note(a, 0.0)
+        note((a, "k"), "k")
+        return x + 1
+
+    compiled = flambeau.compile(fn, backend=backend)
+    for a in (0.0, 5.0, 1.5, "k"):
+        fn(X, a)
+        want = list(seen)
+        seen.clear()
+        assert torch.equal(compiled(X, a), X + 1)
+        assert seen == want
+        seen.clear()

@@ -54,6 +54,10 @@ pub struct Builtins {
     pub extreme_of_nothing: &'static str,
     /// What is said in the end where an object without a dict has no such attribute to set or delete.
     pub no_dict: &'static str,
+    /// `close` of a generator gives what it returns.
+    pub close_returns: bool,
+    /// `throw` warns where it is given more than an exception.
+    pub throw_warns: bool,
     /// What a list says of what cannot be assigned to a plain slice of it.
     pub no_items: &'static str,
 }
@@ -64,6 +68,8 @@ pub const BUILTINS: Builtins = Builtins {
     inverted_bool_warns: false,
     extreme_of_nothing: "arg is an empty sequence",
     no_dict: "",
+    close_returns: false,
+    throw_warns: false,
     no_items: "can only assign an iterable",
 };
 

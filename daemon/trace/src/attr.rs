@@ -198,12 +198,7 @@ impl Tracer<'_> {
             let Some((_, hook @ Value::Function(_))) = self.type_lookup(&class, "__getattribute__")? else {
                 return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", class.name.qualname));
             };
-            let result = self.call(&hook, Args::new(vec![value.clone(), Value::str(name)]));
-            return match self.catch(result.clone(), "AttributeError")? {
-                Some(found) => Ok(Some(found)),
-                None if self.type_lookup(&class, "__getattr__")?.is_some() => self.getattr_hook(&value, &class, name),
-                None => result.map(Some),
-            };
+            return self.attr_by_hook(&value, &class, &hook, name);
         }
         match self.generic_instance_attr(id, name)? {
             Some(found) => Ok(Some(found)),
@@ -609,7 +604,12 @@ impl Tracer<'_> {
             Value::Instance(id)
                 if name == "__traceback__" && matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) =>
             {
-                Ok(())
+                match self.read(&value)? {
+                    Value::Const(c) if c != Const::None => {
+                        self.raise_named("TypeError", "__traceback__ must be a traceback or None")
+                    }
+                    _ => Ok(()),
+                }
             }
             Value::Instance(_) | Value::Dict(_) | Value::List(_) => {
                 let class = self.class_of(target)?;

@@ -374,14 +374,25 @@ impl Tracer<'_> {
             Some((_, init @ (Value::Function(_) | Value::Builtin(_)))) => {
                 let mut init_args = args;
                 init_args.pos.insert(0, object.clone());
-                self.call(&init, init_args)?;
+                let result = self.call(&init, init_args)?;
+                self.need_nothing(&result)?;
             }
             Some((_, other)) => {
                 let init = self.bind_attr(&other, &object, class, "__init__")?;
-                self.call(&init, args)?;
+                let result = self.call(&init, args)?;
+                self.need_nothing(&result)?;
             }
         }
         Ok(object)
+    }
+
+    /// `slot_tp_init` in CPython's `Objects/typeobject.c`: what an `__init__` gives has to be `None`.
+    fn need_nothing(&mut self, result: &Value) -> Flow<()> {
+        if self.read(result)?.is_none() {
+            return Ok(());
+        }
+        let name = self.type_name(result);
+        self.raise_named("TypeError", &format!("__init__() should return None, not '{name}'"))
     }
 
     /// What the metaclass makes of a call of `class`, if it is not `type.__call__`.
@@ -418,8 +429,13 @@ impl Tracer<'_> {
             return self.new_object(base, class, args).map(Some);
         }
         match path {
-            "builtins.object.__init__" | "builtins.object.__init_subclass__" => Ok(Some(Value::NONE)),
-            "builtins.BaseException.__init__" | "builtins.Exception.__init__" => {
+            "builtins.object.__init__" if !args.pos.is_empty() => {
+                let class = self.class_of(&args.pos[0])?;
+                let message = "object.__init__() takes exactly one argument (the instance to initialize)";
+                self.refuse_excess(&class, args, ["__init__", "__new__"], message)?;
+                Ok(Some(Value::NONE))
+            }
+            "builtins.BaseException.__init__" | "builtins.Exception.__init__" if args.kw.is_empty() => {
                 if let Some(Value::Instance(id)) = args.pos.first()
                     && let Payload::Exception(stored, _) = &mut self.arenas.instances[*id].payload
                 {
@@ -428,6 +444,29 @@ impl Tracer<'_> {
                 Ok(Some(Value::NONE))
             }
             _ => Ok(None),
+        }
+    }
+
+    /// `object_init` and `object_new` in CPython's `Objects/typeobject.c`: `object` takes arguments only where a class has
+    /// defined the `other` of the two, and not the one that is called.
+    fn refuse_excess(&mut self, class: &Rc<Class>, args: &Args, [called, other]: [&str; 2], own: &str) -> Flow<()> {
+        if args.pos.len() <= 1 && args.kw.is_empty() {
+            return Ok(());
+        }
+        if !class.is_python {
+            // Types of C make their objects in ways that their attributes do not show.
+            return stop(ReasonCode::UnsupportedCall, format!("{} with arguments", class.name.qualname));
+        }
+        let mut of_object = |name: &str| -> Flow<bool> {
+            Ok(self.type_lookup(class, name)?.is_some_and(|(owner, _)| owner.is("builtins.object")))
+        };
+        match (of_object(called)?, of_object(other)?) {
+            (false, _) => self.raise_named("TypeError", own),
+            (true, true) => {
+                let name = class.name.qualname.rsplit('.').next().unwrap_or_default().to_owned();
+                self.raise_named("TypeError", &format!("{name}() takes no arguments"))
+            }
+            (true, false) => Ok(()),
         }
     }
 
@@ -453,6 +492,8 @@ impl Tracer<'_> {
                 if class.derives("builtins.BaseException") {
                     return Ok(self.new_exception(class, args.pos[1..].to_vec()));
                 }
+                let message = "object.__new__() takes exactly one argument (the type to instantiate)";
+                self.refuse_excess(&class, args, ["__new__", "__init__"], message)?;
                 self.refuse_abstract(&class)?;
                 // Python refuses it where a base of C makes its objects in another way.
                 let inherits = self.type_lookup(&class, "__new__")?;

@@ -24,11 +24,18 @@ impl Tracer<'_> {
         }
         let value = Value::Class(class.clone());
         let metaclass = self.own_metaclass(class)?;
-        if let Some(metaclass) = metaclass.as_ref().filter(|m| !m.path.as_deref().is_some_and(|p| PLAIN.contains(&p)))
-            && let Some((owner, _)) = self.type_lookup(metaclass, "__getattribute__")?
-            && !owner.is("builtins.type")
-        {
-            return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", metaclass.name.qualname));
+        if let Some(metaclass) = metaclass.as_ref().filter(|m| !m.path.as_deref().is_some_and(|p| PLAIN.contains(&p))) {
+            match self.type_lookup(metaclass, "__getattribute__")? {
+                Some((_, hook @ Value::Function(_))) => return self.attr_by_hook(&value, metaclass, &hook, name),
+                Some((owner, _)) if owner.is_python => {
+                    return stop(
+                        ReasonCode::UnsupportedObject,
+                        format!("{}.__getattribute__", metaclass.name.qualname),
+                    );
+                }
+                // Metaclasses of C do what `type` does.
+                _ => {}
+            }
         }
         let of_metaclass = match &metaclass {
             Some(metaclass) => self.type_lookup(metaclass, name)?,
@@ -58,6 +65,22 @@ impl Tracer<'_> {
             (Some(metaclass), Some((_, raw))) => self.bind_attr(&raw, &value, &metaclass, name).map(Some),
             (Some(metaclass), None) => self.getattr_hook(&value, &metaclass, name),
             (None, _) => self.attr_of_type(&value, name),
+        }
+    }
+
+    /// What the `__getattribute__` of a value's class gives, or after it `__getattr__`.
+    pub(crate) fn attr_by_hook(
+        &mut self,
+        value: &Value,
+        class: &Rc<Class>,
+        hook: &Value,
+        name: &str,
+    ) -> Flow<Option<Value>> {
+        let result = self.call(hook, Args::new(vec![value.clone(), Value::str(name)]));
+        match self.catch(result.clone(), "AttributeError")? {
+            Some(found) => Ok(Some(found)),
+            None if self.type_lookup(class, "__getattr__")?.is_some() => self.getattr_hook(value, class, name),
+            None => result.map(Some),
         }
     }
 

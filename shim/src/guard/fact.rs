@@ -32,7 +32,7 @@ pub enum Fact {
     BaseEquals(flambeau_ir::code::Const),
     /// This very object.
     Is(Py<PyAny>),
-    /// A function with this code.
+    /// A function with this code, which a call of it runs.
     Function(CodeFact),
     /// A tensor.
     Tensor(Rc<TensorFact>),
@@ -180,7 +180,9 @@ impl Fact {
                 Fact::BaseEquals(expected) => constant::base_equals(py, value, expected),
                 Fact::Is(object) => object.as_ptr() == value,
                 Fact::Function(code) => {
-                    is_function(value) && code.holds(py, (*value.cast::<ffi::PyFunctionObject>()).func_code)
+                    is_function(value)
+                        && raw::runs_its_code(py, value)
+                        && code.holds(py, (*value.cast::<ffi::PyFunctionObject>()).func_code)
                 }
                 Fact::Tensor(fact) => fact.read(py, torch, value).is_some(),
                 Fact::Len(n) => length(value) == Some(*n),
@@ -188,7 +190,9 @@ impl Fact {
                 Fact::Elements(elements) => ffi::PyAnySet_Check(value) != 0 && constant::elements(py, value, elements),
                 Fact::NoItem(key) => ffi::PyDict_Check(value) != 0 && key.get(value).is_null(),
                 Fact::NoTypeAttr(name) => {
-                    ffi::PyType_Check(value) != 0 && raw::type_lookup(value, name.as_ptr()).is_null()
+                    ffi::PyType_Check(value) != 0
+                        && raw::has_plain_names(value)
+                        && raw::type_lookup(value, name.as_ptr()).is_null()
                 }
                 Fact::NoRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
                 Fact::NotRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),

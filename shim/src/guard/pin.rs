@@ -276,6 +276,7 @@ impl<'a> Pinner<'a> {
                 Fact::Function(_) => {
                     self.class(value);
                     self.field(value, offset_of!(ffi::PyFunctionObject, func_code));
+                    self.field(value, offset_of!(ffi::PyFunctionObject, vectorcall));
                     self.hold(py, (*value.cast::<ffi::PyFunctionObject>()).func_code);
                 }
                 Fact::Tensor(fact) => {
@@ -384,7 +385,7 @@ impl<'a> Pinner<'a> {
         // SAFETY: a live type. The tag is 4 bytes; the 4 after it are padding, zeroed when the type was allocated.
         unsafe {
             let immutable = (*class.cast::<ffi::PyTypeObject>()).tp_flags & IMMUTABLE != 0;
-            if version_tag(class) == 0 {
+            if version_tag(class) == 0 && raw::has_plain_names(class) {
                 let name = crate::gil::interned!(Python::assume_attached(), "__class__");
                 raw::type_lookup(class, name.as_ptr());
             }

@@ -392,7 +392,9 @@ pub unsafe fn borrowed_step(base: Raw, read: &Read) -> Raw {
             Read::ValueAt(i) if ffi::PyDict_Check(base) != 0 => super::order::value_at(base, *i),
             Read::Index(i) => item(base, *i),
             Read::Class => raw::class_of(base),
-            Read::TypeAttr(name) if ffi::PyType_Check(base) != 0 => raw::type_lookup(base, name.as_ptr()),
+            Read::TypeAttr(name) if ffi::PyType_Check(base) != 0 && raw::has_plain_names(base) => {
+                raw::type_lookup(base, name.as_ptr())
+            }
             Read::Mro(i) if ffi::PyType_Check(base) != 0 => {
                 let mro = (*base.cast::<ffi::PyTypeObject>()).tp_mro;
                 if mro.is_null() { null_mut() } else { item(mro, *i) }

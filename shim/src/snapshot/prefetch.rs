@@ -117,12 +117,20 @@ impl Describer<'_> {
         }
     }
 
+    /// For any type: whether its instances have a finalizer, which a trace asks of all that it makes or lets go of.
+    pub(super) fn prefetch_class(&mut self, class: Raw) {
+        let py = self.py();
+        self.prefetch_lookup(class, pyo3::intern!(py, "__del__"), 0);
+    }
+
     /// For an `nn.Module`: answers the look-ups of a call on its class and describes the functions found.
     pub(super) fn prefetch_instance(&mut self, object: Raw, class: Raw) {
         let py = self.py();
         let Some(known) = known(py) else { return };
         // SAFETY: both are live types.
-        if unsafe { ffi::PyType_IsSubtype(class.cast(), known.module_class.as_ptr().cast()) } == 0 {
+        if unsafe {
+            ffi::PyType_IsSubtype(class.cast(), known.module_class.as_ptr().cast()) == 0 || !raw::has_plain_names(class)
+        } {
             return;
         }
         // SAFETY: a live object; its dict and the dicts of children are followed to full depth.

@@ -30,7 +30,7 @@ from tests.fuzz import modes
 
 
 class Result(unittest.TestResult):
-    """Compiles a method when its test starts, reports when it stopped."""
+    """Compiles a method before its test starts, reports when it stopped."""
 
     def __init__(self, job: dict[str, Any], voice: children.Voice):
         super().__init__()
@@ -39,15 +39,18 @@ class Result(unittest.TestResult):
         self.compiled: Any = None
         self.begun = 0.0
 
-    def startTest(self, test: unittest.TestCase) -> None:
-        super().startTest(test)
+    def prepare(self, test: unittest.TestCase) -> None:
+        """Puts the compiled method in place of the test's own."""
         self.outcome, self.details, self.compiled = "ok", [], None
-        name = short(test, self.job["module"])
-        self.voice.say(start=name)
         flambeau.reset()
         replaced = self.method(getattr(test, test._testMethodName))
         if replaced is not None:
             setattr(test, test._testMethodName, replaced)
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        name = short(test, self.job["module"])
+        self.voice.say(start=name)
         self.begun = time.monotonic()
         faulthandler.dump_traceback_later(self.job["limits"].get(name, self.job["limit"]), exit=True)
 
@@ -118,6 +121,19 @@ class Result(unittest.TestResult):
         self.note("unexpected success")
 
 
+class Suite(unittest.TestSuite):
+    """Prepares each test when it is its turn: CPython 3.12.1 looks its method up before `startTest`."""
+
+    def __init__(self, tests: list[unittest.TestCase], result: Result):
+        super().__init__(tests)
+        self.result = result
+
+    def __iter__(self) -> Iterator[unittest.TestCase]:
+        for test in super().__iter__():
+            self.result.prepare(test)
+            yield test
+
+
 def awaiting(compiled: Callable[..., Any]) -> Callable[..., Any]:
     """`unittest` awaits what is a coroutine function."""
 
@@ -171,8 +187,8 @@ def main(job: dict[str, Any], voice: children.Voice) -> None:
     if loader.errors:
         raise ImportError(loader.errors[0])
     voice.say(found=list(chosen))
-    suite = unittest.TestSuite(test for key, test in chosen.items() if wanted is None or key in wanted)
-    suite.run(Result(job, voice))
+    result = Result(job, voice)
+    Suite([test for key, test in chosen.items() if wanted is None or key in wanted], result).run(result)
     voice.say(end=True)
     sys.stderr.flush()
 

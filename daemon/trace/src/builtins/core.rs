@@ -188,7 +188,13 @@ fn super_(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     match bind(path, args, ["", ""], 1)? {
         [Some(value), None] => tracer.iter(&value),
-        [Some(func), Some(sentinel)] => Ok(tracer.new_iter(Iter::CallUntil { func, sentinel })),
+        [Some(func), Some(sentinel)] => {
+            if types::is_callable(tracer, &func)? {
+                Ok(tracer.new_iter(Iter::CallUntil { func, sentinel }))
+            } else {
+                unsupported(path)
+            }
+        }
         _ => unsupported(path),
     }
 }
@@ -325,9 +331,18 @@ fn reversed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     Ok(tracer.new_iter(Iter::Items { items, at: 0, of: Of::Call("builtins.reversed", vec![value]) }))
 }
 
+/// The argument `reverse`: not all versions take what is no int.
+pub(super) fn reverse(args: &mut Args, path: &str) -> Flow<Value> {
+    match args.take_kw("reverse") {
+        None => Ok(Value::bool(false)),
+        Some(reverse @ (Value::Int(_) | Value::Const(Const::Bool(_) | Const::Int(_)))) => Ok(reverse),
+        Some(_) => unsupported(path),
+    }
+}
+
 fn sorted(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
     let key = args.take_kw("key").unwrap_or(Value::NONE);
-    let reverse = args.take_kw("reverse").unwrap_or(Value::bool(false));
+    let reverse = reverse(&mut args, path)?;
     let [iterable] = exactly(path, args)?;
     let items = match &iterable {
         // No order of a set's elements shows in a sorted list of them.

@@ -156,9 +156,14 @@ fn view(tracer: &mut Tracer<'_>, path: &str, args: Args, kind: ViewKind) -> Flow
     Ok(Value::DictView(id, kind))
 }
 
+/// The names of a method's parameters: those of `dict` have none.
+fn key_and_default(path: &str) -> [&'static str; 2] {
+    if path.starts_with("builtins.") { ["", ""] } else { ["key", "default"] }
+}
+
 fn setdefault(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = changed_dict(tracer, path, args)?;
-    let [key, default] = bind(path, rest, ["key", "default"], 1)?;
+    let [key, default] = bind(path, rest, key_and_default(path), 1)?;
     let Some(key) = key else { return unsupported(path) };
     if let Some(value) = tracer.dict_get(id, &key)? {
         return Ok(value);
@@ -176,8 +181,12 @@ fn update(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 fn pop(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = changed_dict(tracer, path, args)?;
-    let [key, default] = bind(path, rest, ["key", "default"], 1)?;
+    let [key, default] = bind(path, rest, key_and_default(path), 1)?;
     let Some(key) = key else { return unsupported(path) };
+    // An empty dict does not ask for the hash.
+    if tracer.dict_len(id)? == 0 && path.starts_with("builtins.") {
+        return default.map_or_else(|| tracer.raise_with("KeyError", vec![key]), Ok);
+    }
     match (tracer.dict_remove(id, &key)?, default) {
         (Some(value), _) | (None, Some(value)) => Ok(value),
         (None, None) => tracer.raise_with("KeyError", vec![key]),
@@ -186,6 +195,9 @@ fn pop(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 fn popitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, mut rest) = changed_dict(tracer, path, args)?;
+    if path.starts_with("builtins.") && (!rest.pos.is_empty() || !rest.kw.is_empty()) {
+        return unsupported(path);
+    }
     let last = match rest.take_kw("last").or(rest.pos.pop()) {
         Some(last) => tracer.truth(&last)?,
         None => true,
@@ -223,12 +235,14 @@ fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn length(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, _) = receiver_dict(path, args)?;
+    let (id, rest) = receiver_dict(path, args)?;
+    let [] = exactly(path, rest)?;
     Ok(Value::int(tracer.dict_len(id)? as i64))
 }
 
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, _) = changed_dict(tracer, path, args)?;
+    let (id, rest) = changed_dict(tracer, path, args)?;
+    let [] = exactly(path, rest)?;
     tracer.iter(&Value::DictView(id, ViewKind::Keys))
 }
 

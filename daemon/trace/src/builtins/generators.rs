@@ -46,17 +46,23 @@ fn send(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn next(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, _) = generator(path, args)?;
+    let (id, rest) = generator(path, args)?;
+    let [] = exactly(path, rest)?;
     let end = tracer.resume(id, Ok(Value::NONE))?;
     yielded(tracer, end)
 }
 
 fn iter(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    generator(path, args).map(|(id, _)| Value::Generator(id))
+    let (id, rest) = generator(path, args)?;
+    let [] = exactly(path, rest)?;
+    Ok(Value::Generator(id))
 }
 
 fn throw(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = generator(path, args)?;
+    if rest.pos.len() > 1 && tracer.builtins().throw_warns {
+        return unsupported(path);
+    }
     let [kind, value, _traceback] = bind(path, rest, ["", "", ""], 1)?;
     let exception = match (kind, value) {
         (_, Some(value @ Value::Instance(_))) => value,
@@ -70,7 +76,8 @@ fn throw(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn close(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, _) = generator(path, args)?;
+    let (id, rest) = generator(path, args)?;
+    let [] = exactly(path, rest)?;
     let generator = &mut tracer.arenas.generators[id];
     if !generator.started && !generator.running {
         generator.frame = None;
@@ -82,6 +89,7 @@ fn close(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let exit = tracer.new_exception(class, vec![]);
     match tracer.resume(id, Err(exit)) {
         Ok(FrameEnd::Yield(_)) => tracer.raise_named("RuntimeError", "generator ignored GeneratorExit"),
+        Ok(FrameEnd::Return(value)) if tracer.builtins().close_returns => Ok(value),
         Ok(_) => Ok(Value::NONE),
         Err(Stop::Raise(Value::Instance(raised))) => {
             let class = &tracer.arenas.instances[raised].class;

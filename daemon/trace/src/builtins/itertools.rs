@@ -74,14 +74,17 @@ fn islice(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
             *int = Some(u64::try_from(fixed_int(tracer, bound, path)?).or_else(|_| unsupported(path))?);
         }
     }
+    if ints[2] == Some(0) || !args.kw.is_empty() {
+        return unsupported(path);
+    }
     let iter = tracer.iter(iterable)?;
     let skip = ints[0].unwrap_or(0);
-    Ok(tracer.new_iter(Iter::Islice { iter, skip, step: ints[2].unwrap_or(1).max(1), left: ints[1] }))
+    Ok(tracer.new_iter(Iter::Islice { iter, skip, step: ints[2].unwrap_or(1), left: ints[1] }))
 }
 
 fn product(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
     let repeat = match args.take_kw("repeat") {
-        Some(repeat) => fixed_int(tracer, &repeat, path)?.max(0) as usize,
+        Some(repeat) => usize::try_from(fixed_int(tracer, &repeat, path)?).or_else(|_| unsupported(path))?,
         None => 1,
     };
     if !args.kw.is_empty() {
@@ -117,6 +120,9 @@ fn zip_longest(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Valu
 }
 
 fn accumulate(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    if args.pos.len() > 2 {
+        return unsupported(path);
+    }
     let [iterable, func, initial] = bind(path, args, ["iterable", "func", "initial"], 1)?;
     let Some(iterable) = iterable else { return unsupported(path) };
     let [func, initial] = [func, initial].map(|value| value.filter(|v| !v.is_none()));
@@ -191,12 +197,15 @@ fn permutations(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> 
 fn chosen(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [iterable, count] = bind(path, args, ["iterable", "r"], 1)?;
     let Some(iterable) = iterable else { return unsupported(path) };
-    let pool = tracer.collect_sized(&iterable)?;
+    let all = name(path) == "permutations";
+    // Only `permutations` looks at the items before it looks at how many are wanted.
     let count = match count {
-        Some(count) => fixed_int(tracer, &count, path)?,
-        None if name(path) == "permutations" => pool.len() as i64,
-        None => return unsupported(path),
+        Some(count) if count.as_dim().is_some() => Some(fixed_int(tracer, &count, path)?),
+        None if all => None,
+        _ => return unsupported(path),
     };
+    let pool = tracer.collect_sized(&iterable)?;
+    let count = count.unwrap_or(pool.len() as i64);
     if count < 0 || pool.len() > 12 {
         return unsupported(path);
     }

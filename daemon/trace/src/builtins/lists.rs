@@ -29,7 +29,7 @@ pub const TABLE: Table = &[
 ];
 
 fn list(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let items = match bind(path, args, ["iterable"], 0)? {
+    let items = match bind(path, args, [""], 0)? {
         [Some(iterable)] => tracer.collect_sized(&iterable)?,
         [None] => vec![],
     };
@@ -46,7 +46,7 @@ fn receiver_list(path: &str, args: Args) -> Flow<(ListId, Args)> {
 
 fn init(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_list(path, args)?;
-    let [iterable] = bind(path, rest, ["iterable"], 0)?;
+    let [iterable] = bind(path, rest, [""], 0)?;
     tracer.list_mut(id)?.clear();
     if let Some(iterable) = iterable {
         tracer.list_extend(id, &iterable)?;
@@ -165,7 +165,7 @@ fn reverse(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn sort(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, mut rest) = receiver_list(path, args)?;
     let key = rest.take_kw("key").unwrap_or(Value::NONE);
-    let reverse = rest.take_kw("reverse").unwrap_or(Value::bool(false));
+    let reverse = super::core::reverse(&mut rest, path)?;
     let [] = exactly(path, rest)?;
     // Meanwhile the list is empty, for keys and comparisons as for everybody.
     let items = std::mem::take(tracer.list_mut(id)?);
@@ -195,12 +195,14 @@ fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn length(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, _) = receiver_list(path, args)?;
+    let (id, rest) = receiver_list(path, args)?;
+    let [] = exactly(path, rest)?;
     Ok(Value::int(tracer.list_items(id)?.len() as i64))
 }
 
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (list, _) = receiver_list(path, args)?;
+    let (list, rest) = receiver_list(path, args)?;
+    let [] = exactly(path, rest)?;
     Ok(tracer.new_iter(crate::value::Iter::List { list, at: 0 }))
 }
 

@@ -266,16 +266,21 @@ fn divmod(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn sum(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let [iterable, start] = bind(path, args, ["iterable", "start"], 1)?;
+    let [iterable, start] = bind(path, args, ["", "start"], 1)?;
     let Some(iterable) = iterable else { return unsupported(path) };
+    let iterator = tracer.iter(&iterable)?;
     let mut total = start.unwrap_or(Value::int(0));
-    if total.as_str().is_some() {
-        return tracer.raise_named("TypeError", "sum() can't sum strings [use ''.join(seq) instead]");
+    let class = tracer.class_of(&total)?;
+    for (path, what, empty) in [("str", "strings", "''"), ("bytes", "bytes", "b''"), ("bytearray", "bytearray", "b''")]
+    {
+        if class.derives(&format!("builtins.{path}")) {
+            let message = format!("sum() can't sum {what} [use {empty}.join(seq) instead]");
+            return tracer.raise_named("TypeError", &message);
+        }
     }
     // What rounding lost so far, while everything was an int or a float and the version keeps account of it.
     let is_number = |value: &Value| matches!(value, Value::Int(_) | Value::Const(Const::Int(_) | Const::Float(_)));
     let mut lost = (tracer.builtins().sum_compensates && is_number(&total)).then_some(0.0);
-    let iterator = tracer.iter(&iterable)?;
     while let Some(item) = tracer.next(&iterator)? {
         if let (Some(lost), Value::Const(Const::Float(sum))) = (&mut lost, &total) {
             let added = match &item {
@@ -401,6 +406,9 @@ fn math(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
 }
 
 fn prod(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    if args.pos.len() > 1 {
+        return unsupported(path);
+    }
     let [iterable, start] = bind(path, args, ["", "start"], 1)?;
     let Some(iterable) = iterable else { return unsupported(path) };
     let mut product = start.unwrap_or(Value::int(1));

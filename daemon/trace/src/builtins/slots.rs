@@ -76,7 +76,8 @@ fn code_attribute(code: &Code, name: &str) -> Option<Value> {
 }
 
 fn nothing(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    if args.pos.is_empty() && path.ends_with("__init__") {
+    let alone = args.kw.is_empty() && matches!(args.pos.as_slice(), [] | [Value::Class(_)]);
+    if !alone || path.ends_with("__init__") {
         return unsupported(path);
     }
     Ok(Value::NONE)

@@ -170,7 +170,11 @@ pub fn format_value(tracer: &mut Tracer<'_>, value: &Value, conversion: u8, spec
 
 fn formatted(tracer: &mut Tracer<'_>, value: &Value, spec: &str) -> Flow<Value> {
     if let Some(text) = own_text(tracer, value, "__format__", &[Value::str(spec)])? {
-        return Ok(text);
+        if tracer.class_of(&text)?.derives("builtins.str") {
+            return Ok(text);
+        }
+        let message = format!("__format__ must return a str, not {}", tracer.type_name(&text));
+        return tracer.raise_named("TypeError", &message);
     }
     if spec.is_empty() {
         if let Value::Const(Const::Str(_)) = value {
@@ -298,7 +302,7 @@ fn listed(tracer: &mut Tracer<'_>, items: &[Value]) -> Flow<String> {
 fn str_format(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (template, args) = receiver(path, args)?;
     let Some(template) = template.as_str().cloned() else { return unsupported(path) };
-    let (mut out, mut rest, mut automatic) = (String::new(), &*template, 0);
+    let (mut out, mut rest, mut automatic, mut manual) = (String::new(), &*template, 0, false);
     while let Some(at) = rest.find(['{', '}']) {
         out.push_str(&rest[..at]);
         let doubled = rest[at..].starts_with("{{") || rest[at..].starts_with("}}");
@@ -322,12 +326,15 @@ fn str_format(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         let value = if field.is_empty() {
             automatic += 1;
             args.pos.get(automatic - 1)
-        } else if let Ok(index) = field.parse::<usize>() {
+        } else if let (true, Ok(index)) = (field.bytes().all(|b| b.is_ascii_digit()), field.parse::<usize>()) {
+            manual = true;
             args.pos.get(index)
         } else {
             args.kw.iter().find(|(name, _)| **name == *field).map(|(_, v)| v)
         };
-        let Some(value) = value.cloned().filter(|_| !spec.contains('{')) else { return unsupported(path) };
+        let numbered_twice = manual && automatic > 0;
+        let value = value.cloned().filter(|_| !spec.contains('{') && !numbered_twice);
+        let Some(value) = value else { return unsupported(path) };
         let text = format_value(tracer, &value, conversion, Some(&Value::str(spec)))?;
         out.push_str(&text_of(text)?);
     }

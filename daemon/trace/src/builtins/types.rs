@@ -166,7 +166,7 @@ fn is_parameter_like(tracer: &mut Tracer<'_>, value: &Value, actual: &Class, cla
 /// A check that the class's metaclass defines in Python.
 fn own_check(tracer: &mut Tracer<'_>, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
     let Some(origin) = class.origin else { return Ok(None) };
-    if class.path.as_deref().is_some_and(|p| p.starts_with("builtins.") || p.starts_with("collections.")) {
+    if class.path.as_deref().is_some_and(|p| p.starts_with("builtins.")) {
         return Ok(None);
     }
     let meta = tracer.describe(origin.object)?.class;

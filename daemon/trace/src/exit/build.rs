@@ -215,6 +215,12 @@ impl Tracer<'_> {
                 Some(path) => Build::Path(path.clone()),
                 None => return stop(ReasonCode::SideEffect, "a new class leaves the frame"),
             },
+            Value::Builtin(b)
+                if b.receiver.is_none()
+                    && b.path.rsplit_once('.').is_some_and(|(owner, _)| class::is_nameless(owner)) =>
+            {
+                return stop(ReasonCode::SideEffect, format!("{} leaves the frame", b.path));
+            }
             Value::Builtin(b) if b.receiver.is_none() => Build::Path(b.path.clone()),
             Value::Builtin(b) => self.build_bound(builder, b)?,
             Value::Method(m) => {
@@ -257,7 +263,7 @@ impl Tracer<'_> {
             Value::Class(class) => self.reads_builtin(class, name, &method.path)?,
             Value::List(id) => self.arenas.lists[*id].class.is_none(),
             Value::Dict(id) => self.arenas.dicts[*id].class.is_none(),
-            Value::Tuple(t) => t.class.is_none(),
+            Value::Tuple(t) => t.class.as_ref().is_none_or(|class| !class.is_python),
             Value::Set(_) | Value::Iter(_) | Value::Generator(_) | Value::Builtin(_) => true,
             // No type is derived from these.
             Value::Code(_) | Value::Slice(_) | Value::Range(_) | Value::DictView(..) | Value::Cell(_) => true,
@@ -271,7 +277,15 @@ impl Tracer<'_> {
         // A class's attribute of that name would be what its instances are bound to.
         let of_class = matches!(receiver, Value::Class(_))
             && name.starts_with("__")
-            && !["__new__", "__prepare__", "__init_subclass__", "__subclasshook__"].contains(&name);
+            && ![
+                "__new__",
+                "__prepare__",
+                "__init_subclass__",
+                "__subclasshook__",
+                "__class_getitem__",
+                "__getformat__",
+            ]
+            .contains(&name);
         if exact && !of_class {
             let name = builder.add(Build::Const(Const::str(name)));
             return Ok(Build::Call("builtins.getattr".into(), vec![built, name]));

@@ -462,7 +462,22 @@ impl Tracer<'_> {
         value
     }
 
+    /// Breaks at sequences of the user whose class says in Python what is in them: which of its methods torch calls, and which
+    /// it reads past, differs from call to call.
+    fn need_own_items(&mut self, value: &Value) -> Flow<()> {
+        for method in ["__len__", "__getitem__", "__iter__"] {
+            if self.python_special(value, method)?.is_some() {
+                let name = self.type_name(value);
+                return stop(ReasonCode::UnsupportedObject, format!("a {name} as an argument of a torch call"));
+            }
+        }
+        Ok(())
+    }
+
     fn torch_arg(&mut self, value: &Value) -> Flow<(Arg, OpArg)> {
+        if matches!(value, Value::Tuple(_) | Value::List(_)) {
+            self.need_own_items(value)?;
+        }
         Ok(match value {
             Value::Const(c) => (Arg::Const(c.clone()), OpArg::Const(c.clone())),
             Value::Tensor(id) => {

@@ -20,6 +20,7 @@ pub const DIALECT: Dialect = Dialect {
         sum_compensates: true,
         inverted_bool_warns: true,
         extreme_of_nothing: "iterable argument is empty",
+        throw_warns: true,
         ..BUILTINS
     },
 };

@@ -22,6 +22,8 @@ pub const DIALECT: Dialect = Dialect {
         inverted_bool_warns: true,
         extreme_of_nothing: "iterable argument is empty",
         no_dict: " and no __dict__ for setting new attributes",
+        close_returns: true,
+        throw_warns: true,
         no_items: "must assign iterable to extended slice",
     },
 };
