@@ -6,7 +6,8 @@ use crate::{Decoded, Target};
 use flambeau_ir::code::Code;
 
 /// What reads its caller's locals by name.
-const READERS: [&str; 8] = ["locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "breakpoint"];
+const READERS: [&str; 9] =
+    ["locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "breakpoint", "StackSummary"];
 
 /// Per slot: whether a resume function that enters so, between `at` and `target`, has to restore it. A call or a raise
 /// in its prologue may go to the handler that covers `at`.

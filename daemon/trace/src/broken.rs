@@ -33,6 +33,8 @@ pub(crate) struct Frozen {
     pub next: Option<usize>,
     /// It is in an `except` or `finally` block for an exception, which the thread's state knows as well.
     pub handling: bool,
+    /// It, or what it called, put something into the graph.
+    pub worked: bool,
 }
 
 /// The frames of a break.
@@ -79,8 +81,9 @@ impl Tracer<'_> {
 
     /// Notes a frame that a break passes through, at instruction `at`.
     pub(crate) fn freeze(&mut self, frame: &PyFrame, at: usize, before: Moment, reason: &mut Reason) {
-        let executed = self.stack.last().map_or(0, |info| info.executed);
-        let frozen = |stack| Frozen { executed, stack, ..Frozen::of(frame, at) };
+        let (executed, nodes) = self.stack.last().map_or((0, 0), |info| (info.executed, info.nodes));
+        let worked = self.graph.nodes.len() > nodes;
+        let frozen = |stack| Frozen { executed, stack, worked, ..Frozen::of(frame, at) };
         if reason.stack.is_empty() {
             reason.stack = self.locations();
             let untouched = before.frames == self.frames_run && before.changes == self.arenas.changes();
@@ -109,13 +112,14 @@ impl Tracer<'_> {
     /// Notes the innermost frame of a break that comes after instruction `at`. Where the instruction itself changed
     /// something outside of the frame, it is the instruction that is left to plain Python.
     pub(crate) fn freeze_after(&mut self, frame: &PyFrame, at: usize, before: &Moment, reason: &mut Reason) {
-        let executed = self.stack.last().map_or(0, |info| info.executed);
+        let (executed, nodes) = self.stack.last().map_or((0, 0), |info| (info.executed, info.nodes));
+        let worked = self.graph.nodes.len() > nodes;
         reason.stack = self.locations();
         let alone = before.frames == self.frames_run && before.changes != self.arenas.changes();
         self.broken = Some(if alone {
             Broken::Again(executed)
         } else {
-            let frozen = Frozen { executed, next: Some(frame.pc), ..Frozen::of(frame, at) };
+            let frozen = Frozen { executed, worked, next: Some(frame.pc), ..Frozen::of(frame, at) };
             Broken::Frames(vec![frozen], false)
         });
         self.pass_on();
@@ -143,6 +147,7 @@ impl Frozen {
             locals: frame.locals.clone(),
             next: None,
             handling: frame.handling > 0,
+            worked: false,
         }
     }
 }

@@ -453,6 +453,10 @@ impl Tracer<'_> {
         if args.pos.len() <= 1 && args.kw.is_empty() {
             return Ok(());
         }
+        if !class.is_python {
+            // Types of C make their objects in ways that their attributes do not show.
+            return stop(ReasonCode::UnsupportedCall, format!("{} with arguments", class.name.qualname));
+        }
         let mut of_object = |name: &str| -> Flow<bool> {
             Ok(self.type_lookup(class, name)?.is_some_and(|(owner, _)| owner.is("builtins.object")))
         };

@@ -36,6 +36,8 @@ pub struct FrameInfo {
     pub handles: bool,
     /// Its result is what the caller's instruction pushes, as it is.
     pub direct: bool,
+    /// Nodes of the graph when it began.
+    pub nodes: usize,
 }
 
 /// Names a generator.
@@ -202,6 +204,7 @@ impl Tracer<'_> {
             executed: self.executed,
             handles: false,
             direct,
+            nodes: self.graph.nodes.len(),
         });
         let handling = self.handling.len();
         let result = self.run_instructions(frame);

@@ -246,8 +246,16 @@ impl Tracer<'_> {
 }
 
 /// Types of C outside of `builtins` that traces know by path only.
-const C_TYPES: &[&str] =
-    &["torch.Size", "torch.dtype", "torch.device", "torch.layout", "torch.memory_format", "functools.partial"];
+const C_TYPES: &[&str] = &[
+    "torch.Size",
+    "torch.dtype",
+    "torch.device",
+    "torch.layout",
+    "torch.memory_format",
+    "functools.partial",
+    "collections.defaultdict",
+    "collections.OrderedDict",
+];
 
 fn type_answer(answer: &AnswerValue) -> Option<(ObjId, ObjId)> {
     match answer {

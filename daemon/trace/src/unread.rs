@@ -2,9 +2,9 @@
 //! is no fact of the trace until something looks at it: nothing is guarded till then, and it leaves the frame as the very
 //! object that came in.
 //!
-//! Such a [`Value::Unread`] is a constant or a tuple, or anything in a variable that nothing reads. It is only ever in local
-//! variables, in cells, on the value stack, among the values that were stored into dicts, and in containers that the root
-//! frame makes and returns at once. An instruction that does more than move its operands finds them read:
+//! Such a [`Value::Unread`] is a constant, a tensor or a tuple, or anything in a variable that nothing reads. It is only ever
+//! in local variables, in cells, on the value stack, among the values that were stored into dicts, and in containers that the
+//! root frame makes and returns at once. An instruction that does more than move its operands finds them read:
 //! [`Tracer::read_operands`] is the one place that sees to it. The dicts have a second one, where their values are taken out
 //! (`Tracer::dict_get_key`, `Tracer::load_dict`).
 
@@ -18,14 +18,16 @@ use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::{ObjId, ObjectData};
 use flambeau_ir::source::{SourceId, Step};
 
+/// Tensors without code of the user's.
+const TENSORS: [&str; 2] = ["torch.Tensor", "torch.nn.parameter.Parameter"];
+
 const MODULE: &str = "torch.nn.modules.module.Module";
 
 impl Tracer<'_> {
-    /// What a resume function holds at `source`, in its arguments or in a cell: constants and tuples are not read yet.
+    /// What a resume function holds at `source`, in its arguments or in a cell: constants, tensors and tuples are not read
+    /// yet.
     pub(crate) fn take(&mut self, object: ObjId, source: SourceId) -> Flow<Value> {
-        if self.resuming
-            && (self.is_exact_tuple(object)? || matches!(self.describe(object)?.data, ObjectData::Const(_)))
-        {
+        if self.resuming && self.may_stay_unread(object)? {
             return Ok(Value::Unread(Origin { object, source }));
         }
         if self.sources.get(source).base.is_none() { self.wrap(object, source) } else { self.wrap_item(object, source) }
@@ -50,6 +52,18 @@ impl Tracer<'_> {
             return Ok(None);
         }
         Ok(Some(Value::Unread(Origin { object, source })))
+    }
+
+    fn may_stay_unread(&mut self, object: ObjId) -> Flow<bool> {
+        let described = self.describe(object)?;
+        match described.data {
+            ObjectData::Const(_) => Ok(true),
+            ObjectData::Tensor(_) => {
+                let class = self.describe(described.class)?;
+                Ok(class.path.as_deref().is_some_and(|path| TENSORS.contains(&path)))
+            }
+            _ => self.is_exact_tuple(object),
+        }
     }
 
     fn is_exact_tuple(&mut self, object: ObjId) -> Flow<bool> {
@@ -97,7 +111,10 @@ impl Tracer<'_> {
     /// Stores an unread value as an attribute of a module, as `Module.__setattr__` does with what is neither a parameter
     /// nor a module nor a tensor. False where more is to be looked at.
     pub(crate) fn store_on_module(&mut self, module: &Value, name: &str, value: &Value) -> Flow<bool> {
-        let (Value::Instance(id), Value::Unread(_)) = (module, value) else { return Ok(false) };
+        let (Value::Instance(id), Value::Unread(origin)) = (module, value) else { return Ok(false) };
+        if matches!(self.describe(origin.object)?.data, ObjectData::Tensor(_)) {
+            return Ok(false);
+        }
         let Instance { class, attrs: Some(attrs), .. } = self.arenas.instances[*id].clone() else { return Ok(false) };
         let setter = self.type_lookup(&class, "__setattr__")?;
         if !matches!(setter, Some((owner, _)) if owner.is(MODULE)) {

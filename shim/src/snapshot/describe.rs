@@ -36,6 +36,8 @@ pub struct Describer<'py> {
     codes: HashSet<CodeHash>,
     items: HashSet<(ObjId, Arc<str>)>,
     lookups: HashSet<(ObjId, Arc<str>)>,
+    /// Tuples count for no depth: they are the states of inlined frames, one in the other.
+    pub(super) resumes: bool,
     pub(super) tensors: TensorReader,
     pub(super) prefetch: super::prefetch::Prefetch,
 }
@@ -57,6 +59,7 @@ impl<'py> Describer<'py> {
             codes: HashSet::new(),
             items: HashSet::new(),
             lookups: HashSet::new(),
+            resumes: false,
             tensors: TensorReader::default(),
             prefetch: super::prefetch::Prefetch::default(),
         }
@@ -110,7 +113,9 @@ impl<'py> Describer<'py> {
         // SAFETY: a live object.
         let leaf = unsafe { is_leaf(object) };
         if depth > 0 || leaf {
-            self.want(id, depth.saturating_sub(1));
+            // SAFETY: as above.
+            let state = self.resumes && unsafe { ffi::PyTuple_CheckExact(object) } != 0;
+            self.want(id, if state { depth } else { depth.saturating_sub(1) });
         }
         id
     }
@@ -297,6 +302,10 @@ impl<'py> Describer<'py> {
         // SAFETY: `class` is a live type.
         let (heap, name) = unsafe { (raw::is_python_class(self.py, class), raw::tp_name(class)) };
         if heap {
+            // SAFETY: a live type.
+            if unsafe { raw::has_plain_names(class) } {
+                self.prefetch_lookup(class, pyo3::intern!(self.py, "__getattribute__"), 0);
+            }
             self.prefetch_instance(object.as_ptr(), class);
             return ObjectData::Instance;
         }
@@ -437,6 +446,7 @@ impl<'py> Describer<'py> {
                 return ObjectData::Opaque;
             }
             let mro = (0..count).map(|i| self.reach(ffi::PyTuple_GET_ITEM(mro, i), 0)).collect();
+            self.prefetch_class(object);
             ObjectData::Class(Box::new(ClassDesc {
                 module: module.into(),
                 qualname: qualname.into(),

@@ -7,6 +7,7 @@ mod prefetch;
 mod tensor;
 
 use crate::ambient;
+use crate::code;
 use crate::leaves::Dynamic;
 use crate::raw::Raw;
 use describe::Describer;
@@ -24,6 +25,9 @@ pub fn take(
     dynamic: &[Dynamic],
 ) -> PyResult<Snapshot> {
     let py = describer.py();
+    // SAFETY: a live Python function, which has code.
+    let code = unsafe { code::encode(py, (*function.cast::<ffi::PyFunctionObject>()).func_code) };
+    describer.resumes = code.is_some_and(|code| code.is_resume());
     let function_id = describer.root(function);
     let arg_ids: Vec<_> = args.iter().map(|arg| (!arg.is_null()).then(|| describer.root(*arg))).collect();
     // SAFETY: a function's builtins dict is alive while the function is; `function` is a Python function.

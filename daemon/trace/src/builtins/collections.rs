@@ -1,7 +1,7 @@
 //! Constructors of `collections`.
 
 use super::args::receiver;
-use super::{Table, dicts, unsupported};
+use super::{Table, dicts, types, unsupported};
 use crate::call::Args;
 use crate::flow::Flow;
 use crate::tracer::Tracer;
@@ -24,6 +24,9 @@ fn ordered(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 fn defaultdict(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (factory, rest) = if args.pos.is_empty() { (Value::NONE, args) } else { receiver(path, args)? };
+    if !factory.is_none() && !types::is_callable(tracer, &factory)? {
+        return tracer.raise_named("TypeError", "first argument must be callable or None");
+    }
     let made = tracer.new_dict(vec![])?;
     let Value::Dict(id) = made else { return unsupported(path) };
     tracer.arenas.dicts[id].class = Some(Class::builtin("collections.defaultdict", &["builtins.dict"]));

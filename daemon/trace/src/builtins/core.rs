@@ -188,7 +188,13 @@ fn super_(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     match bind(path, args, ["", ""], 1)? {
         [Some(value), None] => tracer.iter(&value),
-        [Some(func), Some(sentinel)] => Ok(tracer.new_iter(Iter::CallUntil { func, sentinel })),
+        [Some(func), Some(sentinel)] => {
+            if types::is_callable(tracer, &func)? {
+                Ok(tracer.new_iter(Iter::CallUntil { func, sentinel }))
+            } else {
+                unsupported(path)
+            }
+        }
         _ => unsupported(path),
     }
 }

@@ -183,6 +183,10 @@ fn pop(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = changed_dict(tracer, path, args)?;
     let [key, default] = bind(path, rest, key_and_default(path), 1)?;
     let Some(key) = key else { return unsupported(path) };
+    // An empty dict does not ask for the hash.
+    if tracer.dict_len(id)? == 0 && path.starts_with("builtins.") {
+        return default.map_or_else(|| tracer.raise_with("KeyError", vec![key]), Ok);
+    }
     match (tracer.dict_remove(id, &key)?, default) {
         (Some(value), _) | (None, Some(value)) => Ok(value),
         (None, None) => tracer.raise_with("KeyError", vec![key]),
@@ -191,6 +195,9 @@ fn pop(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 fn popitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, mut rest) = changed_dict(tracer, path, args)?;
+    if path.starts_with("builtins.") && (!rest.pos.is_empty() || !rest.kw.is_empty()) {
+        return unsupported(path);
+    }
     let last = match rest.take_kw("last").or(rest.pos.pop()) {
         Some(last) => tracer.truth(&last)?,
         None => true,

@@ -33,7 +33,11 @@ fn partial(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn reduce(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [func, iterable, initial] = bind(path, args, ["", "", ""], 2)?;
     let (Some(func), Some(iterable)) = (func, iterable) else { return unsupported(path) };
-    let iterator = tracer.iter(&iterable)?;
+    let iterator = tracer.iter(&iterable);
+    if tracer.is_raise_of(&iterator, "TypeError") {
+        return tracer.raise_named("TypeError", "reduce() arg 2 must support iteration");
+    }
+    let iterator = iterator?;
     let mut total = match initial {
         Some(initial) => initial,
         None => match tracer.next(&iterator)? {

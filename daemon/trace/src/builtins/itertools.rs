@@ -197,12 +197,15 @@ fn permutations(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> 
 fn chosen(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [iterable, count] = bind(path, args, ["iterable", "r"], 1)?;
     let Some(iterable) = iterable else { return unsupported(path) };
-    let pool = tracer.collect_sized(&iterable)?;
+    let all = name(path) == "permutations";
+    // Only `permutations` looks at the items before it looks at how many are wanted.
     let count = match count {
-        Some(count) => fixed_int(tracer, &count, path)?,
-        None if name(path) == "permutations" => pool.len() as i64,
-        None => return unsupported(path),
+        Some(count) if count.as_dim().is_some() => Some(fixed_int(tracer, &count, path)?),
+        None if all => None,
+        _ => return unsupported(path),
     };
+    let pool = tracer.collect_sized(&iterable)?;
+    let count = count.unwrap_or(pool.len() as i64);
     if count < 0 || pool.len() > 12 {
         return unsupported(path);
     }

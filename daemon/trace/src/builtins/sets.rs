@@ -259,6 +259,9 @@ fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 fn combined(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_set(path, args)?;
+    if !rest.kw.is_empty() || (path.ends_with(".symmetric_difference") && rest.pos.len() != 1) {
+        return unsupported(path);
+    }
     let mut items = tracer.arenas.sets[id].items.clone();
     let frozen = tracer.arenas.sets[id].frozen;
     let mut operands: Option<Vec<Value>> = operand(tracer, &Value::Set(id), &items)?.map(|set| vec![set]);

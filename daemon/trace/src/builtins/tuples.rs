@@ -77,10 +77,18 @@ fn index(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     tracer.raise_named("ValueError", "tuple.index(x): x not in tuple")
 }
 
+/// The items of the tuple that a method is called on; any other value is refused.
+fn items_of(path: &str, tuple: &Value) -> Flow<Vec<Value>> {
+    match tuple {
+        Value::Tuple(tuple) => Ok(tuple.items.clone()),
+        _ => unsupported(path),
+    }
+}
+
 fn count(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [tuple, item] = exactly(path, args)?;
     let mut count = 0;
-    for candidate in tracer.collect(&tuple)? {
+    for candidate in items_of(path, &tuple)? {
         count += i64::from(tracer.equal(&candidate, &item)?);
     }
     Ok(Value::int(count))
@@ -100,7 +108,7 @@ fn getitem(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [tuple] = exactly(path, args)?;
-    let items = tracer.collect(&tuple)?;
+    let items = items_of(path, &tuple)?;
     Ok(tracer.new_iter(Iter::Items { items, at: 0, of: Of::Value(tuple) }))
 }
 

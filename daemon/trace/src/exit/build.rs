@@ -277,7 +277,15 @@ impl Tracer<'_> {
         // A class's attribute of that name would be what its instances are bound to.
         let of_class = matches!(receiver, Value::Class(_))
             && name.starts_with("__")
-            && !["__new__", "__prepare__", "__init_subclass__", "__subclasshook__"].contains(&name);
+            && ![
+                "__new__",
+                "__prepare__",
+                "__init_subclass__",
+                "__subclasshook__",
+                "__class_getitem__",
+                "__getformat__",
+            ]
+            .contains(&name);
         if exact && !of_class {
             let name = builder.add(Build::Const(Const::str(name)));
             return Ok(Build::Call("builtins.getattr".into(), vec![built, name]));

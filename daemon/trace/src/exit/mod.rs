@@ -1,6 +1,7 @@
 //! The end of a trace: effects on outside objects, objects to build, outputs of the graph. [`resume`] has the ends that
 //! are graph breaks.
 
+mod apart;
 mod build;
 mod effects;
 mod iterators;

@@ -65,7 +65,7 @@ impl Tracer<'_> {
                 if let (false, [_, .., root]) = (self.nested_breaks, frames.as_slice()) {
                     return Outcome::Again(root.executed, reason);
                 }
-                match beneath(&frames) {
+                match self.beneath(&frames) {
                     Some(i) if i + 1 < frames.len() => return Outcome::Again(frames[i + 1].executed, reason),
                     Some(_) if frames.iter().any(|f| f.handling) => return Outcome::Failed(reason),
                     _ => {}
@@ -383,9 +383,12 @@ impl Tracer<'_> {
             }
             Value::Opaque(_) => self.resuming,
             Value::Method(method) => self.is_missed(&method.receiver.clone(), depth),
-            // Instances of subclasses can have weak references.
-            Value::Tuple(tuple) if tuple.class.as_ref().is_some_and(|class| class.is_python) => true,
-            Value::Tuple(tuple) if depth < 4 => tuple.items.clone().iter().any(|item| self.is_missed(item, depth + 1)),
+            // Instances of subclasses can have weak references, but for tuples.
+            Value::Tuple(tuple) if depth < 4 => {
+                let class = tuple.class.clone().filter(|class| class.is_python);
+                class.is_some_and(|class| self.makes_finalizer(&Value::Class(class)))
+                    || tuple.items.clone().iter().any(|item| self.is_missed(item, depth + 1))
+            }
             Value::List(id) if self.arenas.lists[*id].class.as_ref().is_some_and(|class| class.is_python) => true,
             Value::Dict(id) if self.arenas.dicts[*id].class.as_ref().is_some_and(|class| class.is_python) => true,
             Value::List(id) if depth < 4 => {
@@ -452,14 +455,19 @@ fn below(callee: Option<&Vec<Varying>>, index: u32) -> impl Iterator<Item = Vary
     })
 }
 
-/// The outermost frame that is not to be resumed, with all below it: the call that entered it breaks instead.
-fn beneath(frames: &[Frozen]) -> Option<usize> {
-    // What the standard library does inside is not worth it: the user's call of it is what breaks.
-    let is_of = |f: &Frozen, origin| Origin::of(&f.code.filename) == origin;
-    let standard = frames.iter().take_while(|f| is_of(f, Origin::Standard)).count().checked_sub(1);
-    let whole = frames.iter().rposition(|f| is_of(f, Origin::Whole) || f.handling);
-    let recursive = frames.iter().any(|f| frames.iter().filter(|g| same_source(f, g)).count() > MOST_LEVELS);
-    whole.max(standard).max(recursive.then(|| frames.len() - 2))
+impl Tracer<'_> {
+    /// The outermost frame that is not to be resumed, with all below it: the call that entered it breaks instead.
+    fn beneath(&self, frames: &[Frozen]) -> Option<usize> {
+        // What the standard library does inside is not worth it: the user's call of it is what breaks. Nor is what never
+        // comes near a tensor, below the function that is compiled.
+        let is_of = |f: &Frozen, origin| Origin::of(&f.code.filename) == origin;
+        let is_standard = |f: &Frozen| is_of(f, Origin::Standard);
+        let standard = frames.iter().take_while(|f| is_standard(f)).count().checked_sub(1);
+        let apart = self.apart(&frames[..frames.len().saturating_sub(1)], is_standard).checked_sub(1);
+        let whole = frames.iter().rposition(|f| is_of(f, Origin::Whole) || f.handling);
+        let recursive = frames.iter().any(|f| frames.iter().filter(|g| same_source(f, g)).count() > MOST_LEVELS);
+        whole.max(standard).max(apart).max(recursive.then(|| frames.len() - 2))
+    }
 }
 
 /// Levels of one function that are resumed as one: of more, each depth would be compiled by itself.
