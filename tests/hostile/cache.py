@@ -13,7 +13,7 @@ from random import Random
 from flambeau._native import _testing
 
 from . import mutate
-from .session import Daemon, Message, receive, send
+from .session import Daemon, Message, moved, receive, send
 
 #: Entries damaged before each start.
 EACH = 25
@@ -115,7 +115,7 @@ def _fill(place: Path, sessions: list[list[Message]]) -> list[tuple[bytes, bytes
     daemon = Daemon(place)
     try:
         for session in sessions:
-            hello = _moved(session[0][1], place)
+            hello = moved(session, place / "cache")[0][1]
             for at, (kind, body) in enumerate(session):
                 if kind != "request" or _testing.kind_of_request(body) != "compile":
                     continue
@@ -128,11 +128,6 @@ def _fill(place: Path, sessions: list[list[Message]]) -> list[tuple[bytes, bytes
     finally:
         daemon.stop()
     return lookups
-
-
-def _moved(hello: bytes, place: Path) -> bytes:
-    """A greeting that names the cache folder of `place`."""
-    return _testing.hello_for(hello, str(place / "cache"))
 
 
 def _converse(raw, rest: list[Message]) -> bool:

@@ -166,6 +166,12 @@ def record(folder: Path, name: str) -> list[Message]:
     return seen
 
 
+def moved(session: list[Message], cache: Path) -> list[Message]:
+    """The session with a greeting that names another cache folder: a daemon greets clients of its own only."""
+    (kind, hello), *rest = session
+    return [(kind, _testing.hello_for(hello, str(cache))), *rest]
+
+
 def replay(raw: socket.socket, session: list[Message], most: int | None = None) -> list[bytes]:
     """Plays a session's requests again, in step with what the daemon answers; gives the answers."""
     answers = []
