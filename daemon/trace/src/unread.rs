@@ -58,7 +58,7 @@ impl Tracer<'_> {
         let described = self.describe(object)?;
         match described.data {
             ObjectData::Const(_) => Ok(true),
-            ObjectData::Tensor(_) => {
+            ObjectData::Tensor(ref desc) if desc.unusual.is_none() => {
                 let class = self.describe(described.class)?;
                 Ok(class.path.as_deref().is_some_and(|path| TENSORS.contains(&path)))
             }

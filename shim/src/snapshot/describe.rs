@@ -304,7 +304,7 @@ impl<'py> Describer<'py> {
         if heap {
             // SAFETY: a live type.
             if unsafe { raw::has_plain_names(class) } {
-                self.prefetch_lookup(class, pyo3::intern!(self.py, "__getattribute__"), 0);
+                self.prefetch_lookup(class, crate::gil::interned!(self.py, "__getattribute__"), 0);
             }
             self.prefetch_instance(object.as_ptr(), class);
             return ObjectData::Instance;

@@ -120,7 +120,7 @@ impl Describer<'_> {
     /// For any type: whether its instances have a finalizer, which a trace asks of all that it makes or lets go of.
     pub(super) fn prefetch_class(&mut self, class: Raw) {
         let py = self.py();
-        self.prefetch_lookup(class, pyo3::intern!(py, "__del__"), 0);
+        self.prefetch_lookup(class, crate::gil::interned!(py, "__del__"), 0);
     }
 
     /// For an `nn.Module`: answers the look-ups of a call on its class and describes the functions found.

@@ -87,6 +87,9 @@ fn join_method(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [separator, items] = exactly(path, args)?;
     let Some(separator) = separator.as_str().cloned() else { return unsupported(path) };
     let items = tracer.collect_fast(&items, "can only join an iterable")?;
+    if let [text @ Value::Const(Const::Str(_))] = items.as_slice() {
+        return Ok(text.clone());
+    }
     let parts: Option<Vec<Const>> = items.iter().map(|v| tracer.as_const(&slots::base(tracer, v))).collect();
     match parts {
         Some(parts) => {

@@ -65,6 +65,9 @@ impl Tracer<'_> {
             None => Outcome::Failed(reason),
             Some(Broken::Again(executed)) => Outcome::Again(executed, reason),
             Some(Broken::Frames(frames, _)) => {
+                if frames.first().is_some_and(|leaf| self.tells_apart(leaf)) {
+                    return Outcome::Failed(reason);
+                }
                 // With nested breaks off, the call in the outermost frame is what breaks.
                 if let (false, [_, .., root]) = (self.nested_breaks, frames.as_slice()) {
                     return Outcome::Again(root.executed, reason);
@@ -92,11 +95,6 @@ impl Tracer<'_> {
         if callers.is_empty() && matches!(kind, Kind::Step) && self.graph.is_idle() {
             return Err(None);
         }
-        // It tells constants apart that are equal, which they may no longer be once they are made anew.
-        let op = leaf.decoded.instrs[leaf.at].op;
-        if leaf.next.is_none() && (matches!(op, Op::Is { .. }) || self.calls(leaf, IDENTITY)) {
-            return Err(None);
-        }
         let at = |i: usize| move |_: Stop| Some(i);
         let action = self.action(&mut b, leaf, &kind).map_err(at(0))?;
         let then = match self.then(&mut b, leaf, &kind).map_err(at(0))? {
@@ -120,6 +118,13 @@ impl Tracer<'_> {
         let varying = std::mem::take(&mut b.varying).into_iter().collect();
         b.exit.end = End::Break(Box::new(Break { reason: reason.clone(), action, then, catch, varying }));
         self.seal(b).map_err(|_| None)
+    }
+
+    /// Whether the leaf's instruction tells constants apart that are equal: no break may come before it, at any depth, as
+    /// they may be one object once they are made anew.
+    fn tells_apart(&mut self, leaf: &Frozen) -> bool {
+        let op = leaf.decoded.instrs[leaf.at].op;
+        leaf.next.is_none() && (matches!(op, Op::Is { .. }) || self.calls(leaf, IDENTITY))
     }
 
     fn kind(&mut self, leaf: &Frozen) -> Kind {
