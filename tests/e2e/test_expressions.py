@@ -117,12 +117,6 @@ def split(text):
     return [e.strip() for line in text.strip().splitlines() for e in line.split(";") if e.strip()]
 
 
-def marked(expression):
-    """The expression, with its open bug."""
-    bug = pytest.mark.mode_bug("a stored frame that names a class by a path that leads nowhere is not used", "again")
-    return pytest.param(expression, marks=bug) if expression == "type(iter([])).__name__" else expression
-
-
 def function(expression, arguments):
     """`lambda arguments: expression`, with this file's globals."""
     source = mode.source(f"def f({arguments}):\n    return {expression}\n")
@@ -132,7 +126,7 @@ def function(expression, arguments):
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@pytest.mark.parametrize("expression", [marked(e) for e in split(PYTHON)])
+@pytest.mark.parametrize("expression", split(PYTHON))
 def test_python(expression):
     torch.manual_seed(0)
     check(

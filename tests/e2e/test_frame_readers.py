@@ -132,7 +132,7 @@ READERS = [
     in_a_method,
     summary_with_locals,
     exception_with_locals,
-    in_a_debugger,
+    pytest.param(in_a_debugger, marks=pytest.mark.plain_only("it shows the frame of the mode", "wrap")),
     at_a_breakpoint,
 ]
 
@@ -163,6 +163,7 @@ def test_readers_below_a_compiled_caller(reader):
         ]
 
 
+@pytest.mark.plain_only("counts frames that are traced", "warm")
 def test_who_reads_no_locals_is_compiled(caplog):
     """Loggers, warnings and named tuples look for names, files and lines."""
 

@@ -45,6 +45,7 @@ pub struct Dialect {
 
 /// What built-in functions and operators do differently in some version.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a difference of its own")]
 pub struct Builtins {
     /// `sum` of floats keeps what rounding loses (`cs_add` in CPython's `Python/bltinmodule.c`).
     pub sum_compensates: bool,

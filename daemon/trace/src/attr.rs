@@ -530,8 +530,9 @@ impl Tracer<'_> {
         match known {
             Some(value) => Ok(value),
             None => {
+                // From 3.13 on with the module of the class.
                 let message = format!("'{}' object has no attribute '{name}'", class.own_name);
-                self.raise_named("AttributeError", &message)
+                self.raise_inexact("AttributeError", &message)
             }
         }
     }
@@ -685,7 +686,7 @@ impl Tracer<'_> {
                 Some((_, Value::Builtin(b))) => !stores_generically(&class, &b.path),
                 found => found.is_some(),
             };
-            let hint = if own { "" } else { self.builtins().no_dict };
+            let hint = if own || class.has_dict { "" } else { self.builtins().no_dict };
             return self.raise_named("AttributeError", &(missing() + hint));
         };
         match value {
