@@ -205,7 +205,7 @@ impl Folder {
                 is_folder: kind == FileType::Directory,
                 is_ours: kind == FileType::RegularFile && ours(&stat),
                 size: stat.st_size as u64,
-                modified: stat.st_mtime as i64,
+                modified: stat.st_mtime,
             });
         }
         Ok(found)
