@@ -4,8 +4,6 @@ mod support;
 
 use flambeau_ir::code::{Code, Const};
 use flambeau_ir::frame::{FrameId, TraceOptions};
-use flambeau_ir::guard::Ambient;
-use flambeau_ir::object::{Described, FunctionDesc, ObjId, Object, ObjectData};
 use flambeau_wire::endpoint::BUILD;
 use flambeau_wire::frame;
 use flambeau_wire::from_client::{Admin, FrameKey, FromClient, KeyOptions, Snapshot};
@@ -15,9 +13,8 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{Client, Daemon, code, key};
+use support::{Client, Daemon, code, key, snapshot};
 
 fn dir() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("fl").tempdir().unwrap()
@@ -26,32 +23,6 @@ fn dir() -> tempfile::TempDir {
 /// `def f(x): return x`, on the line with this number.
 fn identity(line: u8) -> Code {
     code(line, &[151, 0, 124, 0, 83, 0], &[])
-}
-
-fn snapshot(code: Code) -> Snapshot {
-    let function = FunctionDesc {
-        code: code.hash,
-        qualname: "f".into(),
-        module: Some("m".into()),
-        defaults: None,
-        kwdefaults: None,
-        closure: vec![],
-        globals: ObjId(2),
-    };
-    let object = |id: u32, data| Object { id: ObjId(id), class: ObjId(90), path: None, dict: None, data };
-    let objects = vec![
-        object(1, ObjectData::Function(Box::new(function))),
-        object(2, ObjectData::Namespace),
-        object(4, ObjectData::Const(Const::Int(3))),
-    ];
-    Snapshot {
-        function: ObjId(1),
-        args: vec![Some(ObjId(4))],
-        builtins: ObjId(2),
-        ambient: Ambient::default(),
-        options: TraceOptions::default(),
-        described: Described { objects, codes: vec![Arc::new(code)], ..Described::default() },
-    }
 }
 
 fn compile(client: &mut Client, key: FrameKey, snapshot: Snapshot) -> FromDaemon {

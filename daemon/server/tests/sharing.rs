@@ -3,52 +3,18 @@
 mod support;
 
 use flambeau_ir::code::{Code, Const};
-use flambeau_ir::frame::{FrameId, TraceOptions};
-use flambeau_ir::guard::Ambient;
-use flambeau_ir::object::{Described, FunctionDesc, ObjId, Object, ObjectData};
+use flambeau_ir::frame::FrameId;
+use flambeau_ir::object::{Described, ObjId, Object, ObjectData};
 use flambeau_ir::oracle::{Answer, AnswerValue, Question};
-use flambeau_wire::from_client::{FrameKey, FromClient, RequestId, Snapshot};
+use flambeau_wire::from_client::{FrameKey, FromClient, RequestId};
 use flambeau_wire::from_daemon::FromDaemon;
-use std::sync::Arc;
-use support::{Client, Daemon, code, key};
+use support::{Client, Daemon, NAMESPACE, code, key, snapshot};
 
-const NAMESPACE: ObjId = ObjId(2);
-const BUILTINS: ObjId = ObjId(3);
-
-/// `def f(x): return g`, on the line with this number.
+/// `def f(x): return g`, on the line with this number. The global `g` is not in the snapshot.
 fn function(line: u8) -> Code {
     let load_global = [116, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let bytecode = [&[151, 0][..], &load_global, &[83, 0]].concat();
     code(line, &bytecode, &["g"])
-}
-
-/// The frame of that function, whose global `g` is not in the snapshot.
-fn snapshot(line: u8) -> Snapshot {
-    let code = function(line);
-    let function = FunctionDesc {
-        code: code.hash,
-        qualname: "f".into(),
-        module: Some("m".into()),
-        defaults: None,
-        kwdefaults: None,
-        closure: vec![],
-        globals: NAMESPACE,
-    };
-    let object = |id: u32, data| Object { id: ObjId(id), class: ObjId(90), path: None, dict: None, data };
-    let objects = vec![
-        object(1, ObjectData::Function(Box::new(function))),
-        object(NAMESPACE.0, ObjectData::Namespace),
-        object(BUILTINS.0, ObjectData::Namespace),
-        object(4, ObjectData::Const(Const::Int(3))),
-    ];
-    Snapshot {
-        function: ObjId(1),
-        args: vec![Some(ObjId(4))],
-        builtins: BUILTINS,
-        ambient: Ambient::default(),
-        options: TraceOptions::default(),
-        described: Described { objects, codes: vec![Arc::new(code)], ..Described::default() },
-    }
 }
 
 /// What it is compiled under.
@@ -62,7 +28,7 @@ fn compile(client: &mut Client, line: u8) -> RequestId {
         request,
         key: frame_key(line),
         plugin: None,
-        snapshot: Box::new(snapshot(line)),
+        snapshot: Box::new(snapshot(function(line))),
     });
     request
 }

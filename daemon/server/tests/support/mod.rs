@@ -4,16 +4,19 @@
 use flambeau_ir::code::{Code, CodeHash, Const};
 use flambeau_ir::frame::{BackendKind, FrameId, TraceOptions};
 use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
+use flambeau_ir::guard::Ambient;
 use flambeau_ir::kernel::DType;
+use flambeau_ir::object::{Described, FunctionDesc, ObjId, Object, ObjectData};
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::{Device, TensorMeta};
-use flambeau_wire::from_client::{Admin, FrameKey, FromClient, Hello, KeyOptions, RequestId, Settings};
+use flambeau_wire::from_client::{Admin, FrameKey, FromClient, Hello, KeyOptions, RequestId, Settings, Snapshot};
 use flambeau_wire::from_daemon::FromDaemon;
 use flambeau_wire::{PROTOCOL, endpoint, frame};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A daemon in the foreground, with a directory of its own.
@@ -232,4 +235,36 @@ pub fn code(number: u8, bytecode: &[u8], names: &[&str]) -> Code {
         exceptiontable: vec![],
     };
     Code { hash: code.content_hash(), ..code }
+}
+
+/// The globals of the function of [`snapshot`].
+pub const NAMESPACE: ObjId = ObjId(2);
+const BUILTINS: ObjId = ObjId(3);
+
+/// The frame of a function of this code that is called with 3. None of its globals is described.
+pub fn snapshot(code: Code) -> Snapshot {
+    let function = FunctionDesc {
+        code: code.hash,
+        qualname: "f".into(),
+        module: Some("m".into()),
+        defaults: None,
+        kwdefaults: None,
+        closure: vec![],
+        globals: NAMESPACE,
+    };
+    let object = |id: u32, data| Object { id: ObjId(id), class: ObjId(90), path: None, dict: None, data };
+    let objects = vec![
+        object(1, ObjectData::Function(Box::new(function))),
+        object(NAMESPACE.0, ObjectData::Namespace),
+        object(BUILTINS.0, ObjectData::Namespace),
+        object(4, ObjectData::Const(Const::Int(3))),
+    ];
+    Snapshot {
+        function: ObjId(1),
+        args: vec![Some(ObjId(4))],
+        builtins: BUILTINS,
+        ambient: Ambient::default(),
+        options: TraceOptions::default(),
+        described: Described { objects, codes: vec![Arc::new(code)], ..Described::default() },
+    }
 }
