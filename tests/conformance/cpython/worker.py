@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import gc
 import importlib.util
 import inspect
 import sys
@@ -176,6 +177,8 @@ def main(job: dict[str, Any], voice: children.Voice) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             flambeau.compile(lambda: 0)()
+    gc.collect()
+    gc.freeze()  # tests collect garbage often, and torch has half a million objects to look at each time
     name = f"test.{job['module']}"
     if importlib.util.find_spec(name) is None:
         raise ModuleNotFoundError(f"this Python has no {name}")
