@@ -151,8 +151,9 @@ const PURE: &[&str] = &[
     "sum",
     "tuple",
 ];
-/// Switches that the ambient state's guard covers, and functions of dtypes.
-const TORCH: &[&str] = &[
+/// Switches that the ambient state's guard covers, functions of dtypes, and states of the process, each with a guard.
+const STATES: &[&str] = &[
+    "sys.getrecursionlimit",
     "torch._C._get_cudnn_enabled",
     "torch._C._get_cudnn_benchmark",
     "torch._C._get_mkldnn_enabled",
@@ -170,7 +171,7 @@ const TORCH: &[&str] = &[
 const PURE_TYPES: &[&str] = &["int", "bool", "float", "complex", "str", "bytes", "tuple", "frozenset", "range"];
 
 fn is_pure(path: &str) -> bool {
-    if path.starts_with("math.") || path.starts_with("_operator.") || TORCH.contains(&path) {
+    if path.starts_with("math.") || path.starts_with("_operator.") || STATES.contains(&path) {
         return true;
     }
     let Some(rest) = path.strip_prefix("builtins.") else { return false };

@@ -69,13 +69,14 @@ fn phase_and_cost(kind: &GuardKind) -> (u8, u8) {
         GuardKind::NoItem(_)
         | GuardKind::NoSlot(_)
         | GuardKind::NoSysModule(_)
+        | GuardKind::Gives(..)
         | GuardKind::NoRegistered
         | GuardKind::NotRegistered(_) => (0, 3),
         GuardKind::NoTypeAttr(_) => (0, 4),
         GuardKind::Keys(_) | GuardKind::Elements(_) => (0, 5),
         GuardKind::Same(_) | GuardKind::NotSame(_) => (1, 0),
         GuardKind::Relation(..) => (2, 0),
-        GuardKind::DisjointStorage(_) => (2, 1),
+        GuardKind::Distinct(_) | GuardKind::DisjointStorage(_) => (2, 1),
     }
 }
 

@@ -67,8 +67,12 @@ pub enum GuardKind {
     Same(SourceId),
     /// Not the same object as another source's value.
     NotSame(SourceId),
+    /// The objects at these sources (this one included) are pairwise different ones.
+    Distinct(Vec<SourceId>),
     /// The tensors at these sources (this one included) have pairwise disjoint storages.
     DisjointStorage(Vec<SourceId>),
+    /// A function of the process's state, at this path, gives this; the source is the frame's function.
+    Gives(Arc<str>, Const),
     /// The thread's ambient state; the source is the frame's function.
     Ambient(Box<Ambient>),
     /// A relation between sizes of inputs; the source is the frame's function.

@@ -131,13 +131,19 @@ impl Scope<'_> {
             self.source(guard.source)?;
             match &guard.kind {
                 GuardKind::Same(other) | GuardKind::NotSame(other) => self.source(*other)?,
-                GuardKind::DisjointStorage(others) => others.iter().try_for_each(|other| self.source(*other))?,
+                GuardKind::Distinct(others) | GuardKind::DisjointStorage(others) => {
+                    ensure(!others.is_empty(), || "a guard about no value".to_owned())?;
+                    others.iter().try_for_each(|other| self.source(*other))?;
+                }
                 GuardKind::Tensor(of) => self.layout(&of.sizes, &of.strides)?,
                 GuardKind::Relation(_, a, b) => {
                     self.dim(a)?;
                     self.dim(b)?;
                 }
-                GuardKind::Equals(value) | GuardKind::BaseEquals(value) | GuardKind::NoItem(value) => constant(value)?,
+                GuardKind::Equals(value)
+                | GuardKind::BaseEquals(value)
+                | GuardKind::NoItem(value)
+                | GuardKind::Gives(_, value) => constant(value)?,
                 GuardKind::Keys(values) | GuardKind::Elements(values) => values.iter().try_for_each(constant)?,
                 _ => {}
             }

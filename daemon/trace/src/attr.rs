@@ -50,7 +50,7 @@ impl Tracer<'_> {
     /// What the value's type provides, where the value has no dict.
     pub(crate) fn attr_of_type(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
         let class = self.class_of(value)?;
-        let class = self.real_class(&class)?;
+        let class = self.searched_class(&class, name)?;
         match self.type_lookup(&class, name)? {
             Some((_, raw)) => self.bind_attr(&raw, value, &class, name).map(Some),
             None => Ok(None),

@@ -34,6 +34,7 @@ impl Tracer<'_> {
         match value {
             Value::Const(c) => constant(c),
             Value::Int(dim) => format!("{dim}"),
+            Value::Address(_) => "id".into(),
             Value::Tensor(id) => {
                 let meta = &self.arenas.tensors[*id].meta;
                 let sizes: Vec<String> = meta.sizes.iter().map(ToString::to_string).collect();

@@ -20,6 +20,7 @@ impl Tracer<'_> {
         if is_tensor(a) || is_tensor(b) {
             return self.tensor_binary(op, inplace, a, b);
         }
+        need_no_address(&[a, b])?;
         if may_define(a) || may_define(b) {
             if inplace && let Some(result) = self.try_operator(a, &format!("__i{}__", op.method()), b)? {
                 return Ok(result);
@@ -237,6 +238,7 @@ impl Tracer<'_> {
             Unary::Negative => ("_operator.neg", "__neg__"),
             _ => ("_operator.invert", "__invert__"),
         };
+        need_no_address(&[a])?;
         if is_tensor(a) {
             return self.torch_call(Target::Function(function.into()), Args::new(vec![a.clone()]));
         }
@@ -288,6 +290,11 @@ impl Tracer<'_> {
                 }
             };
         }
+        if let (Value::Address(a), Value::Address(b), Compare::Eq | Compare::Ne) = (a, b, op) {
+            let same = self.identical(&a.clone(), &b.clone())?;
+            return Ok(Value::bool(same == (op == Compare::Eq)));
+        }
+        need_no_address(&[a, b])?;
         if may_define(a) || may_define(b) {
             let (method, reflected) = (format!("__{}__", op.method()), format!("__{}__", op.reflected().method()));
             let (left, right) = (self.class_of(a)?, self.class_of(b)?);
@@ -438,6 +445,9 @@ impl Tracer<'_> {
             return self.call(&Value::Method(m), Args::new(vec![key.clone()]));
         }
         let base = self.base(container);
+        if !matches!(base, Value::Dict(_)) {
+            need_no_address(&[key])?;
+        }
         if let Some(result) = builtins::subscript(self, &base, key)? {
             return Ok(result);
         }
@@ -528,4 +538,12 @@ fn may_define(value: &Value) -> bool {
         value,
         Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Opaque(_) | Value::Class(_)
     )
+}
+
+/// Breaks where an operation would need the number that is the `id` of an object.
+fn need_no_address(operands: &[&Value]) -> Flow<()> {
+    if operands.iter().any(|value| matches!(value, Value::Address(_))) {
+        return stop(ReasonCode::UnsupportedObject, "an operation on the id of an object");
+    }
+    Ok(())
 }

@@ -223,6 +223,7 @@ impl Tracer<'_> {
             let Some(key) = Key::of_const(c) else {
                 return stop(ReasonCode::UnguardableObject, "a set with a NaN");
             };
+            self.note_key(&key)?;
             let value = self.constant(c.clone());
             set.items.insert(key, value);
             consts.push(c.clone());
@@ -536,6 +537,7 @@ impl Tracer<'_> {
             match &key.data {
                 ObjectData::Const(c) if Key::of_const(c).is_some() => {
                     if let Some(key) = Key::of_const(c) {
+                        self.note_key(&key)?;
                         index.order.push(key.clone());
                         index.items.insert(key, (c.clone(), *v));
                     }
@@ -569,6 +571,7 @@ impl Tracer<'_> {
                 let source = self.step(origin.source, Step::Item(stored.clone()));
                 let value = self.wrap(object, source)?;
                 let stored = self.constant(stored);
+                self.arenas.reads += 1;
                 self.arenas.dicts[dict].items.insert(key.clone(), (stored, value.clone()));
                 Ok(Some(value))
             }
@@ -577,6 +580,7 @@ impl Tracer<'_> {
                     return stop(ReasonCode::UnguardableObject, "a dict read by a key that is no constant");
                 };
                 self.guard(origin.source, GuardKind::NoItem(c));
+                self.arenas.reads += 1;
                 self.arenas.dicts[dict].absent.insert(key.clone());
                 Ok(None)
             }

@@ -46,6 +46,11 @@ pub struct Tracer<'a> {
     pub(crate) known: HashMap<ObjId, (Value, SourceId)>,
     /// Which object from outside a constant is, and where; `None` if it is several. It leaves the frame as itself.
     pub(crate) const_objects: HashMap<Const, Option<(ObjId, SourceId)>>,
+    /// Outside objects that are keys by their identity, by where they were met first: no two may be one another time.
+    pub(crate) keyed: HashMap<ObjId, SourceId>,
+    /// Keys were ids of objects, and numbers that ids could be equal to.
+    address_keys: bool,
+    large_keys: bool,
     /// What the client's built-ins gave for constants.
     evals: HashMap<(String, Vec<Const>), AnswerValue>,
     /// Strings that the trace made.
@@ -127,6 +132,9 @@ impl<'a> Tracer<'a> {
             stack: Vec::new(),
             known: HashMap::new(),
             const_objects: HashMap::new(),
+            keyed: HashMap::new(),
+            address_keys: false,
+            large_keys: false,
             evals: HashMap::new(),
             new_texts: NewTexts::new(),
             classes: HashMap::new(),
@@ -285,6 +293,27 @@ impl<'a> Tracer<'a> {
 
     /// The canonical key of a hashable value.
     pub fn key(&mut self, value: &Value) -> Flow<Key> {
+        let key = self.plain_key(value)?;
+        self.note_key(&key)?;
+        let object = if let Value::Address(of) = value { of } else { value };
+        let by_identity = matches!(key, Key::Identity(..) | Key::Address(..));
+        if by_identity && let Some(origin) = self.origin_of(object) {
+            self.keyed.entry(origin.object).or_insert(origin.source);
+        }
+        Ok(key)
+    }
+
+    /// Which numbers the ids among keys are is not known, so none may stand beside them that could be equal.
+    pub(crate) fn note_key(&mut self, key: &Key) -> Flow<()> {
+        self.address_keys |= matches!(key, Key::Address(..));
+        self.large_keys |= key.may_be_address();
+        if self.address_keys && self.large_keys {
+            return stop(ReasonCode::UnsupportedObject, "the id of an object among keys that are large numbers");
+        }
+        Ok(())
+    }
+
+    fn plain_key(&mut self, value: &Value) -> Flow<Key> {
         match value {
             Value::List(_) | Value::Dict(_) => {
                 let class = self.class_of(value)?;
@@ -384,8 +413,8 @@ impl<'a> Tracer<'a> {
                     return self.is_same_text(x, y);
                 }
             }
-            (Value::Int(_), Value::Int(_) | Value::Const(Const::Int(_)))
-            | (Value::Const(Const::Int(_)), Value::Int(_)) => {
+            (Value::Int(_) | Value::Address(_), Value::Int(_) | Value::Address(_) | Value::Const(Const::Int(_)))
+            | (Value::Const(Const::Int(_)), Value::Int(_) | Value::Address(_)) => {
                 return None;
             }
             // Each call gives a view of its own; whether both are of one call is not known.

@@ -40,7 +40,7 @@ impl Tracer<'_> {
                 None => "builtins.tuple",
             },
             Value::Const(c) => const_class(c),
-            Value::Int(_) => "builtins.int",
+            Value::Int(_) | Value::Address(_) => "builtins.int",
             Value::DictView(id, kind) => {
                 let of = self.arenas.dicts[*id].class.as_ref();
                 if of.is_some_and(|c| c.derives("collections.OrderedDict")) {
@@ -178,7 +178,7 @@ impl Tracer<'_> {
 
     /// What `_PyType_Lookup(class, name)` finds, guarded: the class it is on (if its description is known) and the raw value.
     pub fn type_lookup(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<(Rc<Class>, Value)>> {
-        let class = &self.real_class(class)?;
+        let class = &self.searched_class(class, name)?;
         let Some(origin) = class.origin else { return Ok(None) };
         let key = (origin.object, Arc::from(name));
         if let Some(known) = self.type_attrs.get(&key) {
@@ -199,6 +199,15 @@ impl Tracer<'_> {
         };
         self.type_attrs.insert(key, result.clone());
         Ok(result)
+    }
+
+    /// The type in which a name is looked up.
+    pub(crate) fn searched_class(&mut self, class: &Rc<Class>, name: &str) -> Flow<Rc<Class>> {
+        match ordered_view(class) {
+            // These have no name to be read from. All but special methods are their base's.
+            Some(base) if !name.starts_with("__") => self.trusted_class("_collections_abc", base),
+            _ => self.real_class(class),
+        }
     }
 
     /// The owner and raw value of a type attribute, unguarded.
@@ -257,6 +266,16 @@ const C_TYPES: &[&str] = &[
     "collections.defaultdict",
     "collections.OrderedDict",
 ];
+
+/// The base of a type of views of ordered dicts.
+fn ordered_view(class: &Class) -> Option<&'static str> {
+    match class.path.as_deref()? {
+        "builtins.odict_keys" => Some("dict_keys"),
+        "builtins.odict_values" => Some("dict_values"),
+        "builtins.odict_items" => Some("dict_items"),
+        _ => None,
+    }
+}
 
 fn type_answer(answer: &AnswerValue) -> Option<(ObjId, ObjId)> {
     match answer {

@@ -44,6 +44,8 @@ pub enum Fact {
     Elements(Vec<flambeau_ir::code::Const>),
     /// Missing dict key.
     NoItem(Key),
+    /// What a function of the process's state gives.
+    Gives(Py<PyAny>, Constant),
     /// Missing type attribute.
     NoTypeAttr(Py<PyAny>),
     /// No virtual subclass.
@@ -66,6 +68,8 @@ pub enum Fact {
     Same(Other),
     /// Another object than another value.
     NotSame(Other),
+    /// The values in slots are pairwise different objects.
+    Distinct(Box<[usize]>),
     /// Pairwise disjoint storages of the values in slots.
     Disjoint(Disjoint),
     /// The thread's state.
@@ -120,10 +124,14 @@ impl Fact {
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
             GuardKind::EmptyCell => Fact::EmptyCell,
+            GuardKind::Gives(path, value) => {
+                Fact::Gives(crate::paths::object_at(py, path)?.unbind(), Constant::new(py, value))
+            }
             GuardKind::TupleField(item) => Fact::TupleField(*item),
             GuardKind::NoGrad => Fact::NoGrad(super::source::grad(py)?),
             GuardKind::Same(other) => Fact::Same(Other::Source(other.0)),
             GuardKind::NotSame(other) => Fact::NotSame(Other::Source(other.0)),
+            GuardKind::Distinct(sources) => Fact::Distinct(sources.iter().map(|s| slot(*s)).collect()),
             GuardKind::DisjointStorage(sources) => {
                 Fact::Disjoint(Disjoint { slots: sources.iter().map(|s| slot(*s)).collect(), seen: RefCell::default() })
             }
@@ -138,6 +146,7 @@ impl Fact {
             self,
             Fact::Same(Other::Slot(_))
                 | Fact::NotSame(Other::Slot(_))
+                | Fact::Distinct(_)
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)
                 | Fact::Relation(..)
@@ -149,6 +158,7 @@ impl Fact {
         match self {
             Fact::Same(Other::Slot(other)) => !value.is_null() && slots[*other].object == value,
             Fact::NotSame(Other::Slot(other)) => !value.is_null() && slots[*other].object != value,
+            Fact::Distinct(others) => distinct(others.iter().map(|slot| slots[*slot].object)),
             Fact::Disjoint(disjoint) => disjoint.holds(torch, slots, symbols),
             Fact::Ambient(expected) => expected.holds(py, torch),
             Fact::Relation(relation, a, b) => relates(*relation, a, b, symbols),
@@ -208,12 +218,17 @@ impl Fact {
                 Fact::TupleField(item) => {
                     crate::consts::tuple_field(&Bound::from_borrowed_ptr(py, value)) == Some(*item)
                 }
+                Fact::Gives(function, expected) => {
+                    let given = Bound::from_owned_ptr_or_err(py, ffi::PyObject_CallNoArgs(function.as_ptr()));
+                    given.is_ok_and(|given| expected.is(py, given.as_ptr()))
+                }
                 Fact::EmptyCell => is_cell(value) && super::source::cell_contents(value).is_null(),
                 Fact::NoGrad(read) => values.step(py, value, read) == ffi::Py_None(),
                 Fact::Same(Other::Source(other)) => values.get(py, *other) == value,
                 Fact::NotSame(Other::Source(other)) => values.get(py, *other) != value,
                 Fact::Same(Other::Slot(_))
                 | Fact::NotSame(Other::Slot(_))
+                | Fact::Distinct(_)
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)
                 | Fact::Relation(..) => false,
@@ -288,6 +303,13 @@ unsafe fn has_keys(py: Python<'_>, dict: Raw, keys: &[Constant]) -> bool {
         });
     }
     at == keys.len()
+}
+
+/// Whether all are objects, and no two the same.
+fn distinct(objects: impl Iterator<Item = Raw>) -> bool {
+    let mut seen: Vec<Raw> = objects.collect();
+    seen.sort_unstable();
+    !seen[0].is_null() && seen.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 /// That no two tensors share memory.

@@ -310,6 +310,7 @@ impl<'a> Pinner<'a> {
                 | Fact::NotRegistered(_)
                 | Fact::NoDict
                 | Fact::NoSlot(_)
+                | Fact::Gives(..)
                 | Fact::NoSysModule(_) => {
                     self.class(value);
                     self.pin.others.push((value, index));
@@ -317,6 +318,7 @@ impl<'a> Pinner<'a> {
                 Fact::NoGrad(_)
                 | Fact::Same(_)
                 | Fact::NotSame(_)
+                | Fact::Distinct(_)
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)
                 | Fact::Relation(..) => self.failed = true,

@@ -30,10 +30,14 @@ pub fn guard(program: &GuardProgram, guard: &Guard) -> String {
         GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
         GuardKind::NoSysModule(module) => format!("{module:?} not in sys.modules"),
         GuardKind::TupleField(item) => format!("{of} gives item {item}"),
+        GuardKind::Gives(path, value) => format!("{path}() == {}", constant(value)),
         GuardKind::EmptyCell => format!("the cell {of} is empty"),
         GuardKind::NoGrad => format!("{of}.grad is None"),
         GuardKind::Same(other) => format!("{of} is {}", name(*other)),
         GuardKind::NotSame(other) => format!("{of} is not {}", name(*other)),
+        GuardKind::Distinct(all) => {
+            format!("different objects: {}", all.iter().map(|id| name(*id)).collect::<Vec<_>>().join(", "))
+        }
         GuardKind::DisjointStorage(all) => {
             format!("disjoint memory: {}", all.iter().map(|id| name(*id)).collect::<Vec<_>>().join(", "))
         }

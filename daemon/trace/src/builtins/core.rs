@@ -5,7 +5,7 @@ use super::{Table, sets, slots, types, unsupported};
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{Iter, Of, Super, Value, ViewKind};
+use crate::value::{Iter, Key, Of, Super, Value, ViewKind};
 use flambeau_bytecode::Compare;
 use flambeau_ir::code::{Const, Origin};
 use flambeau_ir::reason::ReasonCode;
@@ -36,7 +36,7 @@ pub const TABLE: Table = &[
     ("builtins.sorted", sorted),
     ("builtins.print", visible),
     ("builtins.input", visible),
-    ("builtins.id", visible),
+    ("builtins.id", id),
     ("builtins.hash", visible),
     ("builtins.open", visible),
     ("builtins.exec", visible),
@@ -59,6 +59,14 @@ pub const TABLE: Table = &[
 /// What the user can see beyond the values of the trace, or what differs from call to call.
 fn visible(_: &mut Tracer<'_>, path: &str, _: Args) -> Flow<Value> {
     stop(ReasonCode::UnsupportedCall, path.trim_start_matches("builtins."))
+}
+
+/// A number that tells an object from all others: of a constant, Python may have one object or several.
+fn id(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = exactly(path, args)?;
+    let value = tracer.read(&value)?;
+    let made = Value::Address(Rc::new(value));
+    if Key::by_structure(&made).is_some() { Ok(made) } else { visible(tracer, path, Args::default()) }
 }
 
 fn breakpoint(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

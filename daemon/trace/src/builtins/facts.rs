@@ -8,6 +8,7 @@ use crate::flow::Flow;
 use crate::tracer::Tracer;
 use crate::value::{Class, Instance, Payload, Value};
 use flambeau_ir::code::Const;
+use flambeau_ir::guard::GuardKind;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
 
@@ -23,6 +24,7 @@ pub const TABLE: Table = &[
     ("torch._C._get_mem_efficient_sdp_enabled", ambient_flag),
     ("torch._C._get_cudnn_sdp_enabled", ambient_flag),
     ("torch._C._get_float32_matmul_precision", ambient_flag),
+    ("sys.getrecursionlimit", process_state),
     ("torch.promote_types", pure),
     ("torch._C._promote_types", pure),
     ("torch.can_cast", pure),
@@ -36,6 +38,16 @@ fn ambient_flag(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> 
     let [] = exactly(path, args)?;
     tracer.guard_precision();
     tracer.eval(path, vec![])
+}
+
+/// What the process has set: each call asks again.
+fn process_state(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [] = exactly(path, args)?;
+    let value = tracer.eval(path, vec![])?;
+    let Value::Const(now) = &value else { return unsupported(path) };
+    let source = tracer.function_source();
+    tracer.guard(source, GuardKind::Gives(path.into(), now.clone()));
+    Ok(value)
 }
 
 /// A pure function of constants.

@@ -85,7 +85,7 @@ pub fn knows(path: &str) -> bool {
 
 /// Calls the built-in function, type or method at `path`; `None`: not known here.
 pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Value>> {
-    let Some((path, handler)) = canonical(path) else { return Ok(None) };
+    let Some((path, handler)) = canonical(path) else { return constant_method(tracer, path, &args) };
     let is_odd = |value: &Value| {
         matches!(value, Value::Instance(_)) && !matches!(slots::base(tracer, value), Value::Instance(_))
     };
@@ -96,6 +96,20 @@ pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Valu
         return stop(ReasonCode::UnsupportedCall, format!("{path}, which refuses an instance of a subclass"));
     }
     result.map(Some)
+}
+
+/// Types whose methods only depend on what the object is.
+const IMMUTABLE: &[&str] = &["str", "bytes", "int", "float", "complex", "bool", "tuple", "frozenset"];
+
+/// A method of an immutable type on constants, which the client computes.
+fn constant_method(tracer: &mut Tracer<'_>, path: &str, args: &Args) -> Flow<Option<Value>> {
+    let of_type = path.strip_prefix("builtins.").and_then(|rest| rest.split_once('.'));
+    match of_type {
+        Some((class, method)) if IMMUTABLE.contains(&class) && !method.starts_with("__") && args.kw.is_empty() => {}
+        _ => return Ok(None),
+    }
+    let consts: Option<Vec<Const>> = args.pos.iter().map(|value| fixed_const(tracer, value)).collect();
+    consts.map(|consts| tracer.eval(path, consts)).transpose()
 }
 
 /// `value.name` for a value of a built-in type (or of a subclass that does not define it): a data attribute, or a method

@@ -77,6 +77,7 @@ impl Look<'_, '_> {
         let next = depth + 1;
         match value {
             Value::Tensor(_) => true,
+            Value::Address(of) => self.value(of, next),
             Value::Const(_)
             | Value::Int(_)
             | Value::Slice(_)

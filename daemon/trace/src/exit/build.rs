@@ -178,6 +178,7 @@ impl Tracer<'_> {
     fn build_new(&mut self, builder: &mut Builder, value: &Value) -> Flow<BuildId> {
         let build = match value {
             Value::Int(dim) => Build::Dim(dim.clone()),
+            Value::Address(of) => Build::Call("builtins.id".into(), vec![self.build(builder, of)?]),
             Value::Code(code) => Build::Const(Const::Code(code.clone())),
             Value::Tensor(id) => {
                 let node = self.arenas.tensors[*id].node;

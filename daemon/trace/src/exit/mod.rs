@@ -9,7 +9,7 @@ mod resume;
 mod sets;
 
 use crate::flow::{Flow, Stop, stop};
-use crate::frame::{FrameEnd, Slot};
+use crate::frame::{FrameEnd, Generator, GeneratorId, Slot};
 use crate::torch::Writes;
 use crate::tracer::Tracer;
 use crate::value::{DictId, Origin, Payload, Value};
@@ -190,18 +190,42 @@ impl Tracer<'_> {
         })
     }
 
-    /// A generator that is dropped half-way runs its `finally` blocks, at a moment no trace can tell.
-    fn check_generators(&self, builder: &Builder) -> Flow<()> {
-        for (id, generator) in self.arenas.generators.iter() {
-            if let Some(frame) = generator.frame.as_ref().filter(|_| generator.started)
-                && frame.pc > 0
-                && frame.decoded.handler(frame.pc - 1).is_some()
-                && !builder.known.contains_key(&Identity::Generator(id.0))
-            {
-                return stop(ReasonCode::Generator, format!("{} was left inside a try block", frame.code.qualname));
+    /// A generator that is dropped half-way is closed, which runs its `finally` blocks at a moment that no trace can tell.
+    fn check_generators(&mut self, builder: &Builder) -> Flow<()> {
+        let in_try = |generator: &Generator| {
+            let frame = generator.frame.as_ref().filter(|frame| generator.started && frame.pc > 0)?;
+            frame.decoded.handler(frame.pc - 1).is_some().then(|| frame.code.qualname.clone())
+        };
+        let dropped: Vec<(GeneratorId, String)> = self
+            .arenas
+            .generators
+            .iter()
+            .filter(|(id, _)| !builder.known.contains_key(&Identity::Generator(id.0)))
+            .filter_map(|(id, generator)| Some((id, in_try(generator)?)))
+            .collect();
+        for (id, name) in dropped {
+            if !self.closes_silently(id)? {
+                return stop(ReasonCode::Generator, format!("{name} was left inside a try block"));
             }
         }
         Ok(())
+    }
+
+    /// Whether closing a generator does nothing that anybody sees, whenever it happens: no handler on the way takes the
+    /// exception, or what they do stays within its frame.
+    fn closes_silently(&mut self, id: GeneratorId) -> Flow<bool> {
+        let class = self.exception_class("GeneratorExit");
+        let exit = self.new_exception(class, vec![]);
+        let before = (self.arenas.writes(), self.graph.nodes.len(), self.frames_run);
+        let result = self.resume(id, Err(exit));
+        let after = (self.arenas.writes(), self.graph.nodes.len(), self.frames_run);
+        let silent = before.0 == after.0 && before.1 == after.1 && after.2 <= before.2 + 1;
+        match result {
+            Ok(FrameEnd::Return(_)) => Ok(silent),
+            Err(Stop::Raise(_)) => Ok(silent && self.is_raise_of(&result, "GeneratorExit")),
+            Ok(_) => Ok(false),
+            Err(stopped) => Err(stopped),
+        }
     }
 
     /// Writes that could reach one input through another make disjointness a fact. True if they do reach another.
@@ -219,8 +243,13 @@ impl Tracer<'_> {
         !disjoint
     }
 
-    /// A changed object must not be another one that was read.
+    /// A changed object must not be another one that was read, and keys that are compared by identity not each other.
     fn guard_distinct(&mut self) {
+        let mut keyed: Vec<SourceId> = self.keyed.values().copied().collect();
+        if keyed.len() > 1 {
+            keyed.sort_unstable_by_key(|source| source.0);
+            self.guard(keyed[0], GuardKind::Distinct(keyed));
+        }
         let mut pairs = Vec::new();
         let lists: Vec<(Origin, bool)> = self
             .arenas

@@ -5,6 +5,9 @@ use flambeau_ir::code::Const;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// No object lies as low as this.
+const LEAST_ADDRESS: i64 = 1 << 16;
+
 /// A hashable value in canonical form: equal keys are equal in Python (`1 == True == 1.0`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
@@ -16,6 +19,8 @@ pub enum Key {
     Identity(u8, usize),
     /// A function or method of C, by its path.
     Path(Arc<str>),
+    /// The `id` of an object compared by identity.
+    Address(u8, usize),
 }
 
 impl Key {
@@ -47,6 +52,13 @@ impl Key {
             Value::Module(m) => Key::Identity(4, Rc::as_ptr(m) as usize),
             Value::Builtin(b) if b.receiver.is_none() => Key::Path(b.path.clone()),
             Value::Opaque(o) => Key::Identity(5, o.origin.object.0 as usize),
+            Value::Address(of) => match (Key::by_structure(of), &**of) {
+                (Some(Key::Identity(kind, of)), _) => Key::Address(kind, of),
+                (_, Value::List(id)) => Key::Address(6, id.0 as usize),
+                (_, Value::Dict(id)) => Key::Address(7, id.0 as usize),
+                (_, Value::Set(id)) => Key::Address(8, id.0 as usize),
+                _ => return None,
+            },
             _ => return None,
         })
     }
@@ -56,7 +68,16 @@ impl Key {
         Some(match self {
             Key::Const(c) => c.clone(),
             Key::Tuple(items) => Const::Tuple(items.iter().map(Key::constant).collect::<Option<_>>()?),
-            Key::Identity(..) | Key::Path(_) => return None,
+            Key::Identity(..) | Key::Path(_) | Key::Address(..) => return None,
         })
+    }
+
+    /// Whether it is a number that could be the `id` of an object.
+    pub(crate) fn may_be_address(&self) -> bool {
+        match self {
+            Key::Const(Const::Int(i)) => *i > LEAST_ADDRESS,
+            Key::Const(Const::BigInt(_)) => true,
+            _ => false,
+        }
     }
 }

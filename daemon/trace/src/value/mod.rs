@@ -36,6 +36,8 @@ pub enum Value {
     Const(Const),
     /// An int that is an expression over symbols (never a constant one: [`Value::dim`]).
     Int(Dim),
+    /// What `id` gives for the object: a number that no guard could hold, compared as the object is by `is`.
+    Address(Rc<Value>),
     /// A tensor.
     Tensor(TensorId),
     /// A tuple, `torch.Size`, named tuple or other subclass.
@@ -175,10 +177,17 @@ pub struct Arenas {
     pub iters: Arena<Iter>,
     /// Generators; `None` while one runs.
     pub generators: Arena<crate::frame::Generator>,
+    /// How many of the changes of dicts were items that were read.
+    pub(crate) reads: usize,
 }
 
 impl Arenas {
-    /// Grows whenever an object may have changed; making objects does not count.
+    /// As [`Arenas::changes`], but neither what was read of dicts counts nor where generators stand.
+    pub(crate) fn writes(&self) -> usize {
+        self.changes() - self.generators.changes - self.reads
+    }
+
+    /// Grows whenever an object may have changed, or what is known of it; making objects does not count.
     pub fn changes(&self) -> usize {
         self.tensors.changes
             + self.lists.changes
