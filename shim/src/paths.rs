@@ -32,6 +32,9 @@ const TABLE_MODULES: &[&str] = &[
     "flambeau._native",
 ];
 
+/// Functions of other modules that are looked up by address.
+const TABLE_FUNCTIONS: &[(&str, &str)] = &[("sys", "getrecursionlimit")];
+
 /// Types whose own attributes (method descriptors, getsets, static functions) are looked up by address.
 const TABLE_TYPES: &[(&str, &str)] = &[
     ("builtins", "object"),
@@ -121,6 +124,12 @@ impl Paths {
         for name in TABLE_MODULES {
             if let Some(module) = import(py, name) {
                 paths.add_all(&module.dict(), name, None);
+            }
+        }
+        for (module, name) in TABLE_FUNCTIONS {
+            if let Some(function) = import(py, module).and_then(|m| m.getattr(*name).ok()) {
+                paths.by_address.insert(function.as_ptr() as usize, format!("{module}.{name}").into());
+                paths.objects.push(function.unbind());
             }
         }
         for (module, name) in TABLE_TYPES {

@@ -72,6 +72,18 @@ pub unsafe fn instance_dict_slot(object: Raw) -> *mut Raw {
     unsafe { _PyObject_GetDictPtr(object) }
 }
 
+/// Whether it is a function's field of annotations, whose getter makes a dict of what the compiler left there.
+///
+/// # Safety
+/// As [`class_of`]; `name` is an exact str.
+unsafe fn is_annotations(object: Raw, name: Raw) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        ffi::PyFunction_Check(object) != 0
+            && ffi::PyUnicode_CompareWithASCIIString(name, c"__annotations__".as_ptr()) == 0
+    }
+}
+
 /// Where the member descriptor `name` of `object`'s type keeps its object; `None` if it keeps none.
 ///
 /// # Safety
@@ -79,6 +91,9 @@ pub unsafe fn instance_dict_slot(object: Raw) -> *mut Raw {
 pub unsafe fn object_member(object: Raw, name: Raw) -> Option<*mut Raw> {
     // SAFETY: a member descriptor's definition gives the offset of a field in instances of its type.
     unsafe {
+        if is_annotations(object, name) {
+            return Some(&raw mut (*object.cast::<ffi::PyFunctionObject>()).func_annotations);
+        }
         let descriptor = type_lookup(class_of(object), name);
         if descriptor.is_null() || ffi::Py_TYPE(descriptor) != &raw mut ffi::PyMemberDescr_Type {
             return None;
@@ -193,8 +208,11 @@ pub unsafe fn dict_get(dict: Raw, key: Raw) -> Raw {
 /// # Safety
 /// As [`class_of`]; `name` is an exact str.
 pub unsafe fn slot(object: Raw, name: Raw) -> Raw {
-    // SAFETY: a member descriptor's `tp_descr_get` reads a struct member.
+    // SAFETY: a member descriptor's `tp_descr_get` reads a struct member, the getter of annotations makes their dict.
     unsafe {
+        if is_annotations(object, name) {
+            return ffi::PyObject_GetAttr(object, name);
+        }
         let descriptor = type_lookup(class_of(object), name);
         if descriptor.is_null() || ffi::Py_TYPE(descriptor) != &raw mut ffi::PyMemberDescr_Type {
             return ptr::null_mut();

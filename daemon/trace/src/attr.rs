@@ -359,7 +359,7 @@ impl Tracer<'_> {
                 Some(Value::Dict(attrs))
             }
             "__get__" => Some(Value::bound_builtin("types.FunctionType.__get__", Value::Function(f.clone()))),
-            "__doc__" if f.origin.is_some() => self.outside_doc(f)?,
+            "__doc__" | "__annotations__" if f.origin.is_some() => self.function_slot(f, name)?,
             "__doc__" | "__annotations__" | "__closure__" | "__type_params__" => {
                 return stop(ReasonCode::UnsupportedObject, format!("{name} of a function"));
             }
@@ -383,15 +383,14 @@ impl Tracer<'_> {
         Ok(Some(Value::Const(value)))
     }
 
-    fn outside_doc(&mut self, f: &Function) -> Flow<Option<Value>> {
+    fn function_slot(&mut self, f: &Function, name: &str) -> Flow<Option<Value>> {
         let Some(origin) = f.origin else { return Ok(None) };
-        let name = "__doc__";
         match self.ask_one(Question::Slot { object: origin.object, name: name.into() })? {
             AnswerValue::Object(Some(object)) => {
                 let source = self.step(origin.source, Step::Slot(name.into()));
                 self.wrap(object, source).map(Some)
             }
-            _ => stop(ReasonCode::UnsupportedObject, "__doc__ of a function"),
+            _ => stop(ReasonCode::UnsupportedObject, format!("{name} of a function")),
         }
     }
 

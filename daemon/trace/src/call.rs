@@ -339,10 +339,11 @@ impl Tracer<'_> {
             if class.derives("builtins.BaseException") {
                 return Ok(self.new_exception(class.clone(), args.pos));
             }
-            let Some(path) = class.path.clone() else {
-                return stop(ReasonCode::UnsupportedCall, format!("the type {}", class.name.qualname));
+            let nameless = || class.is_interpreters().then(|| format!("builtins.{}", class.name.qualname).into());
+            return match class.path.clone().or_else(nameless) {
+                Some(path) if class.path.is_some() || builtins::knows(&path) => self.call_path(&path, args),
+                _ => stop(ReasonCode::UnsupportedCall, format!("the type {}", class.name.qualname)),
             };
-            return self.call_path(&path, args);
         }
         if let Some(path) = class.path.clone() {
             if let Some(value) = self.fold_torch(&path, &args)? {
@@ -429,7 +430,7 @@ impl Tracer<'_> {
         let Value::Class(metaclass) = self.wrap(described.class, s)? else { return Ok(None) };
         match self.type_lookup(&metaclass, "__call__")? {
             Some((owner, _)) if owner.is("builtins.type") => Ok(None),
-            Some((_, Value::Function(call))) if &*metaclass.name.module != "enum" => {
+            Some((_, Value::Function(call))) => {
                 let mut args = args.clone();
                 args.pos.insert(0, Value::Class(class.clone()));
                 self.call(&Value::Function(call), args).map(Some)

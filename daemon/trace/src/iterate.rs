@@ -32,6 +32,7 @@ impl Tracer<'_> {
             Value::List(list) => Iter::List { list: *list, at: 0 },
             Value::Dict(dict) => self.dict_iter(*dict, ViewKind::Keys)?,
             Value::DictView(dict, kind) => self.dict_iter(*dict, *kind)?,
+            Value::Proxy(dict) => return self.iter(&Value::Dict(*dict)),
             Value::Tuple(t) => Iter::Items { items: t.items.clone(), at: 0, of: Of::Value(value.clone()) },
             Value::Const(Const::Str(s)) => {
                 let items = s.chars().map(|c| Value::str(c.encode_utf8(&mut [0; 4]))).collect();

@@ -43,7 +43,7 @@ impl Tracer<'_> {
             Value::Tuple(t) => format!("tuple of {}", t.items.len()),
             Value::List(_) => "list".into(),
             Value::Dict(_) => "dict".into(),
-            Value::DictView(..) => "dict view".into(),
+            Value::DictView(..) | Value::Proxy(_) => "dict view".into(),
             Value::Set(_) => "set".into(),
             Value::Slice(_) => "slice".into(),
             Value::Range(_) => "range".into(),

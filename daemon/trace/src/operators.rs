@@ -295,6 +295,13 @@ impl Tracer<'_> {
             return Ok(Value::bool(same == (op == Compare::Eq)));
         }
         need_no_address(&[a, b])?;
+        // `mappingproxy_richcompare` in CPython's `Objects/descrobject.c` compares the mapping.
+        if let Value::Proxy(dict) = a {
+            return self.compare(op, &Value::Dict(*dict), b);
+        }
+        if let Value::Proxy(dict) = b {
+            return self.compare(op, a, &Value::Dict(*dict));
+        }
         if may_define(a) || may_define(b) {
             let (method, reflected) = (format!("__{}__", op.method()), format!("__{}__", op.reflected().method()));
             let (left, right) = (self.class_of(a)?, self.class_of(b)?);

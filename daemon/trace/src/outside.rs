@@ -269,11 +269,17 @@ impl Tracer<'_> {
         let Some(receiver) = receiver else { return self.wrap_opaque(object, origin) };
         let r = self.step(origin.source, Step::Receiver);
         let receiver = self.wrap(receiver, r)?;
-        if let Value::Opaque(_) = receiver {
-            return self.wrap_opaque(object, origin);
+        let ObjectData::Builtin { name, .. } = &object.data else { return self.wrap_opaque(object, origin) };
+        let class = self.class_of(&receiver)?;
+        let own = class.path.as_deref().filter(|path| path.starts_with("builtins.") && !class.is_python);
+        match own.map(|class| format!("{class}.{name}")).filter(|path| crate::builtins::is_method(path)) {
+            Some(path) => {
+                self.guard(origin.source, GuardKind::MethodOf(path.as_str().into()));
+                let receiver = Some(receiver);
+                Ok(Value::Builtin(Rc::new(Builtin { path: path.into(), receiver, unbound: false, origin: Some(origin) })))
+            }
+            None => self.wrap_opaque(object, origin),
         }
-        // Which method it is cannot be read raw; only its being the same object could, and it is made anew each time.
-        self.wrap_opaque(object, origin)
     }
 
     fn wrap_partial(

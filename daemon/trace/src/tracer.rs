@@ -419,6 +419,7 @@ impl<'a> Tracer<'a> {
             }
             // Each call gives a view of its own; whether both are of one call is not known.
             (Value::DictView(x, a), Value::DictView(y, b)) if x == y && a == b => return None,
+            (Value::Proxy(x), Value::Proxy(y)) if x == y => return None,
             (Value::Tensor(x), Value::Tensor(y)) => x == y,
             (Value::Tuple(x), Value::Tuple(y)) => {
                 if Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin) {

@@ -22,7 +22,7 @@ impl Tracer<'_> {
             Value::Tuple(t) if t.class.as_ref().is_none_or(|c| !c.is_python) => !t.items.is_empty(),
             Value::List(id) if self.arenas.lists[*id].class.is_none() => !self.list_items(*id)?.is_empty(),
             Value::Set(id) => !self.arenas.sets[*id].items.is_empty(),
-            Value::DictView(dict, _) => self.dict_len(*dict)? > 0,
+            Value::DictView(dict, _) | Value::Proxy(dict) => self.dict_len(*dict)? > 0,
             Value::Range(_) => {
                 let length = self.length(value)?;
                 self.truth(&length)?
@@ -76,7 +76,7 @@ impl Tracer<'_> {
         let length = match value {
             Value::Tuple(t) => t.items.len(),
             Value::List(id) => self.list_items(*id)?.len(),
-            Value::Dict(id) | Value::DictView(id, _) => self.dict_len(*id)?,
+            Value::Dict(id) | Value::DictView(id, _) | Value::Proxy(id) => self.dict_len(*id)?,
             Value::Set(id) => self.arenas.sets[*id].items.len(),
             Value::Const(Const::Str(s)) => s.chars().count(),
             Value::Const(Const::Bytes(b)) => b.len(),

@@ -60,6 +60,7 @@ impl Tracer<'_> {
                     },
                 );
             }
+            Value::Proxy(_) => "builtins.mappingproxy",
             Value::Set(id) if self.arenas.sets[*id].frozen => "builtins.frozenset",
             Value::Set(_) => "builtins.set",
             Value::Slice(_) => "builtins.slice",

@@ -44,6 +44,8 @@ pub enum Fact {
     Elements(Vec<flambeau_ir::code::Const>),
     /// Missing dict key.
     NoItem(Key),
+    /// A bound method with this definition.
+    MethodOf(*mut ffi::PyMethodDef),
     /// What a function of the process's state gives.
     Gives(Py<PyAny>, Constant),
     /// Missing type attribute.
@@ -124,6 +126,7 @@ impl Fact {
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
             GuardKind::EmptyCell => Fact::EmptyCell,
+            GuardKind::MethodOf(path) => Fact::MethodOf(method_definition(&crate::paths::object_at(py, path)?)?),
             GuardKind::Gives(path, value) => {
                 Fact::Gives(crate::paths::object_at(py, path)?.unbind(), Constant::new(py, value))
             }
@@ -218,6 +221,10 @@ impl Fact {
                 Fact::TupleField(item) => {
                     crate::consts::tuple_field(&Bound::from_borrowed_ptr(py, value)) == Some(*item)
                 }
+                Fact::MethodOf(definition) => {
+                    ffi::PyCFunction_CheckExact(value) != 0
+                        && (*value.cast::<ffi::PyCFunctionObject>()).m_ml == *definition
+                }
                 Fact::Gives(function, expected) => {
                     let given = Bound::from_owned_ptr_or_err(py, ffi::PyObject_CallNoArgs(function.as_ptr()));
                     given.is_ok_and(|given| expected.is(py, given.as_ptr()))
@@ -234,6 +241,18 @@ impl Fact {
                 | Fact::Relation(..) => false,
             }
         }
+    }
+}
+
+/// What a method descriptor of a built-in type binds.
+fn method_definition(descriptor: &Bound<'_, PyAny>) -> PyResult<*mut ffi::PyMethodDef> {
+    // SAFETY: a live object, of the type that the layout is of.
+    unsafe {
+        let of_method = ffi::Py_TYPE(descriptor.as_ptr()) == &raw mut ffi::PyMethodDescr_Type;
+        if !of_method {
+            return Err(pyo3::exceptions::PyTypeError::new_err("it is no method of a built-in type"));
+        }
+        Ok((*descriptor.as_ptr().cast::<ffi::PyMethodDescrObject>()).d_method)
     }
 }
 

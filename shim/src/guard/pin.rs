@@ -279,6 +279,10 @@ impl<'a> Pinner<'a> {
                     self.field(value, offset_of!(ffi::PyFunctionObject, vectorcall));
                     self.hold(py, (*value.cast::<ffi::PyFunctionObject>()).func_code);
                 }
+                Fact::MethodOf(_) => {
+                    self.class(value);
+                    self.field(value, offset_of!(ffi::PyCFunctionObject, m_ml));
+                }
                 Fact::Tensor(fact) => {
                     let class = raw::class_of(value);
                     self.tag(class);

@@ -83,6 +83,18 @@ pub fn knows(path: &str) -> bool {
     canonical(path).is_some()
 }
 
+/// Whether a method of a built-in type is known: one of the table's, or of a type whose methods the client computes.
+pub fn is_method(path: &str) -> bool {
+    knows(path) || of_immutable(path)
+}
+
+/// Whether it is a method of a type whose methods only depend on what the object is.
+fn of_immutable(path: &str) -> bool {
+    const TYPES: &[&str] = &["str", "bytes", "int", "float", "complex", "bool", "tuple", "frozenset"];
+    let of_type = path.strip_prefix("builtins.").and_then(|rest| rest.split_once('.'));
+    of_type.is_some_and(|(class, method)| TYPES.contains(&class) && !method.starts_with("__"))
+}
+
 /// Calls the built-in function, type or method at `path`; `None`: not known here.
 pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Value>> {
     let Some((path, handler)) = canonical(path) else { return constant_method(tracer, path, &args) };
@@ -98,15 +110,10 @@ pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Valu
     result.map(Some)
 }
 
-/// Types whose methods only depend on what the object is.
-const IMMUTABLE: &[&str] = &["str", "bytes", "int", "float", "complex", "bool", "tuple", "frozenset"];
-
 /// A method of an immutable type on constants, which the client computes.
 fn constant_method(tracer: &mut Tracer<'_>, path: &str, args: &Args) -> Flow<Option<Value>> {
-    let of_type = path.strip_prefix("builtins.").and_then(|rest| rest.split_once('.'));
-    match of_type {
-        Some((class, method)) if IMMUTABLE.contains(&class) && !method.starts_with("__") && args.kw.is_empty() => {}
-        _ => return Ok(None),
+    if !of_immutable(path) || !args.kw.is_empty() {
+        return Ok(None);
     }
     let consts: Option<Vec<Const>> = args.pos.iter().map(|value| fixed_const(tracer, value)).collect();
     consts.map(|consts| tracer.eval(path, consts)).transpose()

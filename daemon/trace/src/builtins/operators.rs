@@ -482,7 +482,7 @@ pub fn contains(tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flo
             }
             Ok(Some(false))
         }
-        Value::Dict(id) | Value::DictView(id, ViewKind::Keys) => {
+        Value::Dict(id) | Value::DictView(id, ViewKind::Keys) | Value::Proxy(id) => {
             if let Value::Int(number) = item
                 && let Some(found) = tracer.has_number(*id, number)?
             {
@@ -523,6 +523,7 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
     let given = key;
     let key = &slots::base(tracer, key);
     match container {
+        Value::Proxy(id) => tracer.subscript(&Value::Dict(*id), given).map(Some),
         Value::Tuple(tuple) => match key {
             Value::Slice(parts) => {
                 let positions = slots::positions(tracer, parts, tuple.items.len(), "tuple slice")?;

@@ -96,7 +96,7 @@ impl Look<'_, '_> {
                 let set = &arenas.sets[*id];
                 set.items.values().any(|item| self.value(item, next))
             }
-            Value::Dict(id) | Value::DictView(id, _) => self.dict(*id, depth),
+            Value::Dict(id) | Value::DictView(id, _) | Value::Proxy(id) => self.dict(*id, depth),
             Value::Function(function) => {
                 let own = function.closure.iter().any(|cell| self.cell(*cell, next));
                 own || of_torch(function.path.as_deref())

@@ -240,6 +240,9 @@ impl Tracer<'_> {
                 };
                 Build::Call(path.into(), vec![self.build(builder, &Value::Dict(*dict))?])
             }
+            Value::Proxy(dict) => {
+                Build::Call("types.MappingProxyType".into(), vec![self.build(builder, &Value::Dict(*dict))?])
+            }
             Value::Partial(p) if p.kwargs.is_empty() => {
                 let mut args = vec![self.build(builder, &p.func)?];
                 args.extend(self.build_all(builder, &p.args)?);

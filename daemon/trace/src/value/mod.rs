@@ -48,6 +48,8 @@ pub enum Value {
     Dict(DictId),
     /// `keys()`, `values()` or `items()` of a dict.
     DictView(DictId, ViewKind),
+    /// `types.MappingProxyType(dict)`
+    Proxy(DictId),
     /// A set or frozenset.
     Set(SetId),
     /// `slice(start, stop, step)`.
