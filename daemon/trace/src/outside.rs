@@ -18,6 +18,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Items of a dict that are read by their positions: each is a guard of its own.
+const MOST_POSITIONS: usize = 256;
+
 impl Tracer<'_> {
     /// The value of `object`, read at `source`: its kind (and for constants its value) becomes a guard.
     pub(crate) fn wrap(&mut self, object: ObjId, source: SourceId) -> Flow<Value> {
@@ -572,6 +575,9 @@ impl Tracer<'_> {
             return Ok(None);
         }
         let Some(origin) = entry.origin else { return Ok(None) };
+        if self.load_objects(dict, key)? {
+            return self.dict_get_key(dict, key);
+        }
         match self.outside_item(dict, origin, key)? {
             Some((stored, object)) => {
                 let source = self.step(origin.source, Step::Item(stored.clone()));
@@ -701,7 +707,7 @@ impl Tracer<'_> {
             return stop(ReasonCode::UnguardableObject, "all items of a large namespace");
         };
         if index.other_keys {
-            return stop(ReasonCode::UnguardableObject, "a dict with keys that are no constants");
+            return self.load_by_position(dict, origin);
         }
         let keys = index.order.iter().filter_map(|k| index.items.get(k)).map(|(c, _)| c.clone()).collect();
         self.guard(origin.source, GuardKind::Keys(keys));
@@ -716,6 +722,44 @@ impl Tracer<'_> {
                 items.insert(key.clone(), item);
             }
         }
+        items.extend(std::mem::take(&mut entry.items));
+        entry.items = items;
+        entry.loaded = true;
+        Ok(())
+    }
+
+    /// Loads a dict of which a key is read that constants say nothing of, or one whose keys may be equal to any. False: it
+    /// is no such dict.
+    fn load_objects(&mut self, dict: DictId, key: &Key) -> Flow<bool> {
+        let Some(index) = self.dict_index(dict)? else { return Ok(false) };
+        let by_position = index.equal_consts || index.other_keys && !matches!(key, Key::Const(_));
+        if by_position {
+            self.load_all(dict)?;
+        }
+        Ok(by_position)
+    }
+
+    /// Reads the items of an outside dict whose keys are not all constants: each key is what stands at its place.
+    fn load_by_position(&mut self, dict: DictId, origin: Origin) -> Flow<()> {
+        let described = self.describe(origin.object)?;
+        let ObjectData::Dict(pairs) = &described.data else {
+            return stop(ReasonCode::Internal, "a dict that was not described as one");
+        };
+        let entry = &self.arenas.dicts[dict];
+        if pairs.len() > MOST_POSITIONS || entry.rewritten || !entry.writes.is_empty() {
+            return stop(ReasonCode::UnguardableObject, "a dict with keys that are no constants");
+        }
+        self.guard(origin.source, GuardKind::Len(pairs.len()));
+        let mut items = IndexMap::with_capacity(pairs.len());
+        for (i, (key, value)) in pairs.iter().enumerate() {
+            let source = self.step(origin.source, Step::Key(i as u32));
+            let stored = self.wrap(*key, source)?;
+            let key = self.key(&stored)?;
+            let source = self.step(origin.source, Step::Value(i as u32));
+            items.insert(key, (stored, Value::Unread(Origin { object: *value, source })));
+        }
+        self.arenas.reads += 1;
+        let entry = &mut self.arenas.dicts[dict];
         items.extend(std::mem::take(&mut entry.items));
         entry.items = items;
         entry.loaded = true;
