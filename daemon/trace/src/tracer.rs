@@ -48,6 +48,8 @@ pub struct Tracer<'a> {
     pub(crate) const_objects: HashMap<Const, Option<(ObjId, SourceId)>>,
     /// Outside objects that are keys by their identity, by where they were met first: no two may be one another time.
     pub(crate) keyed: HashMap<ObjId, SourceId>,
+    /// What `id` was asked for.
+    pub(crate) addressed: Vec<Value>,
     /// Keys were ids of objects, and numbers that ids could be equal to.
     address_keys: bool,
     large_keys: bool,
@@ -133,6 +135,7 @@ impl<'a> Tracer<'a> {
             known: HashMap::new(),
             const_objects: HashMap::new(),
             keyed: HashMap::new(),
+            addressed: Vec::new(),
             address_keys: false,
             large_keys: false,
             evals: HashMap::new(),
@@ -293,6 +296,9 @@ impl<'a> Tracer<'a> {
 
     /// The canonical key of a hashable value.
     pub fn key(&mut self, value: &Value) -> Flow<Key> {
+        if self.is_address_of_constant(value) {
+            return stop(ReasonCode::UnsupportedObject, "the id of a constant as a key");
+        }
         let key = self.plain_key(value)?;
         self.note_key(&key)?;
         let object = if let Value::Address(of) = value { of } else { value };

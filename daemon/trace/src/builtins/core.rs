@@ -1,11 +1,11 @@
 //! Functions that work on any object: attributes, iteration, truth over iterables, output.
 
-use super::args::{bind, bind_or_none, exactly};
-use super::{Table, sets, slots, types, unsupported};
+use super::args::{bind, exactly};
+use super::{Table, types, unsupported};
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use crate::value::{Iter, Key, Of, Super, Value, ViewKind};
+use crate::value::{Iter, Key, Of, Payload, Super, Value, ViewKind};
 use flambeau_bytecode::Compare;
 use flambeau_ir::code::{Const, Origin};
 use flambeau_ir::reason::ReasonCode;
@@ -21,6 +21,7 @@ pub const TABLE: Table = &[
     ("builtins.object.__getattribute__", generic_getattr),
     ("builtins.object.__setattr__", generic_setattr),
     ("builtins.object.__delattr__", generic_delattr),
+    ("builtins.object.__reduce_ex__", reduce),
     ("builtins.callable", callable),
     ("builtins.vars", vars),
     ("builtins.super", super_),
@@ -50,7 +51,6 @@ pub const TABLE: Table = &[
     ("warnings.warn_explicit", visible),
     ("time.time", visible),
     ("time.perf_counter", visible),
-    ("copy.copy", copy),
     ("torch.nn.modules.rnn.RNNBase._weights_have_changed", weights_changed),
     ("builtins.BaseException.with_traceback", with_traceback),
     ("traceback.clear_frames", clear_frames),
@@ -61,12 +61,48 @@ fn visible(_: &mut Tracer<'_>, path: &str, _: Args) -> Flow<Value> {
     stop(ReasonCode::UnsupportedCall, path.trim_start_matches("builtins."))
 }
 
-/// A number that tells an object from all others: of a constant, Python may have one object or several.
+/// A number that tells an object from all others. Of a constant Python may have one object or several, so its number is no
+/// key (but surely none of those that other objects have).
 fn id(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [value] = exactly(path, args)?;
     let value = tracer.read(&value)?;
     let made = Value::Address(Rc::new(value));
-    if Key::by_structure(&made).is_some() { Ok(made) } else { visible(tracer, path, Args::default()) }
+    if tracer.is_address_of_constant(&made) || Key::by_structure(&made).is_some() {
+        // No other object may get the place of this one.
+        tracer.addressed.push(made.clone());
+        return Ok(made);
+    }
+    visible(tracer, path, Args::default())
+}
+
+/// Whether `copy.deepcopy` gives the object itself by its type alone, without looking into it.
+pub(super) fn is_atomic(value: &Value) -> bool {
+    matches!(value, Value::Const(_) | Value::Int(_) | Value::Function(_))
+}
+
+/// `object.__reduce_ex__(protocol)` of an object whose class leaves all of it to `object`: how to make it anew
+/// (`reduce_newobj` in CPython's `Objects/typeobject.c`).
+fn reduce(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value, protocol] = exactly(path, args)?;
+    let Value::Instance(id) = value else { return unsupported(path) };
+    let instance = &tracer.arenas.instances[id];
+    let (class, attrs) = (instance.class.clone(), instance.attrs);
+    let plain = class.is_python && matches!(instance.payload, Payload::None) && protocol.as_int().is_some_and(|p| p >= 2);
+    let (Some(attrs), true) = (attrs, plain) else { return unsupported(path) };
+    for name in ["__reduce__", "__getstate__"] {
+        if tracer.type_lookup(&class, name)?.is_some_and(|(owner, _)| !owner.is("builtins.object")) {
+            return unsupported(path);
+        }
+    }
+    for name in ["__slots__", "__getnewargs__", "__getnewargs_ex__"] {
+        if tracer.type_lookup(&class, name)?.is_some() {
+            return unsupported(path);
+        }
+    }
+    let module = tracer.sys_module("copyreg")?;
+    let make = tracer.get_attr(&module, "__newobj__")?;
+    let class = Value::tuple(vec![Value::Class(class)]);
+    Ok(Value::tuple(vec![make, class, Value::Dict(attrs), Value::NONE, Value::NONE]))
 }
 
 fn breakpoint(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
@@ -431,24 +467,3 @@ pub fn sort(tracer: &mut Tracer<'_>, items: Vec<Value>, key: &Value, reverse: &V
     Ok(sorted.into_iter().map(|(_, item)| item).collect())
 }
 
-fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let [value] = bind_or_none(path, args, ["x"], 1)?;
-    match &value {
-        Value::Const(_) | Value::Int(_) | Value::Function(_) | Value::Class(_) => Ok(value),
-        Value::Tuple(t) if t.class.is_none() => Ok(value),
-        Value::List(id) if tracer.arenas.lists[*id].class.is_none() => {
-            let items = tracer.list_items(*id)?.clone();
-            Ok(tracer.new_list(items))
-        }
-        Value::Dict(id) if tracer.arenas.dicts[*id].class.as_ref().is_none_or(|c| !c.is_python) => {
-            slots::copy_dict(tracer, &value)
-        }
-        Value::Set(id) if tracer.arenas.sets[*id].frozen => Ok(value),
-        Value::Set(id) => {
-            let items = tracer.arenas.sets[*id].items.clone();
-            let operand = sets::operand(tracer, &value, &items)?;
-            Ok(sets::make(tracer, items, false, "builtins.set", operand.map(|set| vec![set])))
-        }
-        _ => unsupported(path),
-    }
-}

@@ -97,7 +97,12 @@ fn of_immutable(path: &str) -> bool {
 
 /// Calls the built-in function, type or method at `path`; `None`: not known here.
 pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Value>> {
-    let Some((path, handler)) = canonical(path) else { return constant_method(tracer, path, &args) };
+    let Some((path, handler)) = canonical(path) else {
+        return match args.pos.first() {
+            Some(value) if path == "copy.deepcopy" && core::is_atomic(value) => Ok(Some(value.clone())),
+            _ => constant_method(tracer, path, &args),
+        };
+    };
     let is_odd = |value: &Value| {
         matches!(value, Value::Instance(_)) && !matches!(slots::base(tracer, value), Value::Instance(_))
     };

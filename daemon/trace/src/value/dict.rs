@@ -81,8 +81,18 @@ impl Tracer<'_> {
 
     /// `dict.get(key)`, without `__missing__`.
     pub fn dict_get(&mut self, dict: DictId, key: &Value) -> Flow<Option<Value>> {
+        if self.is_address_of_constant(key) && self.arenas.dicts[dict].outside.is_none() {
+            return Ok(None);
+        }
         let k = self.key(key)?;
         self.dict_get_key(dict, &k)
+    }
+
+    /// Whether it is the `id` of a constant, which is no key (see [`Tracer::key`]).
+    pub(crate) fn is_address_of_constant(&self, key: &Value) -> bool {
+        let Value::Address(of) = key else { return false };
+        let inside = self.origin_of(of).is_none();
+        matches!(**of, Value::Int(_) | Value::Code(_)) || inside && self.as_const(of).is_some()
     }
 
     /// As [`Tracer::dict_get`] with a str key.

@@ -57,6 +57,10 @@ impl Key {
                 (_, Value::List(id)) => Key::Address(6, id.0 as usize),
                 (_, Value::Dict(id)) => Key::Address(7, id.0 as usize),
                 (_, Value::Set(id)) => Key::Address(8, id.0 as usize),
+                (_, Value::Tuple(t)) => match t.origin {
+                    Some(origin) => Key::Address(9, origin.object.0 as usize),
+                    None => Key::Address(10, Rc::as_ptr(t) as usize),
+                },
                 _ => return None,
             },
             _ => return None,
