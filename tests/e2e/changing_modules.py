@@ -185,7 +185,7 @@ class Symmetric(nn.Module):
         return weight.triu() + weight.triu(1).transpose(-1, -2)
 
 
-@program(breaks="unsupported_call")
+@program(breaks="unsupported_call unsupported_object unguardable_object")
 def parametrizations_registered(w: World) -> Any:
     net = yield Net()
     yield

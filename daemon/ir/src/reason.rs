@@ -87,7 +87,7 @@ reasons! {
         hint: "Pass plain Python or tensor values instead.",
         example: Code(
             r"def f(x):
-    return x + len(f.__annotations__)"
+    return x + len(f.__closure__ or ())"
         ),
     }
     DataDependentJump {
@@ -181,17 +181,11 @@ def f(x):
         means: "A value the trace relies on cannot be checked cheaply.",
         hint: "Pass it as an argument of a plain type.",
         example: Code(
-            r"class Key:
-    pass
-
-
-table = {Key(): 2.0}
+            r"marks = {object(), object()}
 
 
 def f(x):
-    for key, factor in table.items():
-        x = x * factor
-    return x"
+    return x * len(marks)"
         ),
     }
     Generator {
@@ -199,12 +193,15 @@ def f(x):
         means: "A generator or coroutine frame is not compiled as a whole.",
         hint: "Compile the function that consumes it.",
         example: Code(
-            r"def parts(x):
+            r"ended = []
+
+
+def parts(x):
     try:
         yield x + 1
         yield x + 2
     finally:
-        pass
+        ended.append(True)
 
 
 def f(x):

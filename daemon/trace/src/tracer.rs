@@ -301,6 +301,7 @@ impl<'a> Tracer<'a> {
         }
         let key = self.plain_key(value)?;
         self.note_key(&key)?;
+        // Of a tuple's items this was asked on the way.
         let object = if let Value::Address(of) = value { of } else { value };
         let by_identity = matches!(key, Key::Identity(..) | Key::Address(..));
         if by_identity && let Some(origin) = self.origin_of(object) {
@@ -311,7 +312,7 @@ impl<'a> Tracer<'a> {
 
     /// Which numbers the ids among keys are is not known, so none may stand beside them that could be equal.
     pub(crate) fn note_key(&mut self, key: &Key) -> Flow<()> {
-        self.address_keys |= matches!(key, Key::Address(..));
+        self.address_keys |= key.holds_address();
         self.large_keys |= key.may_be_address();
         if self.address_keys && self.large_keys {
             return stop(ReasonCode::UnsupportedObject, "the id of an object among keys that are large numbers");

@@ -25,6 +25,11 @@ pub const TABLE: Table = &[
     ("torch._C._get_cudnn_sdp_enabled", ambient_flag),
     ("torch._C._get_float32_matmul_precision", ambient_flag),
     ("sys.getrecursionlimit", process_state),
+    ("torch.fx.experimental.symbolic_shapes.expect_true", truth),
+    ("torch.fx.experimental.symbolic_shapes.guard_or_false", truth),
+    ("torch.fx.experimental.symbolic_shapes.guard_or_true", truth),
+    ("torch.fx.experimental.symbolic_shapes.guard_size_oblivious", truth),
+    ("torch.fx.experimental.symbolic_shapes.statically_known_true", truth),
     ("torch.promote_types", pure),
     ("torch._C._promote_types", pure),
     ("torch.can_cast", pure),
@@ -38,6 +43,14 @@ fn ambient_flag(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> 
     let [] = exactly(path, args)?;
     tracer.guard_precision();
     tracer.eval(path, vec![])
+}
+
+/// What torch asks of a relation of sizes. Those of a trace are ints, whose relations are known or guarded.
+fn truth(_: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
+    match (args.pos.pop(), args.pos.is_empty() && args.kw.is_empty()) {
+        (Some(value @ Value::Const(Const::Bool(_))), true) => Ok(value),
+        _ => unsupported(path),
+    }
 }
 
 /// What the process has set: each call asks again.

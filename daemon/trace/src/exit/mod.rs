@@ -223,8 +223,7 @@ impl Tracer<'_> {
         match result {
             Ok(FrameEnd::Return(_)) => Ok(silent),
             Err(Stop::Raise(_)) => Ok(silent && self.is_raise_of(&result, "GeneratorExit")),
-            Ok(_) => Ok(false),
-            Err(stopped) => Err(stopped),
+            Ok(_) | Err(Stop::Break(_)) => Ok(false),
         }
     }
 

@@ -76,12 +76,30 @@ impl Key {
         })
     }
 
-    /// Whether it is a number that could be the `id` of an object.
+    /// Whether it is or holds a number that could be the `id` of an object.
     pub(crate) fn may_be_address(&self) -> bool {
         match self {
-            Key::Const(Const::Int(i)) => *i > LEAST_ADDRESS,
-            Key::Const(Const::BigInt(_)) => true,
+            Key::Const(c) => may_be_address(c),
+            Key::Tuple(items) => items.iter().any(Key::may_be_address),
             _ => false,
         }
+    }
+
+    /// Whether it is or holds the `id` of an object.
+    pub(crate) fn holds_address(&self) -> bool {
+        match self {
+            Key::Address(..) => true,
+            Key::Tuple(items) => items.iter().any(Key::holds_address),
+            _ => false,
+        }
+    }
+}
+
+fn may_be_address(c: &Const) -> bool {
+    match c {
+        Const::Int(i) => *i > LEAST_ADDRESS,
+        Const::BigInt(_) => true,
+        Const::Tuple(items) | Const::FrozenSet(items) => items.iter().any(may_be_address),
+        _ => false,
     }
 }
