@@ -103,14 +103,13 @@ impl Parser<'_> {
 
     fn meta(&mut self) -> Parsed<ValueMeta> {
         if self.lex.eat("(") {
-            let items = {
-                let mut items = Vec::new();
-                while !self.lex.eat(")") {
-                    items.push(self.meta()?);
-                    self.lex.eat(",");
-                }
-                items
-            };
+            self.lex.down()?;
+            let mut items = Vec::new();
+            while !self.lex.eat(")") {
+                items.push(self.meta()?);
+                self.lex.eat(",");
+            }
+            self.lex.up();
             return Ok(ValueMeta::Tuple(items));
         }
         if self.lex.eat_word("int") {
@@ -165,6 +164,13 @@ impl Parser<'_> {
     }
 
     fn arg(&mut self) -> Parsed<Arg> {
+        self.lex.down()?;
+        let arg = self.arg_or_parts()?;
+        self.lex.up();
+        Ok(arg)
+    }
+
+    fn arg_or_parts(&mut self) -> Parsed<Arg> {
         if self.lex.eat("%") {
             return self.reference().map(Arg::Node);
         }
@@ -183,7 +189,7 @@ impl Parser<'_> {
         if let Some(x) = self.lex.float() {
             return Ok(Arg::Const(Const::Float(x)));
         }
-        if let Ok(i) = self.lex.number() {
+        if let Some(i) = self.lex.take_number() {
             return Ok(Arg::Const(Const::Int(i)));
         }
         let word = self.lex.word()?;
