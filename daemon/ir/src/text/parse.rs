@@ -5,6 +5,7 @@ use crate::code::Const;
 use crate::graph::{Arg, Graph, Location, Node, NodeId, NodeOp, Target, ValueMeta};
 use crate::source::SourceId;
 use crate::tensor::{Device, TensorMeta, contiguous_strides};
+use crate::verify::MAX_NDIM;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -127,6 +128,9 @@ impl Parser<'_> {
         let dtype = self.lex.dtype()?;
         self.lex.expect("[")?;
         let sizes = self.lex.list("]", Lexer::dim)?;
+        if sizes.len() > MAX_NDIM {
+            return self.lex.error("too many dimensions");
+        }
         let strides = if self.lex.eat("{") { self.lex.list("}", Lexer::dim)? } else { contiguous_strides(&sizes) };
         let device = if self.lex.eat("@") {
             let kind = self.lex.number()?;
