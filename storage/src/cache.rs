@@ -425,7 +425,7 @@ impl Cache {
     }
 
     fn grown(&mut self, by: u64) {
-        let total = self.bytes.map_or_else(|| self.count(), |b| b + by);
+        let total = self.bytes.map_or_else(|| self.count(), |b| b.saturating_add(by));
         self.bytes = Some(total);
         if total > self.limit {
             self.evict();
@@ -442,8 +442,8 @@ impl Cache {
     fn count(&self) -> u64 {
         let frames = self.records::<FrameRecord>(b'F').unwrap_or_default();
         let kernels = self.records::<KernelRecord>(b'K').unwrap_or_default();
-        let frames: u64 = frames.iter().flat_map(|(_, r)| &r.frames).map(|e| e.size).sum();
-        frames + kernels.iter().map(|(_, k)| k.size).sum::<u64>()
+        let frames = frames.iter().flat_map(|(_, r)| &r.frames).map(|e| e.size);
+        sum(frames.chain(kernels.iter().map(|(_, k)| k.size)))
     }
 
     /// Drops the keys unused for longest until the cache is well below its limit, then what nothing names any more.
@@ -455,7 +455,7 @@ impl Cache {
         let goal = self.limit / 100 * LOW_WATER;
         let mut total = self.count();
         let mut order: Vec<(u64, Vec<u8>, u64)> = Vec::new();
-        order.extend(frames.into_iter().map(|(id, r)| (r.used, id, r.frames.iter().map(|e| e.size).sum())));
+        order.extend(frames.into_iter().map(|(id, r)| (r.used, id, sum(r.frames.iter().map(|e| e.size)))));
         order.extend(kernels.into_iter().map(|(id, k)| (k.used, id, k.size)));
         order.sort();
         for (_, id, size) in order {
@@ -607,6 +607,11 @@ impl Drop for Cache {
     fn drop(&mut self) {
         self.flush();
     }
+}
+
+/// Sizes are what records say.
+fn sum(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(0, u64::saturating_add)
 }
 
 fn tagged(tag: u8, hash: &Hash) -> Vec<u8> {

@@ -25,6 +25,9 @@ def requests(daemon: Daemon, sessions: list[list[Message]], count: int, seed: in
     sessions = [moved(session, daemon.cache) for session in sessions]
     for number in range(count):
         session = random.choice(sessions)
+        if random.random() < 0.1:
+            said[disordered(daemon, session, random)] += 1
+            continue
         places = [at for at, (kind, _) in enumerate(session) if kind == "request"]
         at = random.choice(places)
         body = mutate.any_of(random, session[at][1])
@@ -47,6 +50,28 @@ def requests(daemon: Daemon, sessions: list[list[Message]], count: int, seed: in
             check(daemon, session)
     check(daemon, sessions[0])
     return said
+
+
+def disordered(daemon: Daemon, session: list[Message], random: Random) -> str:
+    """Sends the requests of a session with some left out, sent again, or in another order; each is sound by itself."""
+    first, *bodies = [body for kind, body in session if kind == "request"]
+    how = random.choice(["left out", "sent again", "reordered", "greeting later"])
+    if how == "left out":
+        bodies = [body for body in bodies if random.random() < 0.5]
+    elif how == "sent again":
+        bodies = [body for body in bodies for _ in range(random.randrange(1, 4))]
+    else:
+        random.shuffle(bodies)
+    at = random.randrange(len(bodies) + 1) if how == "greeting later" else 0
+    bodies.insert(at, first)
+    with contextlib.suppress(OSError), contextlib.closing(daemon.connect(timeout=10)) as raw:
+        raw.settimeout(0.05)
+        for body in bodies:
+            send(raw, body)
+        with contextlib.suppress(TimeoutError):
+            while receive(raw):
+                pass
+    return how
 
 
 def check(daemon: Daemon, session: list[Message]) -> None:

@@ -1,8 +1,10 @@
 """A slice of the hostile runs: two minutes at most. At size: `python -m tests.hostile --help`."""
 
+import os
+
 import pytest
 
-from . import answers, cache, kills, models, requests
+from . import answers, cache, kills, models, requests, users
 from .session import Daemon, record
 
 
@@ -43,3 +45,23 @@ def test_damaged_caches(sessions, place):
 def test_kills(sessions, place):
     said = kills.kills(place, list(sessions.values()), 12, seed=1)
     assert said["kept"] and not said["lost"], said
+
+
+of_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
+
+
+@of_root
+def test_another_user_cannot_connect(sessions, place):
+    (place / "socket").mkdir(mode=0o700)
+    closed, opened, own = users.connects(place / "socket", next(iter(sessions.values())))
+    assert (closed, opened, own) == ("PermissionError", "closed", "answered")
+
+
+@of_root
+def test_another_user_is_not_connected_to(place):
+    assert users.impostor(place) == (False, True)
+
+
+@of_root
+def test_what_another_user_planted_is_left_alone(sessions, place):
+    assert not users.planted(place, next(iter(sessions.values())))

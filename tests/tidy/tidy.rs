@@ -64,6 +64,7 @@ fn special_libraries_stay_in_their_crate() {
     let homes = [
         ("actix", "flambeau-server"),
         ("sled", "flambeau-storage"),
+        ("landlock", "flambeau-codegen"),
         ("pyo3", "flambeau-shim"),
         ("inkwell", "flambeau-cpu-compile"),
         ("ocl-core", "flambeau-opencl-device"),

@@ -33,7 +33,16 @@ pub fn decode(code: &Code) -> Result<Decoded, DecodeError> {
             ArgKind::Forward => (next as u32).checked_add(arg),
             ArgKind::Backward => (next as u32).checked_sub(arg),
         };
-        match (opcode.make)(operand.ok_or(DecodeError::BadTarget(offset))?) {
+        let becomes = (opcode.make)(operand.ok_or(DecodeError::BadTarget(offset))?);
+        let inside = match becomes {
+            Becomes::Op(op) => is_inside(op, code),
+            Becomes::Two(first, second) => is_inside(first, code) && is_inside(second, code),
+            Becomes::Dropped | Becomes::Bad => true,
+        };
+        if !inside {
+            return Err(DecodeError::BadArgument { opcode: byte, arg, offset });
+        }
+        match becomes {
             Becomes::Op(op) => {
                 index[at + 1..next].fill(instrs.len() as u32 + 1);
                 instrs.push(Instr { op, offset, line: lines[at] });
@@ -56,6 +65,31 @@ pub fn decode(code: &Code) -> Result<Decoded, DecodeError> {
     // What runs a generator does the same: the handler would only hide which exceptions the program handles.
     handlers.retain(|h| instrs.get(h.target as usize).is_none_or(|i| i.op != Op::StopIterationError));
     Ok(Decoded { instrs, handlers })
+}
+
+/// Whether the constant, name or slot that an instruction is about is one of the code's: nobody asks again.
+fn is_inside(op: Op, code: &Code) -> bool {
+    let (index, count) = match op {
+        Op::LoadConst(i) | Op::KwNames(i) => (i, code.consts.len()),
+        Op::LoadGlobal { name: i, .. } | Op::LoadAttr { name: i, .. } | Op::LoadSuperAttr { name: i, .. } => {
+            (i, code.names.len())
+        }
+        Op::StoreGlobal(i) | Op::DeleteGlobal(i) | Op::LoadName(i) | Op::StoreName(i) | Op::DeleteName(i) => {
+            (i, code.names.len())
+        }
+        Op::StoreAttr(i) | Op::DeleteAttr(i) | Op::ImportName(i) | Op::ImportFrom(i) | Op::LoadFromDictOrGlobals(i) => {
+            (i, code.names.len())
+        }
+        Op::LoadFast(i) | Op::StoreFast(i) | Op::DeleteFast(i) | Op::LoadFastAndClear(i) | Op::MakeCell(i) => {
+            (i, code.localsplusnames.len())
+        }
+        Op::LoadClosure(i) | Op::LoadDeref(i) | Op::StoreDeref(i) | Op::DeleteDeref(i) | Op::LoadClassDeref(i) => {
+            (i, code.localsplusnames.len())
+        }
+        Op::LoadFromDictOrDeref(i) => (i, code.localsplusnames.len()),
+        _ => return true,
+    };
+    (index as usize) < count
 }
 
 /// Turns jump targets from code units to instruction indices.

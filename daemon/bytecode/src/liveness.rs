@@ -9,6 +9,11 @@ use flambeau_ir::code::Code;
 const READERS: [&str; 9] =
     ["locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "breakpoint", "StackSummary"];
 
+/// Most words of bits that are kept of a code object, and most steps for each of its instructions. No code of a program needs
+/// as many; of what does, all slots count as read.
+const MOST_WORDS: usize = 8 << 20;
+const MOST_STEPS: usize = 256;
+
 /// Per slot: whether a resume function that enters so, between `at` and `target`, has to restore it. A call or a raise
 /// in its prologue may go to the handler that covers `at`.
 pub fn live_for(code: &Code, decoded: &Decoded, at: Target, target: Target, entry: Entry) -> Vec<bool> {
@@ -31,7 +36,11 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
         return vec![true; slots];
     }
     let words = slots.div_ceil(64);
+    if decoded.instrs.len().saturating_mul(words) > MOST_WORDS {
+        return vec![true; slots];
+    }
     let edges = Edges::new(decoded);
+    let mut steps = decoded.instrs.len().saturating_mul(MOST_STEPS);
     let mut live = vec![0_u64; decoded.instrs.len() * words];
     let reached = edges.reachable(target as usize);
     // From the end: what is read there is known before it is asked for.
@@ -41,6 +50,10 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     // Neither waiting nor out of reach.
     let mut idle = vec![false; decoded.instrs.len()];
     while let Some(at) = waiting.pop() {
+        steps -= 1;
+        if steps == 0 {
+            return vec![true; slots];
+        }
         idle[at] = true;
         now.fill(0);
         let union = |now: &mut [u64], from: usize| {
@@ -63,9 +76,10 @@ pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     let first = target as usize * words;
     let mut found: Vec<bool> =
         (0..slots).map(|s| live.get(first + s / 64).is_some_and(|w| w >> (s % 64) & 1 != 0)).collect();
-    for (slot, kind) in code.localspluskinds.iter().enumerate().take(slots) {
-        if kind & (Code::CELL | Code::FREE) != 0 {
-            found[slot] |= reached.iter().any(|at| cell(decoded.instrs[*at].op) == Some(slot as u32));
+    for slot in reached.iter().filter_map(|at| cell(decoded.instrs[*at].op)) {
+        let kind = code.localspluskinds.get(slot as usize).copied().unwrap_or_default();
+        if let Some(place) = found.get_mut(slot as usize) {
+            *place |= kind & (Code::CELL | Code::FREE) != 0;
         }
     }
     if let Some(receiver) = found.first_mut().filter(|_| calls_super(code)) {
@@ -81,7 +95,7 @@ pub fn loop_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     let target = target as usize;
     let (after, before) = (edges.reachable(target), edges.reaching(target));
     // Nothing else in both sets: no way leads back to it.
-    if target >= before.len() || !edges.before[target].iter().any(|at| after.contains(at)) {
+    if target >= before.len() || !after.iter().any(|at| edges.goes(*at, target)) {
         return found;
     }
     for at in after.into_iter().filter(|at| before[*at]) {
@@ -127,6 +141,15 @@ fn cell(op: Op) -> Option<u32> {
     }
 }
 
+/// Follows the hints, and shortens the way for who follows.
+fn first_open(open: &mut [usize], mut at: usize) -> usize {
+    while let Some(next) = open.get(at).copied().filter(|next| *next != at) {
+        open[at] = open[next];
+        at = next;
+    }
+    at
+}
+
 /// Where execution can go.
 struct Edges<'a> {
     decoded: &'a Decoded,
@@ -140,9 +163,15 @@ impl<'a> Edges<'a> {
     fn new(decoded: &'a Decoded) -> Edges<'a> {
         let count = decoded.instrs.len();
         let mut handlers = vec![None; count];
+        // Per instruction: the first at or behind it that no handler covers yet, or one on the way there.
+        let mut open: Vec<usize> = (0..=count).collect();
         for handler in &decoded.handlers {
-            for place in handlers.iter_mut().take(handler.end as usize).skip(handler.start as usize) {
-                place.get_or_insert(handler.target as usize);
+            let end = (handler.end as usize).min(count);
+            let mut at = first_open(&mut open, handler.start as usize);
+            while at < end {
+                handlers[at] = Some(handler.target as usize);
+                open[at] = at + 1;
+                at = first_open(&mut open, at + 1);
             }
         }
         let mut edges = Edges { decoded, handlers, before: vec![vec![]; count] };
@@ -165,6 +194,11 @@ impl<'a> Edges<'a> {
         };
         let next = (falls && at + 1 < self.decoded.instrs.len()).then_some(at + 1);
         next.into_iter().chain(jumps.map(|t| t as usize))
+    }
+
+    /// Whether `to` can be right behind `at`.
+    fn goes(&self, at: usize, to: usize) -> bool {
+        self.next(at).chain(self.handler(at)).any(|next| next == to)
     }
 
     fn handler(&self, at: usize) -> Option<usize> {

@@ -408,7 +408,7 @@ impl Prologue {
         let numbers = 0..i64::from(state_items(point).max(values));
         let brought = numbers.chain([i64::from(body.stacksize), i64::from(length)]).map(Const::Int);
         let deepest = self.units.deepest();
-        Ok(named_by_content(Code {
+        finished(Code {
             argcount: PARAMETERS,
             posonlyargcount: PARAMETERS,
             kwonlyargcount: 0,
@@ -422,7 +422,7 @@ impl Prologue {
             linetable: [&self.locations.finish(), body.linetable].concat(),
             exceptiontable: exception_table(&handlers),
             ..code.clone()
-        }))
+        })
     }
 }
 
@@ -433,8 +433,9 @@ fn state_items(point: &ResumePoint) -> u32 {
     (point.locals.len() + stack + child) as u32
 }
 
-/// The code under its own hash.
-pub(crate) fn named_by_content(code: Code) -> Code {
+/// The code under its own hash. An error where it is no code that CPython may run: that of broken code may not be.
+pub(crate) fn finished(code: Code) -> Result<Code, AssembleError> {
+    crate::decode(&code)?;
     let code = Code { hash: CodeHash([0; 32]), ..code };
-    Code { hash: code.content_hash(), ..code }
+    Ok(Code { hash: code.content_hash(), ..code })
 }

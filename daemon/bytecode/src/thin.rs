@@ -5,7 +5,7 @@ use crate::body::Body;
 use crate::dialect::{Dialect, dialect};
 use crate::effect::Output;
 use crate::op::{Op, Unary};
-use crate::resume::{AssembleError, Item, named_by_content};
+use crate::resume::{AssembleError, Item, finished};
 use crate::tables::{LocationWriter, location};
 use crate::units::Units;
 use crate::{Decoded, Target};
@@ -152,7 +152,7 @@ fn thin(
     let at = decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at))?.offset;
     let mut locations = LocationWriter::new(code.firstlineno);
     locations.put(units.len() as usize, location(&code.linetable, code.firstlineno, at)?);
-    Ok(named_by_content(Code {
+    finished(Code {
         argcount: parameters,
         posonlyargcount: parameters,
         kwonlyargcount: 0,
@@ -165,5 +165,5 @@ fn thin(
         linetable: locations.finish(),
         exceptiontable: vec![],
         ..code.clone()
-    }))
+    })
 }

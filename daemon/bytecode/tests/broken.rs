@@ -1,9 +1,11 @@
 //! Broken code objects are errors, or give code that decodes; nothing panics.
 
-use flambeau_bytecode::dialect::VERSIONS;
+mod fixtures;
+
+use fixtures::codes;
 use flambeau_bytecode::resume::{Entry, Item, ResumePoint, assemble};
 use flambeau_bytecode::{Decoded, Output, decode, live_for, live_slots, thin_call, thin_instr};
-use flambeau_ir::code::{Code, CodeHash, Const};
+use flambeau_ir::code::{Code, Const};
 
 /// xorshift64
 struct Random(u64);
@@ -19,45 +21,6 @@ impl Random {
     fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len())]
     }
-}
-
-fn bytes(hex: &str) -> Vec<u8> {
-    let digits = hex.as_bytes().as_chunks::<2>().0;
-    digits.iter().map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
-}
-
-/// The code objects of the fixture, as functions.
-fn codes() -> Vec<Code> {
-    let text: Vec<String> = VERSIONS
-        .iter()
-        .map(|((_, minor), _)| format!("{}/tests/facts_3{minor}.txt", env!("CARGO_MANIFEST_DIR")))
-        .map(|file| std::fs::read_to_string(file).unwrap())
-        .collect();
-    let heads = text.iter().flat_map(|text| text.lines()).filter(|l| l.starts_with("code "));
-    let code = |line: &str| {
-        let parts: Vec<&str> = line.split(' ').collect();
-        Code {
-            hash: CodeHash([0; 32]),
-            python: (3, parts[1].parse().unwrap()),
-            name: parts[2].into(),
-            qualname: parts[2].into(),
-            filename: "file".into(),
-            firstlineno: parts[3].parse().unwrap(),
-            argcount: 1,
-            posonlyargcount: 0,
-            kwonlyargcount: 0,
-            stacksize: 9,
-            flags: 3,
-            bytecode: bytes(parts[4]),
-            consts: vec![Const::None, Const::Int(3), Const::Int(4)],
-            names: vec!["super".into(), "name".into()],
-            localsplusnames: ["self", "a", "b", "c", "d", "__class__"].map(String::from).to_vec(),
-            localspluskinds: vec![0x60, 0x20, 0x20, 0x20, 0x40, 0x80],
-            linetable: bytes(parts[5]),
-            exceptiontable: bytes(parts[6].trim_matches('-')),
-        }
-    };
-    heads.map(code).collect()
 }
 
 fn broken(random: &mut Random, code: &Code) -> Code {

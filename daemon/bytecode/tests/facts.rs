@@ -3,7 +3,10 @@
 
 use flambeau_bytecode::dialect::{VERSIONS, dialect};
 use flambeau_bytecode::{Op, decode};
-use flambeau_ir::code::{Code, CodeHash};
+use flambeau_ir::code::{Code, CodeHash, Const};
+
+/// More constants, names and locals than an instruction of the facts is about.
+const MANY: usize = 1 << 10;
 
 fn code(bytecode: Vec<u8>) -> Code {
     Code {
@@ -19,10 +22,10 @@ fn code(bytecode: Vec<u8>) -> Code {
         stacksize: 0,
         flags: 0,
         bytecode,
-        consts: vec![],
-        names: vec![],
-        localsplusnames: vec![],
-        localspluskinds: vec![],
+        consts: vec![Const::None; MANY],
+        names: vec![String::new(); MANY],
+        localsplusnames: vec![String::new(); MANY],
+        localspluskinds: vec![0x20; MANY],
         linetable: vec![],
         exceptiontable: vec![],
     }

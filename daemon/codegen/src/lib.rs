@@ -1,11 +1,14 @@
 //! Kernels to artifacts through plug-in workers. The daemon never opens a plug-in itself: a code generator may abort,
 //! so it runs in child processes (`flambeaud worker`), which this crate starts, feeds, restarts and stops.
 
+mod confine;
 mod discover;
 mod libraries;
 mod pool;
+mod scratch;
 mod worker;
 
+pub use confine::Confined;
 pub use discover::{BackendFiles, discover};
 pub use libraries::{Libraries, VARIABLE};
 pub use worker::worker_main;
@@ -120,6 +123,8 @@ pub struct Described {
     pub targets: Vec<String>,
     /// What it can compile.
     pub capabilities: Capabilities,
+    /// What its workers forbid themselves.
+    pub confined: Confined,
 }
 
 /// Compiles kernels. Shared by all threads.
@@ -158,6 +163,7 @@ impl Backend {
 impl Codegen {
     /// Starts nothing yet.
     pub fn new(options: CodegenOptions) -> Self {
+        scratch::sweep();
         Codegen { options, backends: Mutex::default() }
     }
 
@@ -204,7 +210,10 @@ impl Codegen {
             return Ok(described.clone());
         }
         match backend.ask(&Request::Describe)? {
-            Ok(Reply::Described(described)) => Ok(backend.described.get_or_init(|| described).clone()),
+            Ok(Reply::Described(described)) => {
+                tracing::info!(backend = described.name, confined = ?described.confined, "a code generator is ready");
+                Ok(backend.described.get_or_init(|| described).clone())
+            }
             Ok(Reply::Unavailable(why)) => Err(CodegenError::Unavailable(why)),
             Ok(Reply::Compiled(_)) => Err(CodegenError::Worker("answered another question".to_owned())),
             Err(lost) => Err(CodegenError::Worker(lost.to_string())),

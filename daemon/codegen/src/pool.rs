@@ -1,6 +1,7 @@
 //! The worker processes of one back end: started when needed, replaced when lost, never more than allowed.
 
 use crate::libraries::VARIABLE;
+use crate::scratch::Scratch;
 use crate::{CodegenError, CodegenOptions, Described, Libraries};
 use flambeau_ir::kernel::Kernel;
 use flambeau_wire::frame;
@@ -62,6 +63,8 @@ struct Worker {
     socket: UnixStream,
     /// Changes of the folders of libraries before it was started.
     changes: u64,
+    /// Its folder for temporary files; there may be no place for one.
+    _scratch: Option<Scratch>,
 }
 
 impl Worker {
@@ -72,14 +75,17 @@ impl Worker {
         let (program, arguments) =
             command.split_first().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "empty command"))?;
         let (changes, libraries) = libraries.now();
+        let scratch = Scratch::new().inspect_err(|error| tracing::warn!(%error, "no folder for a worker")).ok();
         let child = Command::new(program)
             .args(arguments)
             .arg(plugin)
             .env(VARIABLE, libraries)
+            .env_remove("TMPDIR")
+            .envs(scratch.as_ref().map(|scratch| ("TMPDIR", scratch.path())))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()?;
-        Ok(Worker { child, socket: ours, changes })
+        Ok(Worker { child, socket: ours, changes, _scratch: scratch })
     }
 
     fn ask(&mut self, request: &[u8]) -> Result<Reply, io::Error> {

@@ -2,6 +2,7 @@
 //! closes. Standard output is not used: code generators print.
 
 use crate::Described;
+use crate::confine::{self, Confined};
 use crate::pool::{Reply, Request};
 use flambeau_plugin::CompileLibrary;
 use flambeau_wire::frame;
@@ -20,15 +21,18 @@ pub fn worker_main(plugin: &Path) -> io::Result<()> {
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     let _ = setrlimit(Resource::Data, Rlimit { current: Some(MOST_DATA), maximum: Some(MOST_DATA) });
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let confined = confine::writing();
     let library = CompileLibrary::open_checked(plugin).map_err(|e| e.to_string());
+    // The lesser of both is what holds.
+    let confined = confined.max(confine::reading(plugin));
     while let Some(request) = receive(&mut socket)? {
-        let reply = answer(library.as_ref(), request);
+        let reply = answer(library.as_ref(), confined, request);
         socket.write_all(&frame::encode(&reply).map_err(io::Error::other)?)?;
     }
     Ok(())
 }
 
-fn answer(library: Result<&CompileLibrary, &String>, request: Request) -> Reply {
+fn answer(library: Result<&CompileLibrary, &String>, confined: Confined, request: Request) -> Reply {
     match (request, library) {
         (Request::Describe, Ok(library)) => {
             let said = library.description();
@@ -38,6 +42,7 @@ fn answer(library: Result<&CompileLibrary, &String>, request: Request) -> Reply 
                 memory: said.memory,
                 targets: said.targets.iter().map(ToString::to_string).collect(),
                 capabilities: library.capabilities().clone(),
+                confined,
             })
         }
         (Request::Compile { target, kernels }, Ok(library)) => Reply::Compiled(library.compile(&kernels, &target)),

@@ -1,7 +1,8 @@
 //! The worker pool against a plug-in that aborts, hangs and panics. Run with an argument, this binary is the worker.
 
-use flambeau_codegen::{Codegen, CodegenError, CodegenOptions, Libraries, worker_main};
+use flambeau_codegen::{Codegen, CodegenError, CodegenOptions, Confined, Libraries, worker_main};
 use flambeau_plugin::kernel::{Access, DType, Extent, Inst, Kernel, Op, Param, Role, Scope, Stage, Store, ValueId};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ fn main() {
         ("a hanging kernel is killed", hangs),
         ("a missing plug-in and a broken one are sentences", missing),
         ("what lacks a library is asked again once there is another folder", lacks_a_library),
+        ("a worker writes to its own folder only, reads what it needs, and reaches nobody", confined),
         ("CUDA's code generator compiles with the NVRTC that lies beside torch", nvrtc_beside_torch),
     ] {
         print!("test {name} ... ");
@@ -134,6 +136,39 @@ fn lacks_a_library(plugins: &Path) {
     let kernels: Vec<Kernel> = (0..20).map(|i| kernel(&format!("k{i}"), i)).collect();
     assert_eq!(codegen.compile("needy", &kernels, "any").unwrap().len(), 20);
     assert_eq!(codegen.describe("needy").unwrap().name, "needy");
+}
+
+fn confined(plugins: &Path) {
+    let codegen = codegen(plugins, LONG);
+    match codegen.describe("faulty").unwrap().confined {
+        Confined::Wholly => {}
+        other => return print!("skipped, this kernel confines nobody: {other:?} ... "),
+    }
+    let tried = |what: String| {
+        let artifacts = codegen.compile("faulty", &[kernel(&what, 3)], "any").unwrap();
+        String::from_utf8(artifacts[0].bytes.to_vec()).unwrap()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (file, secret) = (dir.path().join("file"), dir.path().join("secret"));
+    std::fs::write(&secret, "secret").unwrap();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    for denied in [
+        format!("write {}", file.display()),
+        format!("write_on_thread {}", file.display()),
+        format!("read {}", secret.display()),
+        format!("run {}", std::env::current_exe().unwrap().display()),
+        format!("connect {}", server.local_addr().unwrap()),
+        format!("signal {}", std::process::id()),
+        "write /dev/shm/flambeau-test".to_owned(),
+    ] {
+        assert_eq!(tried(denied.clone()), "permission denied", "{denied}");
+    }
+    assert!(!file.exists());
+    for allowed in
+        ["write_temporary file", "move_temporary file", "read /etc/passwd", "run /bin/true", "write /dev/null"]
+    {
+        assert_eq!(tried(allowed.to_owned()), "done", "{allowed}");
+    }
 }
 
 /// With what `cargo xtask develop` laid out and set up.

@@ -19,8 +19,33 @@ pub enum Dim {
 
 /// A polynomial in canonical form: sum of coefficient times product of sorted atoms. No zero coefficients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Terms")]
 pub struct Poly {
     terms: BTreeMap<Vec<Atom>, i64>,
+}
+
+/// Most terms of a polynomial. Larger ones have no value: what is computed with them would take for ever.
+const MAX_TERMS: usize = 1024;
+/// Most atoms of a term.
+const MAX_FACTORS: usize = 256;
+
+/// A polynomial as it was sent.
+#[derive(Deserialize)]
+struct Terms {
+    terms: BTreeMap<Vec<Atom>, i64>,
+}
+
+impl TryFrom<Terms> for Poly {
+    type Error = &'static str;
+
+    /// What is computed with polynomials, and when they are equal, rests on their form.
+    fn try_from(Terms { terms }: Terms) -> Result<Poly, Self::Error> {
+        let sound = |(atoms, c): (&Vec<Atom>, &i64)| *c != 0 && atoms.len() <= MAX_FACTORS && atoms.is_sorted();
+        if terms.len() > MAX_TERMS || terms.keys().all(Vec::is_empty) || !terms.iter().all(sound) {
+            return Err("a size that is not in its canonical form");
+        }
+        Ok(Poly { terms })
+    }
 }
 
 /// What polynomials are made of.
@@ -57,11 +82,12 @@ impl Poly {
         (*dim != Dim::too_large()).then(|| Poly::of(dim))
     }
 
-    /// `None` where the coefficient outgrows an `i64`.
+    /// `None` where the coefficient outgrows an `i64`, or the polynomial its bounds.
     fn add_term(&mut self, atoms: Vec<Atom>, coefficient: i64) -> Option<()> {
+        let small = atoms.len() <= MAX_FACTORS;
         let entry = self.terms.entry(atoms).or_insert(0);
         *entry = entry.checked_add(coefficient)?;
-        Some(())
+        (small && self.terms.len() <= MAX_TERMS).then_some(())
     }
 
     fn sum(left: &Dim, right: &Dim) -> Option<Poly> {
@@ -93,6 +119,11 @@ impl Poly {
             1 if self.terms.contains_key(&vec![]) => Dim::Const(self.terms[&vec![]]),
             _ => Dim::Expr(Box::new(self)),
         }
+    }
+
+    /// Whether each coefficient divided by `divisor` is a whole number that an `i64` holds.
+    fn is_multiple_of(&self, divisor: i64) -> bool {
+        self.terms.values().all(|c| c.checked_rem(divisor) == Some(0))
     }
 
     /// The terms: atoms multiplied, and their coefficient.
@@ -178,8 +209,9 @@ impl Dim {
     pub fn floor_div(&self, other: &Dim) -> Dim {
         match (self, other) {
             (_, Dim::Const(1)) => return self.clone(),
+            (Dim::Const(i64::MIN), Dim::Const(-1)) => return Dim::too_large(),
             (Dim::Const(a), Dim::Const(b)) if *b != 0 => return Dim::Const(floor_div(*a, *b)),
-            (Dim::Expr(p), Dim::Const(b)) if *b != 0 && p.terms.values().all(|c| c % b == 0) => {
+            (Dim::Expr(p), Dim::Const(b)) if p.is_multiple_of(*b) => {
                 let terms = p.terms.iter().map(|(a, c)| (a.clone(), c / b)).collect();
                 return Poly { terms }.into_dim();
             }
@@ -199,8 +231,9 @@ impl Dim {
     pub fn modulo(&self, other: &Dim) -> Dim {
         match (self, other) {
             (_, Dim::Const(1)) => return Dim::Const(0),
+            (_, Dim::Const(-1)) => return Dim::Const(0),
             (Dim::Const(a), Dim::Const(b)) if *b != 0 => return Dim::Const(a - floor_div(*a, *b) * b),
-            (Dim::Expr(p), Dim::Const(b)) if *b != 0 && p.terms.values().all(|c| c % b == 0) => return Dim::Const(0),
+            (Dim::Expr(p), Dim::Const(b)) if p.is_multiple_of(*b) => return Dim::Const(0),
             (a, b) if a == b => return Dim::Const(0),
             _ => {}
         }
@@ -287,7 +320,7 @@ fn divide_by_monomial(p: &Poly, q: &Poly) -> Option<Dim> {
     let (divisor, coefficient) = q.terms().next().filter(|_| q.terms.len() == 1)?;
     let mut quotient = Poly::default();
     for (atoms, c) in p.terms() {
-        if c % coefficient != 0 {
+        if c.checked_rem(coefficient) != Some(0) {
             return None;
         }
         let mut rest = atoms.to_vec();
@@ -377,6 +410,27 @@ mod tests {
         let large = s().mul(&Dim::Const(1 << 40)).mul(&Dim::Const(1 << 40));
         assert_eq!(large.eval(&at(1)), None);
         assert_eq!(large.sub(&large).eval(&at(1)), None);
+    }
+
+    #[test]
+    fn the_smallest_number_is_divided_by_minus_one() {
+        let (least, minus) = (s().mul(&Dim::Const(i64::MIN)), Dim::Const(-1));
+        assert_eq!(least.floor_div(&minus).eval(&|_| 1), None);
+        assert_eq!(least.floor_div(&s().mul(&minus)).eval(&|_| 1), None);
+        assert_eq!(least.modulo(&minus), Dim::Const(0));
+        assert_eq!(Dim::Const(i64::MIN).floor_div(&minus).eval(&|_| 1), None);
+        assert_eq!(Dim::Const(i64::MIN).modulo(&minus), Dim::Const(0));
+    }
+
+    #[test]
+    fn only_canonical_forms_are_decoded() {
+        let encoded = postcard::to_stdvec(&s().add(&Dim::Const(3))).unwrap();
+        assert_eq!(postcard::from_bytes(&encoded), Ok(s().add(&Dim::Const(3))));
+        for terms in [vec![], vec![(vec![], 5)], vec![(vec![Atom::Sym(SymId(1))], 0)]] {
+            let odd = Poly { terms: terms.into_iter().collect() };
+            let encoded = postcard::to_stdvec(&Dim::Expr(Box::new(odd))).unwrap();
+            assert!(postcard::from_bytes::<Dim>(&encoded).is_err());
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::source::{SourceId, SourceTable, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Most dimensions of a tensor.
-const MAX_NDIM: usize = 64;
+pub(crate) const MAX_NDIM: usize = 64;
 /// Most symbols and registers; both are allocated by their largest number.
 const MAX_NUMBER: u32 = 1 << 20;
 /// Most items that an iterator is advanced by.

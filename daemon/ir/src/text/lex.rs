@@ -2,6 +2,7 @@
 
 use crate::dim::{Dim, SymId};
 use crate::kernel::DType;
+use crate::stack::MAX_DEPTH;
 
 /// Text that is no graph.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -17,13 +18,25 @@ pub struct ParseError {
 pub(super) struct Lexer<'a> {
     text: &'a str,
     at: usize,
+    depth: u32,
 }
 
 pub(super) type Parsed<T> = Result<T, ParseError>;
 
 impl<'a> Lexer<'a> {
     pub fn new(text: &'a str) -> Self {
-        Lexer { text, at: 0 }
+        Lexer { text, at: 0, depth: 0 }
+    }
+
+    /// Begins something that may hold others of its kind: clients parse what was stored, on a stack that ends.
+    pub fn down(&mut self) -> Parsed<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH { self.error("nested too deep") } else { Ok(()) }
+    }
+
+    /// Ends it.
+    pub fn up(&mut self) {
+        self.depth -= 1;
     }
 
     pub fn error<T>(&self, what: impl Into<String>) -> Parsed<T> {
@@ -63,20 +76,22 @@ impl<'a> Lexer<'a> {
 
     /// Characters as long as they belong to a name.
     pub fn word(&mut self) -> Parsed<&'a str> {
+        self.take_word().map_or_else(|| self.error("expected a name"), Ok)
+    }
+
+    /// A word, if one stands here. Unlike an error, nothing costs nothing: an error counts lines.
+    fn take_word(&mut self) -> Option<&'a str> {
         self.skip_space();
         let rest = self.rest();
         let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).unwrap_or(rest.len());
-        if end == 0 {
-            return self.error("expected a name");
-        }
         self.at += end;
-        Ok(&rest[..end])
+        (end > 0).then(|| &rest[..end])
     }
 
     /// A word if it is exactly this one.
     pub fn eat_word(&mut self, word: &str) -> bool {
         let before = self.at;
-        if self.word().is_ok_and(|w| w == word) {
+        if self.take_word().is_some_and(|w| w == word) {
             return true;
         }
         self.at = before;
@@ -86,7 +101,7 @@ impl<'a> Lexer<'a> {
     /// `name=` of a keyword argument, if that is what stands here.
     pub fn keyword(&mut self) -> Option<&'a str> {
         let before = self.at;
-        if let Ok(word) = self.word()
+        if let Some(word) = self.take_word()
             && self.eat("=")
         {
             return Some(word);
@@ -96,13 +111,18 @@ impl<'a> Lexer<'a> {
     }
 
     pub fn number<T: std::str::FromStr>(&mut self) -> Parsed<T> {
+        self.take_number().map_or_else(|| self.error("expected a number"), Ok)
+    }
+
+    /// A number, if one of this type stands here.
+    pub fn take_number<T: std::str::FromStr>(&mut self) -> Option<T> {
         self.skip_space();
         let rest = self.rest();
         let sign = usize::from(rest.starts_with('-'));
         let end = rest[sign..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |e| e + sign);
-        let Ok(value) = rest[..end].parse() else { return self.error("expected a number") };
+        let value = rest[..end].parse().ok()?;
         self.at += end;
-        Ok(value)
+        Some(value)
     }
 
     /// A number with a fraction or exponent, or `inf`, `-inf`, `nan`; `None` if an integer (or nothing) stands here.
@@ -194,9 +214,11 @@ impl<'a> Lexer<'a> {
             return Ok(Dim::sym(SymId(id)));
         }
         self.expect("(")?;
+        self.down()?;
         let a = self.dim()?;
         self.expect(",")?;
         let b = self.dim()?;
+        self.up();
         self.expect(")")?;
         match word {
             "floordiv" => Ok(a.floor_div(&b)),

@@ -5,6 +5,7 @@ use crate::code::Const;
 use crate::graph::{Arg, Graph, Location, Node, NodeId, NodeOp, Target, ValueMeta};
 use crate::source::SourceId;
 use crate::tensor::{Device, TensorMeta, contiguous_strides};
+use crate::verify::MAX_NDIM;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -103,14 +104,13 @@ impl Parser<'_> {
 
     fn meta(&mut self) -> Parsed<ValueMeta> {
         if self.lex.eat("(") {
-            let items = {
-                let mut items = Vec::new();
-                while !self.lex.eat(")") {
-                    items.push(self.meta()?);
-                    self.lex.eat(",");
-                }
-                items
-            };
+            self.lex.down()?;
+            let mut items = Vec::new();
+            while !self.lex.eat(")") {
+                items.push(self.meta()?);
+                self.lex.eat(",");
+            }
+            self.lex.up();
             return Ok(ValueMeta::Tuple(items));
         }
         if self.lex.eat_word("int") {
@@ -128,6 +128,9 @@ impl Parser<'_> {
         let dtype = self.lex.dtype()?;
         self.lex.expect("[")?;
         let sizes = self.lex.list("]", Lexer::dim)?;
+        if sizes.len() > MAX_NDIM {
+            return self.lex.error("too many dimensions");
+        }
         let strides = if self.lex.eat("{") { self.lex.list("}", Lexer::dim)? } else { contiguous_strides(&sizes) };
         let device = if self.lex.eat("@") {
             let kind = self.lex.number()?;
@@ -165,6 +168,13 @@ impl Parser<'_> {
     }
 
     fn arg(&mut self) -> Parsed<Arg> {
+        self.lex.down()?;
+        let arg = self.arg_or_parts()?;
+        self.lex.up();
+        Ok(arg)
+    }
+
+    fn arg_or_parts(&mut self) -> Parsed<Arg> {
         if self.lex.eat("%") {
             return self.reference().map(Arg::Node);
         }
@@ -183,7 +193,7 @@ impl Parser<'_> {
         if let Some(x) = self.lex.float() {
             return Ok(Arg::Const(Const::Float(x)));
         }
-        if let Ok(i) = self.lex.number() {
+        if let Some(i) = self.lex.take_number() {
             return Ok(Arg::Const(Const::Int(i)));
         }
         let word = self.lex.word()?;
