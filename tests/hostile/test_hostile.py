@@ -1,6 +1,8 @@
 """A slice of the hostile runs: two minutes at most. At size: `python -m tests.hostile --help`."""
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +18,12 @@ def sessions(tmp_path_factory):
 
 
 @pytest.fixture
-def place(tmp_path):
-    tmp_path.chmod(0o700)
-    return tmp_path
+def place():
+    """A folder with a path that is short enough for that of a socket below it."""
+    with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
+        made = Path(folder) / "place"
+        made.mkdir(mode=0o700)
+        yield made
 
 
 def test_requests(sessions, place):

@@ -73,6 +73,7 @@ def impostor(place: Path) -> tuple[bool, bool]:
 
     path = Path(json.loads(told("start"))["socket"])
     told("stop")
+    assert place in path.parents, f"{path}: the folder that is given away must be the test's own"
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as listener:
         listener.bind(str(path))
         listener.listen()
