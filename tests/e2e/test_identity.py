@@ -123,6 +123,19 @@ def read_by_type(x, y):
     return KINDS.get(type(x), "none"), KINDS[type(len(SEEN))], KINDS.get(float), x + 1
 
 
+SAME_KINDS, OTHER_KINDS = {list: "l", int: "i", str: "s"}, {int: "i", str: "s", list: "m"}
+
+
+def compared(x, y):
+    return KINDS == SAME_KINDS, SAME_KINDS != KINDS, KINDS == OTHER_KINDS, {int: "i"} == KINDS, {**KINDS, int: 2}, x + 1
+
+
+def gone_through(x, y):
+    names = [name for kind, name in KINDS.items() if kind is not int]
+    turned = {name: kind for kind, name in KINDS.items()}
+    return names, [*KINDS.values()], turned, KINDS.copy(), dict(KINDS) == KINDS, KINDS | SAME_KINDS, x + 1
+
+
 def written_by_object(x, y):
     TABLE[FIRST] = TABLE.get(FIRST, 0) + 1
     TABLE[THIRD] = 3
@@ -225,8 +238,8 @@ def bound_methods(x, y):
 
 WHOLE = [
     keys, keys_of_objects, ids, ids_that_leave, ids_of_containers, ids_in_sets, ordered, read_by_object, read_by_type,
-    written_by_object, members, copied, copied_object, copied_twice_the_same, proxies, signatures, environment,
-    methods_of_constants, bound_methods,
+    compared, gone_through, written_by_object, members, copied, copied_object, copied_twice_the_same, proxies,
+    signatures, environment, methods_of_constants, bound_methods,
 ]  # fmt: skip
 BROKEN = [
     copied_tensor,

@@ -693,8 +693,8 @@ impl Tracer<'_> {
 
     /// Reads all items of an outside dict: its keys, their order and every value become facts.
     pub(crate) fn load_dict(&mut self, dict: DictId) -> Flow<()> {
-        self.read_values(dict)?;
-        self.load_all(dict)
+        self.load_all(dict)?;
+        self.read_values(dict)
     }
 
     /// As [`Tracer::load_dict`]; values that were stored unread stay so.

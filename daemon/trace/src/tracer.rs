@@ -301,9 +301,10 @@ impl<'a> Tracer<'a> {
         }
         let key = self.plain_key(value)?;
         self.note_key(&key)?;
-        // Of a tuple's items this was asked on the way.
+        // Of a tuple's items this was asked on the way. Types that are known by their path are no others.
         let object = if let Value::Address(of) = value { of } else { value };
-        let by_identity = matches!(key, Key::Identity(..) | Key::Address(..));
+        let fixed = matches!(object, Value::Class(class) if class.path.is_some());
+        let by_identity = matches!(key, Key::Identity(..) | Key::Address(..)) && !fixed;
         if by_identity && let Some(origin) = self.origin_of(object) {
             self.keyed.entry(origin.object).or_insert(origin.source);
         }
