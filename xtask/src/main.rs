@@ -50,6 +50,7 @@ enum Command {
     /// Run a suite of other people's programs, compiled, against its checked-in table; red only where something is worse
     /// than the table says. `cpython`: every test method of CPython's `Lib/test` for the language and the library's types,
     /// on all versions of Python that this machine has, in the modes plain and wrap (hours; `--slice ID`: minutes).
+    /// `packages`: programs that use packages in the way of their docs. `hf`: the architectures of transformers.
     Conformance {
         /// A version of Python, like 3.12; may be given several times. All that this machine has, by default; a slice runs
         /// on the first one.
@@ -131,7 +132,9 @@ const CONFORMANCE: &[&str] = &["-m", "tests.conformance"];
 
 /// A conformance suite with each version of Python; all of them run, whatever one finds.
 fn conformance(pythons: Vec<Python>, args: &[String]) -> Result<()> {
-    let first_only = args.iter().any(|arg| arg.starts_with("--slice") || arg == "--help");
+    // Other suites need packages that only the first environment has.
+    let of_python = args.first().is_some_and(|suite| suite == "cpython");
+    let first_only = !of_python || args.iter().any(|arg| arg.starts_with("--slice") || arg == "--help");
     let pythons = match pythons {
         given if !given.is_empty() => given,
         _ if first_only => vec![FIRST],
