@@ -81,7 +81,13 @@ def ids_of_containers(x, y):
     items = [1]
     memo = {id(items): items}
     memo[id(items)].append(x)
-    return items, id(items) == id([1]), id(()) in memo
+    return items, id(items) == id(memo[id(items)]), id(()) in memo
+
+
+def ids_of_what_is_gone(x, y):
+    """Python puts the second where the first was."""
+    found = list(map(id, zip([1, 2], [3, 4], strict=True)))
+    return id([1]) == id([2]), min(found) == max(found), x + 1
 
 
 def ids_in_sets(x, y):
@@ -243,6 +249,7 @@ WHOLE = [
 ]  # fmt: skip
 BROKEN = [
     copied_tensor,
+    ids_of_what_is_gone,
     numbers_of_ids,
     ids_as_indices,
     ids_and_numbers,

@@ -61,6 +61,7 @@ fn phase_and_cost(kind: &GuardKind) -> (u8, u8) {
         | GuardKind::IsPath(_)
         | GuardKind::NoDict
         | GuardKind::MethodOf(_)
+        | GuardKind::NotWatched
         | GuardKind::EmptyCell
         | GuardKind::TupleField(_)
         | GuardKind::NoGrad

@@ -291,7 +291,12 @@ impl Tracer<'_> {
             };
         }
         if let (Value::Address(a), Value::Address(b), Compare::Eq | Compare::Ne) = (a, b, op) {
-            let same = self.identical(&a.clone(), &b.clone())?;
+            let (a, b) = (Value::clone(a), Value::clone(b));
+            let same = self.identical(&a, &b)?;
+            if !same && (self.origin_of(&a).is_none() || self.origin_of(&b).is_none()) {
+                // One that is gone may have lain where the other does.
+                return stop(ReasonCode::UnsupportedObject, "ids of new objects that differ");
+            }
             return Ok(Value::bool(same == (op == Compare::Eq)));
         }
         need_no_address(&[a, b])?;

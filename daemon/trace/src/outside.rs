@@ -279,7 +279,12 @@ impl Tracer<'_> {
             Some(path) => {
                 self.guard(origin.source, GuardKind::MethodOf(path.as_str().into()));
                 let receiver = Some(receiver);
-                Ok(Value::Builtin(Rc::new(Builtin { path: path.into(), receiver, unbound: false, origin: Some(origin) })))
+                Ok(Value::Builtin(Rc::new(Builtin {
+                    path: path.into(),
+                    receiver,
+                    unbound: false,
+                    origin: Some(origin),
+                })))
             }
             None => self.wrap_opaque(object, origin),
         }

@@ -215,7 +215,9 @@ impl<'py> Describer<'py> {
             ObjectData::Function(_) => self.child(dict, depth.min(1)),
             _ => self.child(dict, depth),
         });
-        Object { id, class: class_id, path, dict, data }
+        // SAFETY: as above.
+        let watched = matches!(data, ObjectData::Instance) && unsafe { raw::is_watched(object) };
+        Object { id, class: class_id, path, dict, watched, data }
     }
 
     /// # Safety

@@ -87,12 +87,19 @@ fn reduce(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let Value::Instance(id) = value else { return unsupported(path) };
     let instance = &tracer.arenas.instances[id];
     let (class, attrs) = (instance.class.clone(), instance.attrs);
-    let plain = class.is_python && matches!(instance.payload, Payload::None) && protocol.as_int().is_some_and(|p| p >= 2);
+    let plain =
+        class.is_python && matches!(instance.payload, Payload::None) && protocol.as_int().is_some_and(|p| p >= 2);
     let (Some(attrs), true) = (attrs, plain) else { return unsupported(path) };
     for name in ["__reduce__", "__getstate__"] {
         if tracer.type_lookup(&class, name)?.is_some_and(|(owner, _)| !owner.is("builtins.object")) {
             return unsupported(path);
         }
+    }
+    // What `copyreg` has found of the slots before.
+    match tracer.type_lookup(&class, "__slotnames__")? {
+        None => {}
+        Some((_, Value::List(names))) if tracer.list_items(names)?.is_empty() => {}
+        Some(_) => return unsupported(path),
     }
     for name in ["__slots__", "__getnewargs__", "__getnewargs_ex__"] {
         if tracer.type_lookup(&class, name)?.is_some() {
@@ -466,4 +473,3 @@ pub fn sort(tracer: &mut Tracer<'_>, items: Vec<Value>, key: &Value, reverse: &V
     }
     Ok(sorted.into_iter().map(|(_, item)| item).collect())
 }
-

@@ -178,7 +178,11 @@ impl Tracer<'_> {
     fn build_new(&mut self, builder: &mut Builder, value: &Value) -> Flow<BuildId> {
         let build = match value {
             Value::Int(dim) => Build::Dim(dim.clone()),
-            Value::Address(of) => Build::Call("builtins.id".into(), vec![self.build(builder, of)?]),
+            // A new object may be gone before another is made, in whose place the other then lies.
+            Value::Address(of) if self.origin_of(of).is_none() => {
+                return stop(ReasonCode::SideEffect, "the id of a new object leaves the frame");
+            }
+            Value::Address(of) => self.build_address(builder, of)?,
             Value::Code(code) => Build::Const(Const::Code(code.clone())),
             Value::Tensor(id) => {
                 let node = self.arenas.tensors[*id].node;
@@ -329,13 +333,28 @@ impl Tracer<'_> {
         }
         let mut items = Vec::new();
         for (k, v) in self.stored_items(id)? {
-            items.push((self.build(builder, &k)?, self.build(builder, &v)?));
+            items.push((self.build_key(builder, &k)?, self.build(builder, &v)?));
         }
         let class = match class {
             None => None,
             Some(class) => Some(self.build(builder, &Value::Class(class))?),
         };
         Ok(Build::Dict(items, class))
+    }
+
+    fn build_address(&mut self, builder: &mut Builder, of: &Value) -> Flow<Build> {
+        Ok(Build::Call("builtins.id".into(), vec![self.build(builder, of)?]))
+    }
+
+    /// A dict's key. Who keeps objects by their ids keeps the objects as well.
+    fn build_key(&mut self, builder: &mut Builder, key: &Value) -> Flow<BuildId> {
+        match key {
+            Value::Address(of) => {
+                let build = self.build_address(builder, of)?;
+                Ok(builder.add(build))
+            }
+            key => self.build(builder, key),
+        }
     }
 
     /// The `__dict__` of an object that the trace made: it comes with the object.
