@@ -150,6 +150,7 @@ impl<'t, 'a> Walk<'t, 'a> {
     }
 
     fn value(&mut self, value: &Value) {
+        flambeau_ir::stack::check();
         let arenas = &self.tracer.arenas;
         match value {
             Value::Instance(id) if self.instances.insert(*id) => {

@@ -14,6 +14,9 @@ use flambeau_ir::reason::ReasonCode;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
+/// Comparisons that run within each other: Python raises `RecursionError` at some depth.
+const DEEPEST: usize = 100;
+
 impl Tracer<'_> {
     /// `a <op> b`, or `a <op>= b`.
     pub fn binary(&mut self, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Value> {
@@ -270,6 +273,16 @@ impl Tracer<'_> {
 
     /// `a <op> b`.
     pub fn compare(&mut self, op: Compare, a: &Value, b: &Value) -> Flow<Value> {
+        if self.comparing >= DEEPEST {
+            return stop(ReasonCode::Recursion, "comparisons within each other");
+        }
+        self.comparing += 1;
+        let result = self.compare_values(op, a, b);
+        self.comparing -= 1;
+        result
+    }
+
+    fn compare_values(&mut self, op: Compare, a: &Value, b: &Value) -> Flow<Value> {
         if is_tensor(a) || is_tensor(b) {
             let other = if is_tensor(a) { b } else { a };
             let numeric = matches!(

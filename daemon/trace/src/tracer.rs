@@ -48,6 +48,10 @@ pub struct Tracer<'a> {
     pub(crate) const_objects: HashMap<Const, Option<(ObjId, SourceId)>>,
     /// Outside objects that are keys by their identity, by where they were met first: no two may be one another time.
     pub(crate) keyed: HashMap<ObjId, SourceId>,
+    /// Comparisons in progress.
+    pub(crate) comparing: usize,
+    /// Containers whose text is being made, outermost first.
+    pub(crate) represented: Vec<Value>,
     /// What `id` was asked for.
     pub(crate) addressed: Vec<Value>,
     /// Keys were ids of objects, and numbers that ids could be equal to.
@@ -135,6 +139,8 @@ impl<'a> Tracer<'a> {
             known: HashMap::new(),
             const_objects: HashMap::new(),
             keyed: HashMap::new(),
+            comparing: 0,
+            represented: Vec::new(),
             addressed: Vec::new(),
             address_keys: false,
             large_keys: false,
@@ -322,6 +328,7 @@ impl<'a> Tracer<'a> {
     }
 
     fn plain_key(&mut self, value: &Value) -> Flow<Key> {
+        flambeau_ir::stack::check();
         match value {
             Value::List(_) | Value::Dict(_) => {
                 let class = self.class_of(value)?;
@@ -392,6 +399,7 @@ impl<'a> Tracer<'a> {
 
     /// The value as a constant, if it is one through and through (exact tuples, slices and frozensets of constants included).
     pub fn as_const(&self, value: &Value) -> Option<Const> {
+        flambeau_ir::stack::check();
         Some(match value {
             Value::Const(c) => c.clone(),
             Value::Tuple(t) if t.class.is_none() => {

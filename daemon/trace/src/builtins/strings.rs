@@ -250,6 +250,7 @@ fn device(value: &Value) -> Flow<String> {
 
 /// `repr(value)`
 pub fn represent(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
+    flambeau_ir::stack::check();
     if let Some(text) = own_text(tracer, value, "__repr__", &[])? {
         return text_of(text);
     }
@@ -274,17 +275,17 @@ pub fn represent(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
                 None => Ok(format!("({items})")),
             }
         }
-        Value::List(id) if tracer.arenas.lists[*id].class.is_none() => {
+        Value::List(id) if tracer.arenas.lists[*id].class.is_none() => once(tracer, value, "[...]", |tracer| {
             let items = tracer.list_items(*id)?.clone();
             Ok(format!("[{}]", listed(tracer, &items)?))
-        }
-        Value::Dict(id) if tracer.arenas.dicts[*id].class.is_none() => {
+        }),
+        Value::Dict(id) if tracer.arenas.dicts[*id].class.is_none() => once(tracer, value, "{...}", |tracer| {
             let mut parts = Vec::new();
             for (k, v) in tracer.dict_items(*id)? {
                 parts.push(format!("{}: {}", represent(tracer, &k)?, represent(tracer, &v)?));
             }
             Ok(format!("{{{}}}", parts.join(", ")))
-        }
+        }),
         Value::Class(class) => match class.name.module.as_ref() {
             "builtins" => Ok(format!("<class '{}'>", class.name.qualname)),
             module => Ok(format!("<class '{module}.{}'>", class.name.qualname)),
@@ -294,6 +295,28 @@ pub fn represent(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
             stop(ReasonCode::UnsupportedObject, format!("the text of a {kind}"))
         }
     }
+}
+
+/// Containers in each other whose text is made here: Python raises `RecursionError` at some depth.
+const DEEPEST: usize = 100;
+
+/// The text of a container, or what stands for it within itself (`Py_ReprEnter` in CPython's `Objects/object.c`).
+fn once(
+    tracer: &mut Tracer<'_>,
+    container: &Value,
+    inner: &str,
+    text: impl FnOnce(&mut Tracer<'_>) -> Flow<String>,
+) -> Flow<String> {
+    if tracer.represented.iter().any(|outer| tracer.is_same(outer, container) == Some(true)) {
+        return Ok(inner.into());
+    }
+    if tracer.represented.len() >= DEEPEST {
+        return unsupported("the text of what is nested deep");
+    }
+    tracer.represented.push(container.clone());
+    let text = text(tracer);
+    tracer.represented.pop();
+    text
 }
 
 fn listed(tracer: &mut Tracer<'_>, items: &[Value]) -> Flow<String> {

@@ -75,6 +75,11 @@ const EFFECTS: &[&str] = &[
     "use_deterministic_algorithms",
 ];
 
+/// Sequences in each other as an argument: no tensor has as many dimensions.
+const DEEPEST: usize = 70;
+/// Sequences in one argument of a call.
+const MOST_SEQUENCES: usize = 100_000;
+
 impl Tracer<'_> {
     /// Calls a function of torch's by import path that is not folded.
     pub(crate) fn call_torch_path(&mut self, path: &str, args: Args) -> Flow<Value> {
@@ -137,6 +142,7 @@ impl Tracer<'_> {
     }
 
     fn has_tensor(&mut self, value: &Value) -> bool {
+        flambeau_ir::stack::check();
         match value {
             Value::Tensor(_) => true,
             Value::Tuple(t) => t.items.iter().any(|v| self.has_tensor(v)),
@@ -147,10 +153,26 @@ impl Tracer<'_> {
         }
     }
 
+    /// Whether sequences are nested to a depth only, which one that contains itself is not.
+    fn is_shallow(&mut self, value: &Value, depth: usize, left: &mut usize) -> bool {
+        let items = match value {
+            Value::Tuple(tuple) => tuple.items.clone(),
+            Value::List(list) => self.list_items(*list).cloned().unwrap_or_default(),
+            _ => return true,
+        };
+        *left = left.saturating_sub(1);
+        depth > 0 && *left > 0 && items.iter().all(|item| self.is_shallow(item, depth - 1, left))
+    }
+
     /// Emits a call of `target` and gives its value.
     pub fn torch_call(&mut self, target: Target, args: Args) -> Flow<Value> {
         let mut graph_args = Vec::with_capacity(args.pos.len());
         let mut op_args = Vec::with_capacity(args.pos.len());
+        for value in args.pos.iter().chain(args.kw.iter().map(|(_, value)| value)) {
+            if !self.is_shallow(value, DEEPEST, &mut MOST_SEQUENCES.clone()) {
+                return stop(ReasonCode::UnsupportedObject, "sequences nested deep as an argument of a torch call");
+            }
+        }
         for value in &args.pos {
             let (g, o) = self.torch_arg(value)?;
             graph_args.push(g);
@@ -475,6 +497,7 @@ impl Tracer<'_> {
     }
 
     fn torch_arg(&mut self, value: &Value) -> Flow<(Arg, OpArg)> {
+        flambeau_ir::stack::check();
         if matches!(value, Value::Tuple(_) | Value::List(_)) {
             self.need_own_items(value)?;
         }
