@@ -184,7 +184,7 @@ def helper_of_helper_branches():
 
 
 def library_op():
-    """An op of a library that writes to its argument: it is in the graph, by what its schema and its fake kernel say."""
+    """An op of a library that writes to its argument: it is in the graph, by what its fake kernel says."""
     library = torch.library.Library("flambeau_reference", "FRAGMENT")
     if not hasattr(torch.ops.flambeau_reference, "scatter_mul"):
         library.define("scatter_mul(Tensor src, Tensor index, Tensor(a!) out) -> ()")
