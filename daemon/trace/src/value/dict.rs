@@ -1,8 +1,12 @@
 //! Dicts, instance dicts and namespaces. An outside dict is read item by item, or whole when its order or length matters.
 
 use super::{Class, Id, Key, Origin, Value};
-use crate::flow::Flow;
+use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
+use flambeau_ir::guard::GuardKind;
+use flambeau_ir::object::ObjectData;
+use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::Step;
 use indexmap::IndexMap;
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -56,6 +60,9 @@ pub struct DictValue {
     /// The `__dict__` of an object that the trace made.
     pub(crate) of_new: bool,
 }
+
+/// Items of a dict that are read by their positions: each is a guard of its own.
+const MOST_POSITIONS: usize = 256;
 
 impl Tracer<'_> {
     /// A new dict; every key must be hashable by [`Tracer::key`].
@@ -152,6 +159,81 @@ impl Tracer<'_> {
         entry.absent.clear();
         entry.writes.clear();
         entry.rewritten = entry.outside.is_some();
+        entry.loaded = true;
+        Ok(())
+    }
+
+    /// Reads all items of an outside dict: its keys, their order and every value become facts.
+    pub(crate) fn load_dict(&mut self, dict: DictId) -> Flow<()> {
+        self.load_all(dict)?;
+        self.read_values(dict)
+    }
+
+    /// As [`Tracer::load_dict`]; values that were stored unread stay so.
+    pub(crate) fn load_all(&mut self, dict: DictId) -> Flow<()> {
+        if self.arenas.dicts[dict].loaded {
+            return Ok(());
+        }
+        let Some(origin) = self.arenas.dicts[dict].origin else { return Ok(()) };
+        let Some(index) = self.dict_index(dict)? else {
+            return stop(ReasonCode::UnguardableObject, "all items of a large namespace");
+        };
+        if index.other_keys {
+            return self.load_by_position(dict, origin);
+        }
+        let keys = index.order.iter().filter_map(|k| index.items.get(k)).map(|(c, _)| c.clone()).collect();
+        self.guard(origin.source, GuardKind::Keys(keys));
+        for key in &index.order {
+            self.dict_get_key(dict, key)?;
+        }
+        let entry = &mut self.arenas.dicts[dict];
+        let mut items = IndexMap::with_capacity(index.order.len());
+        // What was deleted and stored again stands behind the rest.
+        for key in index.order.iter().filter(|k| !entry.writes.contains_key(*k) || !entry.moved.contains(*k)) {
+            if let Some(item) = entry.items.shift_remove(key) {
+                items.insert(key.clone(), item);
+            }
+        }
+        items.extend(std::mem::take(&mut entry.items));
+        entry.items = items;
+        entry.loaded = true;
+        Ok(())
+    }
+
+    /// Loads a dict of which a key is read that constants say nothing of, or one whose keys may be equal to any. False: it
+    /// is no such dict.
+    pub(crate) fn load_objects(&mut self, dict: DictId, key: &Key) -> Flow<bool> {
+        let Some(index) = self.dict_index(dict)? else { return Ok(false) };
+        let by_position = index.equal_consts || index.other_keys && !matches!(key, Key::Const(_));
+        if by_position {
+            self.load_all(dict)?;
+        }
+        Ok(by_position)
+    }
+
+    /// Reads the items of an outside dict whose keys are not all constants: each key is what stands at its place.
+    fn load_by_position(&mut self, dict: DictId, origin: Origin) -> Flow<()> {
+        let described = self.describe(origin.object)?;
+        let ObjectData::Dict(pairs) = &described.data else {
+            return stop(ReasonCode::Internal, "a dict that was not described as one");
+        };
+        let entry = &self.arenas.dicts[dict];
+        if pairs.len() > MOST_POSITIONS || entry.rewritten || !entry.writes.is_empty() {
+            return stop(ReasonCode::UnguardableObject, "a dict with keys that are no constants");
+        }
+        self.guard(origin.source, GuardKind::Len(pairs.len()));
+        let mut items = IndexMap::with_capacity(pairs.len());
+        for (i, (key, value)) in pairs.iter().enumerate() {
+            let source = self.step(origin.source, Step::Key(i as u32));
+            let stored = self.wrap(*key, source)?;
+            let key = self.key(&stored)?;
+            let source = self.step(origin.source, Step::Value(i as u32));
+            items.insert(key, (stored, Value::Unread(Origin { object: *value, source })));
+        }
+        self.arenas.reads += 1;
+        let entry = &mut self.arenas.dicts[dict];
+        items.extend(std::mem::take(&mut entry.items));
+        entry.items = items;
         entry.loaded = true;
         Ok(())
     }
