@@ -171,6 +171,7 @@ class Bench:
 
     def step(self, *args: object) -> None:
         """A command, and the clients' moves. Notes what is compiled although every client had it before."""
+        self.wait_for_quiet()
         self.command(*args)
         if self.options.rush:
             return
@@ -179,6 +180,13 @@ class Bench:
         if pair in self.known:
             self.again += self.compiled() - before
         self.known.add(pair)
+
+    def wait_for_quiet(self) -> None:
+        """Waits for compiles of the step before that are still under way: two clients may compile the same."""
+        before = -1
+        while before != (now := self.compiled()):
+            before = now
+            time.sleep(0.05)
 
     def compiled(self) -> int:
         """Frames that the daemon compiled so far."""
