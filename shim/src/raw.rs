@@ -72,18 +72,6 @@ pub unsafe fn instance_dict_slot(object: Raw) -> *mut Raw {
     unsafe { _PyObject_GetDictPtr(object) }
 }
 
-/// Whether there are weak references to an object.
-///
-/// # Safety
-/// As [`class_of`].
-pub unsafe fn is_watched(object: Raw) -> bool {
-    // SAFETY: a type that has such references says where their list begins, before the object in some versions.
-    unsafe {
-        let offset = (*class_of(object).cast::<ffi::PyTypeObject>()).tp_weaklistoffset;
-        offset != 0 && !object.byte_offset(offset).cast::<Raw>().read().is_null()
-    }
-}
-
 /// Whether it is a function's field of annotations, whose getter makes a dict of what the compiler left there.
 ///
 /// # Safety

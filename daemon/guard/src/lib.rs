@@ -61,7 +61,6 @@ fn phase_and_cost(kind: &GuardKind) -> (u8, u8) {
         | GuardKind::IsPath(_)
         | GuardKind::NoDict
         | GuardKind::MethodOf(_)
-        | GuardKind::NotWatched
         | GuardKind::EmptyCell
         | GuardKind::TupleField(_)
         | GuardKind::NoGrad

@@ -71,8 +71,6 @@ pub enum GuardKind {
     Distinct(Vec<SourceId>),
     /// The tensors at these sources (this one included) have pairwise disjoint storages.
     DisjointStorage(Vec<SourceId>),
-    /// There are no weak references to it.
-    NotWatched,
     /// A method of a built-in type, bound to an object: the one that the descriptor at this path describes.
     MethodOf(Arc<str>),
     /// A function of the process's state, at this path, gives this; the source is the frame's function.

@@ -22,8 +22,6 @@ pub struct Object {
     pub path: Option<Arc<str>>,
     /// The instance `__dict__` object, read raw, if there is one.
     pub dict: Option<ObjId>,
-    /// There are weak references to it: its end may be seen, or call back.
-    pub watched: bool,
     /// The rest, by kind.
     pub data: ObjectData,
 }

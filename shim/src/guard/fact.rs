@@ -44,8 +44,6 @@ pub enum Fact {
     Elements(Vec<flambeau_ir::code::Const>),
     /// Missing dict key.
     NoItem(Key),
-    /// No weak references.
-    NotWatched,
     /// A bound method with this definition.
     MethodOf(*mut ffi::PyMethodDef),
     /// What a function of the process's state gives.
@@ -128,7 +126,6 @@ impl Fact {
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
             GuardKind::EmptyCell => Fact::EmptyCell,
-            GuardKind::NotWatched => Fact::NotWatched,
             GuardKind::MethodOf(path) => Fact::MethodOf(method_definition(&crate::paths::object_at(py, path)?)?),
             GuardKind::Gives(path, value) => {
                 Fact::Gives(crate::paths::object_at(py, path)?.unbind(), Constant::new(py, value))
@@ -224,7 +221,6 @@ impl Fact {
                 Fact::TupleField(item) => {
                     crate::consts::tuple_field(&Bound::from_borrowed_ptr(py, value)) == Some(*item)
                 }
-                Fact::NotWatched => !raw::is_watched(value),
                 Fact::MethodOf(definition) => {
                     ffi::PyCFunction_CheckExact(value) != 0
                         && (*value.cast::<ffi::PyCFunctionObject>()).m_ml == *definition

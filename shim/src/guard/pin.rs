@@ -314,7 +314,6 @@ impl<'a> Pinner<'a> {
                 | Fact::NotRegistered(_)
                 | Fact::NoDict
                 | Fact::NoSlot(_)
-                | Fact::NotWatched
                 | Fact::Gives(..)
                 | Fact::NoSysModule(_) => {
                     self.class(value);

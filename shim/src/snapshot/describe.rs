@@ -215,9 +215,7 @@ impl<'py> Describer<'py> {
             ObjectData::Function(_) => self.child(dict, depth.min(1)),
             _ => self.child(dict, depth),
         });
-        // SAFETY: as above.
-        let watched = matches!(data, ObjectData::Instance) && unsafe { raw::is_watched(object) };
-        Object { id, class: class_id, path, dict, watched, data }
+        Object { id, class: class_id, path, dict, data }
     }
 
     /// # Safety

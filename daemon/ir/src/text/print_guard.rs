@@ -30,7 +30,6 @@ pub fn guard(program: &GuardProgram, guard: &Guard) -> String {
         GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
         GuardKind::NoSysModule(module) => format!("{module:?} not in sys.modules"),
         GuardKind::TupleField(item) => format!("{of} gives item {item}"),
-        GuardKind::NotWatched => format!("{of} has no weak references"),
         GuardKind::MethodOf(path) => format!("{of} is a bound {path}"),
         GuardKind::Gives(path, value) => format!("{path}() == {}", constant(value)),
         GuardKind::EmptyCell => format!("the cell {of} is empty"),
