@@ -82,6 +82,7 @@ TRANSFORMS = {
 }
 
 
+@PROCESS
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_functorch_around_and_inside(name, compiled):
     transform = TRANSFORMS[name]
