@@ -9,6 +9,7 @@ import types
 
 import pytest
 import torch
+from mode import PROCESS
 from support import assert_same
 
 import flambeau
@@ -148,6 +149,14 @@ def written_by_object(x, y):
     return x + 1, len(TABLE), list(TABLE.values())
 
 
+def deleted_by_object(x, y):
+    first, missing = TABLE.pop(FIRST), TABLE.pop(THIRD, "none")
+    TABLE[THIRD] = TABLE[SECOND]
+    TABLE[FIRST] = first + 1
+    del TABLE[SECOND]
+    return missing, x + 1, len(TABLE), list(TABLE.values()), SECOND in TABLE
+
+
 def members(x, y):
     return (
         Colour(1),
@@ -243,7 +252,7 @@ def bound_methods(x, y):
 
 
 WHOLE = [
-    keys, keys_of_objects, ids, ids_that_leave, ids_of_containers, ids_in_sets, ordered, read_by_object, read_by_type,
+    keys, keys_of_objects, ids, ids_that_leave, ids_of_containers, ids_in_sets, ordered, read_by_object, deleted_by_object, read_by_type,
     compared, gone_through, written_by_object, members, copied, copied_object, copied_twice_the_same, proxies,
     signatures, environment, methods_of_constants, bound_methods,
 ]  # fmt: skip
@@ -280,7 +289,12 @@ def same(fn, compiled, *args):
     assert states() == after
 
 
-@pytest.mark.parametrize("fn", [*WHOLE, *BROKEN], ids=lambda f: f.__name__)
+def alone(fn):
+    """As a parameter; signatures read the limit of recursion, which some imports change."""
+    return pytest.param(fn, marks=PROCESS if fn is signatures else (), id=fn.__name__)
+
+
+@pytest.mark.parametrize("fn", [alone(fn) for fn in (*WHOLE, *BROKEN)])
 def test_as_eager(fn):
     """Also where two arguments are one object in one call and not in another."""
     compiled = flambeau.compile(fn)
@@ -320,12 +334,73 @@ def test_a_key_that_appears():
     start()
 
 
+BY_CLASS = {int: "int", torch.Tensor: "tensor", Thing: "thing", len: "len"}
+
+
+def by_class(kind, x):
+    made = [BY_CLASS.get(type(value)) for value in (1, x, FIRST, "", [], 1.5)]
+    return kind in BY_CLASS, BY_CLASS.get(kind, "none"), made, x + 1
+
+
+@pytest.mark.plain_only("counts traces", "leaf flat warm")
+def test_other_keys_are_no_facts():
+    """A table by class grows in the life of a process; what was looked up in it stays known."""
+    compiled, x, before = flambeau.compile(by_class), torch.ones(2), dict(BY_CLASS)
+
+    def traced(*args):
+        start = flambeau.counters()["frames_traced"]
+        assert_same(compiled(*args), by_class(*args))
+        return flambeau.counters()["frames_traced"] - start
+
+    try:
+        for kind in (Colour, Thing, torch.Tensor, dict):
+            assert traced(kind, x)
+        for later in (Number, set, torch.nn.Linear, "text", (1, Colour), FIRST):
+            BY_CLASS[later] = "later"
+            assert not any(traced(kind, x) for kind in (Colour, Thing, torch.Tensor, dict))
+        for appears in (Colour, dict, str, type(None), type(len)):
+            BY_CLASS[appears] = "now"
+            traced(Colour, x), traced(dict, x), traced(Thing, x)
+        for gone in (int, Thing, Colour, dict):
+            del BY_CLASS[gone]
+            traced(Colour, x), traced(dict, x), traced(Thing, x)
+    finally:
+        BY_CLASS.clear()
+        BY_CLASS.update(before)
+
+
+class Equal:
+    """Its instances equal what they were made of."""
+
+    def __init__(self, of):
+        self.of = of
+
+    def __hash__(self):
+        return hash(self.of)
+
+    def __eq__(self, other):
+        return other is self.of
+
+
+def test_keys_that_equal_a_class():
+    compiled, x = flambeau.compile(by_class), torch.ones(2)
+    try:
+        for kind in (Colour, dict):
+            assert_same(compiled(kind, x), by_class(kind, x))
+            BY_CLASS[Equal(kind)] = "equal"
+            assert_same(compiled(kind, x), by_class(kind, x))
+    finally:
+        for key in [key for key in BY_CLASS if isinstance(key, Equal)]:
+            del BY_CLASS[key]
+
+
 def limited(x):
     import sys
 
     return x + sys.getrecursionlimit()
 
 
+@PROCESS
 def test_a_state_of_the_process_that_changes():
     import sys
 
@@ -342,6 +417,7 @@ def annotated(x):
     return len(inspect.signature(_taken).parameters) + x, _taken.__annotations__.get("first", 0)
 
 
+@PROCESS
 def test_annotations_that_change():
     compiled, x = flambeau.compile(annotated), torch.ones(2)
     assert_same(compiled(x), annotated(x))

@@ -198,7 +198,6 @@ def test_hasattr_of_everything(kind):
         assert flambeau.compile(f)(X, value)[0] == f(X, value)[0]
 
 
-@PROCESS
 @pytest.mark.parametrize("kind", OBJECTS)
 def test_try_and_getattr_of_everything(kind):
     value = OBJECTS[kind]

@@ -82,7 +82,6 @@ TRANSFORMS = {
 }
 
 
-@PROCESS
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_functorch_around_and_inside(name, compiled):
     transform = TRANSFORMS[name]

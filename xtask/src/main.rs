@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 use python::{FIRST, Python};
 use run::{Step, root};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Where wheels are put.
 const WHEELS: &str = "target/wheels";
@@ -83,8 +84,19 @@ enum Command {
     },
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().command {
+/// An error is said in a line: where in this program it came up helps nobody, and hides what the step itself has printed.
+fn main() -> ExitCode {
+    match execute(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(command: Command) -> Result<()> {
+    match command {
         Command::Demo { args } => {
             ready(FIRST)?;
             run::python(FIRST, "Demo", &["examples/demo.py"], &args)

@@ -2,7 +2,7 @@
 //! work; finding compiled frames by key is the server's.
 
 use flambeau_ir::code::Const;
-use flambeau_ir::guard::{ClassRef, Guard, GuardKind, GuardProgram};
+use flambeau_ir::guard::{ClassRef, Guard, GuardKind, GuardProgram, KeyObject};
 use flambeau_ir::source::{SourceId, SourceTable, Step};
 use flambeau_ir::trace::Trace;
 use std::collections::{HashMap, HashSet};
@@ -68,6 +68,7 @@ fn phase_and_cost(kind: &GuardKind) -> (u8, u8) {
         | GuardKind::Function { .. } => (0, 1),
         GuardKind::Tensor(_) | GuardKind::Ambient(_) => (0, 2),
         GuardKind::NoItem(_)
+        | GuardKind::NoKey(KeyObject::Path(_))
         | GuardKind::NoSlot(_)
         | GuardKind::NoSysModule(_)
         | GuardKind::Gives(..)
@@ -77,7 +78,7 @@ fn phase_and_cost(kind: &GuardKind) -> (u8, u8) {
         GuardKind::Keys(_) | GuardKind::Elements(_) => (0, 5),
         GuardKind::Same(_) | GuardKind::NotSame(_) => (1, 0),
         GuardKind::Relation(..) => (2, 0),
-        GuardKind::Distinct(_) | GuardKind::DisjointStorage(_) => (2, 1),
+        GuardKind::Distinct(_) | GuardKind::DisjointStorage(_) | GuardKind::NoKey(KeyObject::Source(_)) => (2, 1),
     }
 }
 

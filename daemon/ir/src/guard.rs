@@ -45,6 +45,8 @@ pub enum GuardKind {
     Elements(Vec<Const>),
     /// A dict has no such key.
     NoItem(Const),
+    /// This very object is none of a dict's keys.
+    NoKey(KeyObject),
     /// A type finds no such attribute in its MRO.
     NoTypeAttr(Arc<str>),
     /// An abstract class that no class is registered with, nor with one of its subclasses.
@@ -79,6 +81,15 @@ pub enum GuardKind {
     Ambient(Box<Ambient>),
     /// A relation between sizes of inputs; the source is the frame's function.
     Relation(Relation, Dim, Dim),
+}
+
+/// An object that dicts compare by identity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum KeyObject {
+    /// What this import path names (trusted roots only).
+    Path(Arc<str>),
+    /// A source's value.
+    Source(SourceId),
 }
 
 /// A class by its names.

@@ -6,7 +6,7 @@ use crate::code::{Code, Const};
 use crate::dim::{Atom, Dim, SymId};
 use crate::exit::{Build, BuildId, Effect, End, Exit, Resume, Then};
 use crate::graph::{Arg, Graph, NodeOp};
-use crate::guard::{GuardKind, GuardProgram, TensorGuard};
+use crate::guard::{GuardKind, GuardProgram, KeyObject, TensorGuard};
 use crate::kernel::DType;
 use crate::plan::{Body, CompiledFrame, Plan, PlanArg, PlanStep, Reg, Symbol, SymbolOf};
 use crate::source::{SourceId, SourceTable, Step};
@@ -130,7 +130,9 @@ impl Scope<'_> {
         for guard in &program.guards {
             self.source(guard.source)?;
             match &guard.kind {
-                GuardKind::Same(other) | GuardKind::NotSame(other) => self.source(*other)?,
+                GuardKind::Same(other) | GuardKind::NotSame(other) | GuardKind::NoKey(KeyObject::Source(other)) => {
+                    self.source(*other)?;
+                }
                 GuardKind::Distinct(others) | GuardKind::DisjointStorage(others) => {
                     ensure(!others.is_empty(), || "a guard about no value".to_owned())?;
                     others.iter().try_for_each(|other| self.source(*other))?;

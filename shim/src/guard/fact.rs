@@ -12,13 +12,14 @@ use super::tensor::TensorFact;
 use crate::raw::{self, Raw};
 use crate::torch_abi::Torch;
 use flambeau_ir::code::CodeHash;
-use flambeau_ir::guard::{GuardKind, Relation, TensorGuard};
+use flambeau_ir::guard::{GuardKind, KeyObject, Relation, TensorGuard};
 use flambeau_ir::source::SourceId;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 /// A guard's fact with its constants made into objects.
 pub enum Fact {
@@ -44,6 +45,10 @@ pub enum Fact {
     Elements(Vec<flambeau_ir::code::Const>),
     /// Missing dict key.
     NoItem(Key),
+    /// An object that is none of a dict's keys.
+    NoKey(Py<PyAny>),
+    /// As the above, for the value in a slot.
+    NoKeyIn(usize),
     /// A bound method with this definition.
     MethodOf(*mut ffi::PyMethodDef),
     /// What a function of the process's state gives.
@@ -119,6 +124,8 @@ impl Fact {
             GuardKind::Keys(keys) => Fact::Keys(keys.iter().map(|k| Constant::new(py, k)).collect()),
             GuardKind::Elements(elements) => Fact::Elements(elements.clone()),
             GuardKind::NoItem(key) => Fact::NoItem(Key::new(py, key)?),
+            GuardKind::NoKey(KeyObject::Path(path)) => Fact::NoKey(crate::paths::object_at(py, path)?.unbind()),
+            GuardKind::NoKey(KeyObject::Source(key)) => Fact::NoKeyIn(slot(*key)),
             GuardKind::NoTypeAttr(s) => Fact::NoTypeAttr(name(s)),
             GuardKind::NoRegistered => Fact::NoRegistered(NoRegistered::default()),
             GuardKind::NotRegistered(path) => Fact::NotRegistered(NotRegistered::new(py, path)?),
@@ -149,6 +156,7 @@ impl Fact {
             self,
             Fact::Same(Other::Slot(_))
                 | Fact::NotSame(Other::Slot(_))
+                | Fact::NoKeyIn(_)
                 | Fact::Distinct(_)
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)
@@ -161,6 +169,11 @@ impl Fact {
         match self {
             Fact::Same(Other::Slot(other)) => !value.is_null() && slots[*other].object == value,
             Fact::NotSame(Other::Slot(other)) => !value.is_null() && slots[*other].object != value,
+            Fact::NoKeyIn(slot) => {
+                let key = slots[*slot].object;
+                // SAFETY: live objects or null, GIL held.
+                !value.is_null() && !key.is_null() && unsafe { lacks_key(value, key) }
+            }
             Fact::Distinct(others) => distinct(others.iter().map(|slot| slots[*slot].object)),
             Fact::Disjoint(disjoint) => disjoint.holds(torch, slots, symbols),
             Fact::Ambient(expected) => expected.holds(py, torch),
@@ -168,6 +181,7 @@ impl Fact {
             _ => false,
         }
     }
+
     /// Whether it is seen to fail of the source's value before the facts on the way there were looked at. False as well
     /// where that cannot be said: it takes other values, or getters of torch.
     pub fn fails_alone(&self, py: Python<'_>, torch: &Torch, source: u32, values: &mut Values<'_>) -> bool {
@@ -202,6 +216,7 @@ impl Fact {
                 Fact::Keys(keys) => ffi::PyDict_Check(value) != 0 && has_keys(py, value, keys),
                 Fact::Elements(elements) => ffi::PyAnySet_Check(value) != 0 && constant::elements(py, value, elements),
                 Fact::NoItem(key) => ffi::PyDict_Check(value) != 0 && key.get(value).is_null(),
+                Fact::NoKey(key) => lacks_key(value, key.as_ptr()),
                 Fact::NoTypeAttr(name) => {
                     ffi::PyType_Check(value) != 0
                         && raw::has_plain_names(value)
@@ -235,6 +250,7 @@ impl Fact {
                 Fact::NotSame(Other::Source(other)) => values.get(py, *other) != value,
                 Fact::Same(Other::Slot(_))
                 | Fact::NotSame(Other::Slot(_))
+                | Fact::NoKeyIn(_)
                 | Fact::Distinct(_)
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)
@@ -322,6 +338,39 @@ unsafe fn has_keys(py: Python<'_>, dict: Raw, keys: &[Constant]) -> bool {
         });
     }
     at == keys.len()
+}
+
+/// Whether it is a dict, and this very object none of its keys. No key is compared otherwise, so no code of the user's runs;
+/// a key that would be compared by such code may be equal to it.
+///
+/// # Safety
+/// Live objects, GIL held.
+unsafe fn lacks_key(dict: Raw, object: Raw) -> bool {
+    let (mut position, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the caller's promise; nothing runs between two steps.
+    unsafe {
+        if ffi::PyDict_Check(dict) == 0 {
+            return false;
+        }
+        while ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
+            if key == object || (*ffi::Py_TYPE(key)).tp_richcompare.map(|f| f as usize) == python_compares() {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// What types whose `__eq__` is Python code are compared with, as a number; none where that is not found.
+fn python_compares() -> Option<usize> {
+    static FOUND: OnceLock<Option<usize>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // SAFETY: guards are read with the GIL held. `Python::attach` would drop what other threads left behind.
+        let py = unsafe { Python::assume_attached() };
+        let class = py.import("_collections_abc").and_then(|module| module.getattr("Mapping")).ok()?;
+        // SAFETY: a class whose `__eq__` is a function.
+        unsafe { (*class.as_ptr().cast::<ffi::PyTypeObject>()).tp_richcompare.map(|f| f as usize) }
+    })
 }
 
 /// Whether all are objects, and no two the same.

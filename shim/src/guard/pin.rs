@@ -296,7 +296,7 @@ impl<'a> Pinner<'a> {
                     self.class(value);
                     self.size(value);
                 }
-                Fact::Keys(_) => {
+                Fact::Keys(_) | Fact::NoKey(_) => {
                     self.class(value);
                     self.dict(value, None);
                 }
@@ -322,6 +322,7 @@ impl<'a> Pinner<'a> {
                 Fact::NoGrad(_)
                 | Fact::Same(_)
                 | Fact::NotSame(_)
+                | Fact::NoKeyIn(_)
                 | Fact::Distinct(_)
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)

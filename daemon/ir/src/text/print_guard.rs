@@ -2,7 +2,7 @@
 
 use super::python::constant;
 use crate::dim::Dim;
-use crate::guard::{Ambient, Guard, GuardKind, GuardProgram, Relation, TensorGuard};
+use crate::guard::{Ambient, Guard, GuardKind, GuardProgram, KeyObject, Relation, TensorGuard};
 use crate::plan::{Symbol, SymbolOf};
 use crate::source::SourceId;
 
@@ -23,6 +23,8 @@ pub fn guard(program: &GuardProgram, guard: &Guard) -> String {
         GuardKind::Keys(keys) => format!("list({of}) == [{}]", constants(keys)),
         GuardKind::Elements(items) => format!("{of} == {{{}}}", constants(items)),
         GuardKind::NoItem(key) => format!("{} not in {of}", constant(key)),
+        GuardKind::NoKey(KeyObject::Path(path)) => format!("{path} not in {of}"),
+        GuardKind::NoKey(KeyObject::Source(key)) => format!("{} not in {of}", name(*key)),
         GuardKind::NoTypeAttr(attr) => format!("{of} has no attribute {attr:?}"),
         GuardKind::NoRegistered => format!("nothing is registered with {of}"),
         GuardKind::NotRegistered(path) => format!("{of} is not registered with {path}"),

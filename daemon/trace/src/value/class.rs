@@ -2,7 +2,7 @@
 
 use super::Origin;
 use flambeau_ir::guard::ClassRef;
-use flambeau_ir::object::ObjId;
+use flambeau_ir::object::{ObjId, Object, ObjectData};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -113,6 +113,12 @@ impl Class {
         self.origin.is_none() && self.path.as_deref().is_some_and(is_nameless)
     }
 
+    /// Whether the client finds it at its path: types that the trace knows by a path alone may have another to the client.
+    pub(crate) fn is_at_its_path(&self) -> bool {
+        let known = |path: &str| (path.starts_with("builtins.") || path.starts_with("torch.")) && !is_nameless(path);
+        self.path.as_deref().is_some_and(|path| self.origin.is_some() || known(path))
+    }
+
     /// True if this is the type with that path.
     pub fn is(&self, path: &str) -> bool {
         self.path.as_deref() == Some(path)
@@ -132,6 +138,15 @@ impl Class {
                     || self.is_interpreters() && other.is_interpreters() && self.name == other.name
             }
         }
+    }
+
+    /// As [`Class::same`], for what the client says of an object; for a type that the trace knows by its path alone.
+    pub(crate) fn is_described_by(&self, object: &Object) -> bool {
+        let ObjectData::Class(other) = &object.data else { return false };
+        let of_interpreter = !other.is_python && &*other.module == "builtins";
+        let name = (&self.name.module, &self.name.qualname);
+        self.path.is_some() && self.path == object.path
+            || self.is_interpreters() && of_interpreter && name == (&other.module, &other.qualname)
     }
 
     /// A type of the interpreter itself: its name tells which. Some have no path, as no built-in name is theirs.

@@ -3,7 +3,7 @@
 use super::{Class, Id, Key, Origin, Value};
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
-use flambeau_ir::guard::GuardKind;
+use flambeau_ir::guard::{GuardKind, KeyObject};
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::Step;
@@ -92,6 +92,7 @@ impl Tracer<'_> {
             return Ok(None);
         }
         let k = self.key(key)?;
+        self.load_object(dict, key, &k)?;
         self.dict_get_key(dict, &k)
     }
 
@@ -131,6 +132,7 @@ impl Tracer<'_> {
     /// `dict.pop(key)`: the value, or `None` if there is no such key.
     pub fn dict_remove(&mut self, dict: DictId, key: &Value) -> Flow<Option<Value>> {
         let k = self.key(key)?;
+        self.load_object(dict, key, &k)?;
         let Some(old) = self.dict_get_key(dict, &k)? else { return Ok(None) };
         let entry = &self.arenas.dicts[dict];
         let outside = entry.outside.is_some();
@@ -211,14 +213,58 @@ impl Tracer<'_> {
         Ok(by_position)
     }
 
+    /// Reads what an outside dict holds under an object that is compared by identity. Its other keys are no facts: tables
+    /// of what is done with which class grow with what a process imports.
+    fn load_object(&mut self, dict: DictId, object: &Value, key: &Key) -> Flow<()> {
+        let entry = &self.arenas.dicts[dict];
+        let known = entry.loaded || entry.items.contains_key(key) || entry.absent.contains(key);
+        let (Some(origin), false, Key::Identity(..)) = (entry.origin, known, key) else { return Ok(()) };
+        match self.dict_index(dict)? {
+            Some(index) if !index.equal_consts => {}
+            _ => return Ok(()),
+        }
+        let described = self.describe(origin.object)?;
+        let ObjectData::Dict(pairs) = &described.data else { return Ok(()) };
+        let own = self.origin_of(object);
+        for (i, (stored, value)) in pairs.iter().enumerate() {
+            let same = match (object, own) {
+                (_, Some(own)) => own.object == *stored,
+                (Value::Class(class), None) => class.is_described_by(&*self.describe(*stored)?),
+                _ => false,
+            };
+            if same {
+                let source = self.step(origin.source, Step::Key(i as u32));
+                let stored = self.wrap(*stored, source)?;
+                let source = self.step(origin.source, Step::Value(i as u32));
+                self.arenas.reads += 1;
+                let value = Value::Unread(Origin { object: *value, source });
+                self.arenas.dicts[dict].items.insert(key.clone(), (stored, value));
+                return Ok(());
+            }
+        }
+        let absent = match (object, own) {
+            (Value::Class(class), _) if class.is_at_its_path() => class.path.clone().map(KeyObject::Path),
+            (_, Some(own)) => Some(KeyObject::Source(own.source)),
+            // All keys are read then, which says what a class without a name is.
+            (Value::Class(_), None) => return Ok(()),
+            // The trace made it, and the dict is older.
+            _ => None,
+        };
+        if let Some(absent) = absent {
+            self.guard(origin.source, GuardKind::NoKey(absent));
+        }
+        self.arenas.reads += 1;
+        self.arenas.dicts[dict].absent.insert(key.clone());
+        Ok(())
+    }
+
     /// Reads the items of an outside dict whose keys are not all constants: each key is what stands at its place.
     fn load_by_position(&mut self, dict: DictId, origin: Origin) -> Flow<()> {
         let described = self.describe(origin.object)?;
         let ObjectData::Dict(pairs) = &described.data else {
             return stop(ReasonCode::Internal, "a dict that was not described as one");
         };
-        let entry = &self.arenas.dicts[dict];
-        if pairs.len() > MOST_POSITIONS || entry.rewritten || !entry.writes.is_empty() {
+        if pairs.len() > MOST_POSITIONS {
             return stop(ReasonCode::UnguardableObject, "a dict with keys that are no constants");
         }
         self.guard(origin.source, GuardKind::Len(pairs.len()));
@@ -228,7 +274,14 @@ impl Tracer<'_> {
             let stored = self.wrap(*key, source)?;
             let key = self.key(&stored)?;
             let source = self.step(origin.source, Step::Value(i as u32));
-            items.insert(key, (stored, Value::Unread(Origin { object: *value, source })));
+            let entry = &mut self.arenas.dicts[dict];
+            // What was deleted and stored again stands behind the rest.
+            if entry.absent.contains(&key) || entry.moved.contains(&key) {
+                continue;
+            }
+            let found = || (stored, Value::Unread(Origin { object: *value, source }));
+            let item = entry.items.shift_remove(&key).unwrap_or_else(found);
+            items.insert(key, item);
         }
         self.arenas.reads += 1;
         let entry = &mut self.arenas.dicts[dict];
