@@ -78,7 +78,7 @@ def watched(fn, *args, **kwargs):
     return result, output.getvalue(), handler.records
 
 
-@pytest.mark.parametrize("make", [bert, gpt2])
+@pytest.mark.parametrize("make", [bert, pytest.param(gpt2, marks=PROCESS)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_forward(make, kind, with_breaks, backend):
     with_breaks(make, kind)

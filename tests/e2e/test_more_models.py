@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn as nn
-from mode import COUNTED
+from mode import COUNTED, PROCESS
 from support import assert_same
 
 import flambeau
@@ -94,6 +94,7 @@ def test_one_graph(name, backend):
     assert not COUNTED or counts == ({"graphs": 1, "recompiles": 0}, {})
 
 
+@PROCESS
 @pytest.mark.parametrize("name", list(BREAKS))
 def test_right_with_breaks(name, backend):
     run(BREAKS[name], backend)

@@ -63,10 +63,10 @@ impl Next {
         [self.args[0].as_ptr(), self.args[1].as_ptr()]
     }
 
-    /// Whether the program would see when one of the arguments is freed, or what lies in the tuples that these are.
-    pub fn frees_visibly(&self) -> bool {
-        // SAFETY: live objects.
-        unsafe { self.args.iter().any(|arg| frees_visibly(arg.as_ptr())) }
+    /// Whether an object with a finalizer is among the arguments, or in the tuples that these are.
+    pub fn holds_finalizer(&self) -> bool {
+        // SAFETY: live objects, of which only types and items of tuples are read.
+        unsafe { self.args.iter().any(|arg| holds_finalizer(arg.as_ptr())) }
     }
 
     /// Calls it as plain Python, which holds what it is handed by itself from then on.
@@ -86,22 +86,16 @@ impl Next {
     }
 }
 
-/// How many references the two arguments have to an object that hardly anything else holds.
-const FEW: ffi::Py_ssize_t = 2;
-
-/// Whether an object has a finalizer, or is watched by a weak reference and about to go; for a tuple, whether one in it is so.
-///
 /// # Safety
 /// A live object, GIL held.
-unsafe fn frees_visibly(object: Raw) -> bool {
-    // SAFETY: the caller's promise; what a tuple holds lives as long. Where a type says that weak references are, is a pointer.
+unsafe fn holds_finalizer(object: Raw) -> bool {
+    // SAFETY: the caller's promise; what a tuple holds lives as long.
     unsafe {
         let class = ffi::Py_TYPE(object);
         if class == &raw mut ffi::PyTuple_Type {
-            return (0..ffi::PyTuple_GET_SIZE(object)).any(|i| frees_visibly(ffi::PyTuple_GET_ITEM(object, i)));
+            return (0..ffi::PyTuple_GET_SIZE(object)).any(|i| holds_finalizer(ffi::PyTuple_GET_ITEM(object, i)));
         }
-        let has_finalizer = (*class).tp_finalize.is_some() && ffi::PyType_GetFlags(class) & ffi::Py_TPFLAGS_HEAPTYPE != 0;
-        has_finalizer || ffi::Py_REFCNT(object) <= FEW && crate::raw::has_weak_references(object)
+        (*class).tp_finalize.is_some() && ffi::PyType_GetFlags(class) & ffi::Py_TPFLAGS_HEAPTYPE != 0
     }
 }
 
