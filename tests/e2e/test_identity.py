@@ -253,8 +253,8 @@ def bound_methods(x, y):
 
 WHOLE = [
     keys, keys_of_objects, ids, ids_that_leave, ids_of_containers, ids_in_sets, ordered, read_by_object, read_by_type,
-    deleted_by_object, compared, gone_through, written_by_object, members, copied, copied_object, copied_twice_the_same, proxies,
-    signatures, environment, methods_of_constants, bound_methods,
+    deleted_by_object, compared, gone_through, written_by_object, members, copied, copied_object, copied_twice_the_same,
+    proxies, signatures, environment, methods_of_constants, bound_methods,
 ]  # fmt: skip
 BROKEN = [
     copied_tensor,
