@@ -152,7 +152,7 @@ impl<'t, 'a> Walk<'t, 'a> {
             Value::List(id) if self.lists.insert(*id) => {
                 arenas.lists[*id].items.iter().for_each(|item| self.value(item));
             }
-            Value::Dict(id) | Value::DictView(id, _) => self.dict(*id),
+            Value::Dict(id) | Value::DictView(id, _) | Value::Proxy(id) => self.dict(*id),
             Value::Set(id) if self.sets.insert(*id) => {
                 arenas.sets[*id].items.values().for_each(|item| self.value(item));
             }
