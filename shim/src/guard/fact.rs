@@ -19,7 +19,6 @@ use pyo3::prelude::*;
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::rc::Rc;
-use std::sync::OnceLock;
 
 /// A guard's fact with its constants made into objects.
 pub enum Fact {
@@ -46,9 +45,9 @@ pub enum Fact {
     /// Missing dict key.
     NoItem(Key),
     /// An object that is none of a dict's keys.
-    NoKey(Py<PyAny>),
+    NoKey(Py<PyAny>, PythonCompares),
     /// As the above, for the value in a slot.
-    NoKeyIn(usize),
+    NoKeyIn(usize, PythonCompares),
     /// A bound method with this definition.
     MethodOf(*mut ffi::PyMethodDef),
     /// What a function of the process's state gives.
@@ -124,8 +123,10 @@ impl Fact {
             GuardKind::Keys(keys) => Fact::Keys(keys.iter().map(|k| Constant::new(py, k)).collect()),
             GuardKind::Elements(elements) => Fact::Elements(elements.clone()),
             GuardKind::NoItem(key) => Fact::NoItem(Key::new(py, key)?),
-            GuardKind::NoKey(KeyObject::Path(path)) => Fact::NoKey(crate::paths::object_at(py, path)?.unbind()),
-            GuardKind::NoKey(KeyObject::Source(key)) => Fact::NoKeyIn(slot(*key)),
+            GuardKind::NoKey(KeyObject::Path(path)) => {
+                Fact::NoKey(crate::paths::object_at(py, path)?.unbind(), PythonCompares::find(py)?)
+            }
+            GuardKind::NoKey(KeyObject::Source(key)) => Fact::NoKeyIn(slot(*key), PythonCompares::find(py)?),
             GuardKind::NoTypeAttr(s) => Fact::NoTypeAttr(name(s)),
             GuardKind::NoRegistered => Fact::NoRegistered(NoRegistered::default()),
             GuardKind::NotRegistered(path) => Fact::NotRegistered(NotRegistered::new(py, path)?),
@@ -156,7 +157,7 @@ impl Fact {
             self,
             Fact::Same(Other::Slot(_))
                 | Fact::NotSame(Other::Slot(_))
-                | Fact::NoKeyIn(_)
+                | Fact::NoKeyIn(..)
                 | Fact::Distinct(_)
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)
@@ -169,10 +170,10 @@ impl Fact {
         match self {
             Fact::Same(Other::Slot(other)) => !value.is_null() && slots[*other].object == value,
             Fact::NotSame(Other::Slot(other)) => !value.is_null() && slots[*other].object != value,
-            Fact::NoKeyIn(slot) => {
+            Fact::NoKeyIn(slot, compares) => {
                 let key = slots[*slot].object;
                 // SAFETY: live objects or null, GIL held.
-                !value.is_null() && !key.is_null() && unsafe { lacks_key(value, key) }
+                !value.is_null() && !key.is_null() && unsafe { compares.none_is(value, key) }
             }
             Fact::Distinct(others) => distinct(others.iter().map(|slot| slots[*slot].object)),
             Fact::Disjoint(disjoint) => disjoint.holds(torch, slots, symbols),
@@ -216,7 +217,7 @@ impl Fact {
                 Fact::Keys(keys) => ffi::PyDict_Check(value) != 0 && has_keys(py, value, keys),
                 Fact::Elements(elements) => ffi::PyAnySet_Check(value) != 0 && constant::elements(py, value, elements),
                 Fact::NoItem(key) => ffi::PyDict_Check(value) != 0 && key.get(value).is_null(),
-                Fact::NoKey(key) => lacks_key(value, key.as_ptr()),
+                Fact::NoKey(key, compares) => compares.none_is(value, key.as_ptr()),
                 Fact::NoTypeAttr(name) => {
                     ffi::PyType_Check(value) != 0
                         && raw::has_plain_names(value)
@@ -250,7 +251,7 @@ impl Fact {
                 Fact::NotSame(Other::Source(other)) => values.get(py, *other) != value,
                 Fact::Same(Other::Slot(_))
                 | Fact::NotSame(Other::Slot(_))
-                | Fact::NoKeyIn(_)
+                | Fact::NoKeyIn(..)
                 | Fact::Distinct(_)
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)
@@ -340,37 +341,40 @@ unsafe fn has_keys(py: Python<'_>, dict: Raw, keys: &[Constant]) -> bool {
     at == keys.len()
 }
 
-/// Whether it is a dict, and this very object none of its keys. No key is compared otherwise, so no code of the user's runs;
-/// a key that would be compared by such code may be equal to it.
-///
-/// # Safety
-/// Live objects, GIL held.
-unsafe fn lacks_key(dict: Raw, object: Raw) -> bool {
-    let (mut position, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
-    // SAFETY: the caller's promise; nothing runs between two steps.
-    unsafe {
-        if ffi::PyDict_Check(dict) == 0 {
-            return false;
-        }
-        while ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
-            if key == object || (*ffi::Py_TYPE(key)).tp_richcompare.map(|f| f as usize) == python_compares() {
+/// What types whose `__eq__` is Python code are compared with, as a number.
+#[derive(Clone, Copy)]
+pub struct PythonCompares(usize);
+
+impl PythonCompares {
+    /// Found on a class that has such a method, when a fact is made: no import runs while facts are checked.
+    fn find(py: Python<'_>) -> PyResult<PythonCompares> {
+        let class = py.import("_collections_abc")?.getattr("Mapping")?;
+        // SAFETY: a live class.
+        let compare = unsafe { (*class.as_ptr().cast::<ffi::PyTypeObject>()).tp_richcompare };
+        let missing = || pyo3::exceptions::PyLookupError::new_err("collections.abc.Mapping has no __eq__");
+        compare.map(|f| PythonCompares(f as usize)).ok_or_else(missing)
+    }
+
+    /// Whether `dict` is one, and this very object none of its keys. No key is compared otherwise, so no code of the user's
+    /// runs; a key that such code would compare may be equal to it.
+    ///
+    /// # Safety
+    /// Live objects, GIL held.
+    unsafe fn none_is(self, dict: Raw, object: Raw) -> bool {
+        let (mut position, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the caller's promise; nothing runs between two steps.
+        unsafe {
+            if ffi::PyDict_Check(dict) == 0 {
                 return false;
             }
+            while ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
+                if key == object || (*ffi::Py_TYPE(key)).tp_richcompare.map(|f| f as usize) == Some(self.0) {
+                    return false;
+                }
+            }
         }
+        true
     }
-    true
-}
-
-/// What types whose `__eq__` is Python code are compared with, as a number; none where that is not found.
-fn python_compares() -> Option<usize> {
-    static FOUND: OnceLock<Option<usize>> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        // SAFETY: guards are read with the GIL held. `Python::attach` would drop what other threads left behind.
-        let py = unsafe { Python::assume_attached() };
-        let class = py.import("_collections_abc").and_then(|module| module.getattr("Mapping")).ok()?;
-        // SAFETY: a class whose `__eq__` is a function.
-        unsafe { (*class.as_ptr().cast::<ffi::PyTypeObject>()).tp_richcompare.map(|f| f as usize) }
-    })
 }
 
 /// Whether all are objects, and no two the same.

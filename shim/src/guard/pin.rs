@@ -296,7 +296,7 @@ impl<'a> Pinner<'a> {
                     self.class(value);
                     self.size(value);
                 }
-                Fact::Keys(_) | Fact::NoKey(_) => {
+                Fact::Keys(_) | Fact::NoKey(..) => {
                     self.class(value);
                     self.dict(value, None);
                 }
@@ -322,7 +322,7 @@ impl<'a> Pinner<'a> {
                 Fact::NoGrad(_)
                 | Fact::Same(_)
                 | Fact::NotSame(_)
-                | Fact::NoKeyIn(_)
+                | Fact::NoKeyIn(..)
                 | Fact::Distinct(_)
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)
