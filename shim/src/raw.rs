@@ -39,8 +39,8 @@ pub unsafe fn instance_dict(object: Raw) -> Raw {
     }
 }
 
-/// As [`instance_dict`]. Objects of dict and list subclasses get theirs if they have none yet, as the first attribute
-/// store would make it.
+/// As [`instance_dict`]. Functions and objects of subclasses of built-in types get theirs if they have none yet, as the
+/// first look at it would make it: whether something has looked is no fact of the program.
 ///
 /// # Safety
 /// As [`class_of`].
@@ -54,11 +54,26 @@ pub unsafe fn attributes(object: Raw) -> Raw {
         if slot.is_null() {
             return ptr::null_mut();
         }
-        if (*slot).is_null() && (ffi::PyDict_Check(object) != 0 || ffi::PyList_Check(object) != 0) {
-            *slot = ffi::PyDict_New();
+        if (*slot).is_null() && makes_its_dict_late(object) {
+            ffi::Py_XDECREF(ffi::PyObject_GenericGetDict(object, ptr::null_mut()));
             ffi::PyErr_Clear();
         }
         *slot
+    }
+}
+
+/// Tensors are left out: they are many, and few have attributes.
+unsafe fn makes_its_dict_late(object: Raw) -> bool {
+    // SAFETY: the caller's promise of a live object.
+    unsafe {
+        ffi::PyFunction_Check(object) != 0
+            || ffi::PyDict_Check(object) != 0
+            || ffi::PyList_Check(object) != 0
+            || ffi::PyTuple_Check(object) != 0
+            || ffi::PyLong_Check(object) != 0
+            || ffi::PyFloat_Check(object) != 0
+            || ffi::PyUnicode_Check(object) != 0
+            || ffi::PyAnySet_Check(object) != 0
     }
 }
 
