@@ -4,6 +4,7 @@ import functools
 
 import pytest
 import torch
+from mode import PROCESS
 from support import assert_same, inputs
 from torch._dynamo.backends.registry import lookup_backend
 
@@ -39,6 +40,8 @@ def test_callable_receives_a_graph_module():
     assert {node.op for node in gm.graph.nodes} >= {"placeholder", "output"}
 
 
+# The name of a graph module's file counts those that the process made.
+@PROCESS
 def test_torch_compile_takes_our_backend():
     before = flambeau.counters()["graphs"]
     compiled = torch.compile(gated, backend="flambeau")
@@ -46,6 +49,7 @@ def test_torch_compile_takes_our_backend():
     assert flambeau.counters()["graphs"] - before == 1
 
 
+@PROCESS
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
 def test_modes_of_torch_compile_are_taken(mode):
     for compiled in flambeau.compile(gated, mode=mode), torch.compile(gated, backend="flambeau", mode=mode):
