@@ -1,6 +1,8 @@
 """Compiled functions among torch's other machinery: its tracers, functorch, dispatch modes, hooks, saved tensors."""
 
 import array
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -105,6 +107,45 @@ def test_modes_see_every_call(compiled):
     with Seen() as seen:
         compiled(x)
     assert seen.calls == ["aten.sin.default", "aten.mul.Tensor"]
+
+
+IN_A_NEW_PROCESS = """
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+import flambeau
+
+calls = []
+
+class Dispatched(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        calls.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+class Called(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        calls.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+def wave(x):
+    return torch.sin(x) * 2
+
+x = torch.arange(3.0)
+with MODE:
+    compiled = flambeau.compile(wave)
+    compiled(x)
+print(calls)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "calls"), [("Dispatched()", ["aten.sin.default", "aten.mul.Tensor"]), ("Called()", ["sin", "mul"])]
+)
+def test_modes_see_no_call_of_ours(mode, calls):
+    out = subprocess.run(
+        [sys.executable, "-c", IN_A_NEW_PROCESS.replace("MODE", mode)], capture_output=True, text=True, check=True
+    )
+    assert out.stdout.strip() == str(calls)
 
 
 def traced_inside(x):

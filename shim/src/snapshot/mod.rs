@@ -4,7 +4,7 @@
 
 pub mod describe;
 mod prefetch;
-mod tensor;
+pub mod tensor;
 
 use crate::ambient;
 use crate::code;

@@ -31,6 +31,11 @@ fn types(py: Python<'_>) -> Option<&'static TorchTypes> {
     TYPES.get_or_init(py, || load(py).ok()).as_ref()
 }
 
+/// Reads torch's types now rather than at the first description.
+pub fn ask(py: Python<'_>) {
+    types(py);
+}
+
 fn load(py: Python<'_>) -> PyResult<TorchTypes> {
     let torch = py.import("torch")?;
     let c = torch.getattr("_C")?;

@@ -116,6 +116,25 @@ impl Wrap {
 /// Byte offset of the `at::Tensor` in a Python tensor object.
 const TENSOR_OFFSET: usize = 16;
 
+/// Asks torch what the process needs to know of its tensors, once. It is asked on a thread of its own: modes, transforms,
+/// default devices and the like belong to the user's thread, and see only the user's calls.
+pub fn probe_apart(py: Python<'_>) {
+    static PROBED: std::sync::Once = std::sync::Once::new();
+    let ask = |py: Python<'_>| {
+        let _ = Torch::get(py);
+        crate::snapshot::tensor::ask(py);
+    };
+    py.detach(|| {
+        PROBED.call_once(|| {
+            let probe = std::thread::Builder::new().name("flambeau-probe".into());
+            // Without a thread torch is asked at the first call.
+            if let Ok(probe) = probe.spawn(move || Python::attach(ask)) {
+                let _ = probe.join();
+            }
+        });
+    });
+}
+
 impl Torch {
     /// The interface, or one sentence saying why it cannot be used in this process.
     pub fn get(py: Python<'_>) -> Result<&'static Torch, String> {
