@@ -1,4 +1,5 @@
-"""Templates by theme, in the form of `rare.py`: default dtypes, weak references and finalizers, opaque numbers, copies."""
+"""Templates by theme, in the form of `rare.py`: default dtypes, weak references and finalizers, opaque numbers, copies,
+identity."""
 
 #: Under another default dtype, with ints, Python numbers and tensors mixed.
 DTYPES = [
@@ -64,4 +65,27 @@ COPIES = [
     ("{a} = {i}\nSEEN.append(({a}.__class__ is int, ({a}).real, {a} is int({a}), {a}.__add__(2), int.__mul__({a}, 2), {a}.to_bytes(2, 'big') if {a} > 0 else 0))", ""),
     ("{a} = iter({lv})\nSEEN.append(({a}.__reduce__()[1], {a}.__length_hint__()))\nnext({a}, 0)\nSEEN.append({a}.__length_hint__())", ""),
 ]  # fmt: skip
-THEMES = [*DTYPES, *LIVES, *OPAQUE, *COPIES]
+#: Ids, tables by object and class, enums, signatures, ops of libraries.
+IDENTITY = [
+    ("{a} = {{GB: {i}, PEEK: 2}}\nSEEN.append((GB in {a}, {a}.get(GB), {a}.get(NS, 'n'), len({a}), PEEK in {a}))", ""),
+    ("{a} = {{id({tv}): {i}, id(GB): 2}}\nSEEN.append(({a}.get(id({tv})), {a}.get(id(GB)), id(PEEK) in {a}, id({tv}) == id({tv})))", ""),
+    ("{a} = set()\nfor {b} in (GB, PEEK, GB):\n    SEEN.append(id({b}) in {a})\n    {a}.add(id({b}))\n{new} = len({a})", "i"),
+    ("SEEN.append((TABLE.get(type({i})), TABLE.get(type({tv}), 'none'), TABLE.get(type(GB)), Oops in TABLE, Uh in TABLE))", ""),
+    ("TABLE[type(GB)] = {i}\nSEEN.append((TABLE[type(GB)], len(TABLE), list(TABLE.values())))", ""),
+    ("TABLE[GB] = {i}\nflambeau.graph_break()\nSEEN.append((TABLE.pop(GB), TABLE.get(GB), len(TABLE)))", ""),
+    ("{a} = TABLE.pop(int, {i})\nTABLE[Uh] = {a}\nTABLE.setdefault(Box, 7)\nSEEN.append([(getattr(k, '__name__', 0), v) for k, v in TABLE.items()])", ""),
+    ("try:\n    {new} = TABLE[type({c})] + TABLE[type({tv})]\nexcept KeyError as e:\n    {new} = len(e.args)", "i"),
+    ("{a} = collections.OrderedDict([(GB, {i}), (PEEK, 1)])\n{a}.move_to_end(GB)\nSEEN.append(([v for v in {a}.values()], list(reversed({a}.values())), next(iter({a})) is PEEK))", ""),
+    ("{a} = {{}}\n{b} = copy.deepcopy([GB, GB, {lv}], {a})\nSEEN.append(({b}[0] is {b}[1], {b}[0] is GB, {b}[2], len({a}) > 2))", ""),
+    ("{a} = [{i}]\n{b} = copy.deepcopy([{a}, {a}, (1, 'q')])\n{b}[0].append({i})\nSEEN.append(({a}, {b}))", ""),
+    ("{a} = Color(1 + {i} % 2)\nSEEN.append(({a}.name, {a} is Color.RED, {a} in {{Color.BLUE: 1}}, {{Color.RED: 'r'}}.get({a})))", ""),
+    ("try:\n    SEEN.append(Color({i} + 1).name)\nexcept ValueError as e:\n    SEEN.append(str(e))", ""),
+    ("{a} = inspect.signature(apply)\nSEEN.append((list({a}.parameters), {a}.parameters['fn'].kind.name, str({a})))", ""),
+    ("{a} = inspect.signature(lambda p, q={i}, *, r: 0).parameters\n{new} = {a}['q'].default\nSEEN.append([p.default is p.empty for p in {a}.values()])", "i"),
+    ("{new} = torch.ops.flambeau_fuzz.scale({t}, {i}) * 0.5", "t"),
+    ("torch.ops.flambeau_fuzz.raise_by({tv}, {i})\n{new} = {tv} + torch.ops.flambeau_fuzz.scale.default({t}, 2)", "t"),
+    ("{a} = frozenset({{1, {i}}}).__contains__\n{b} = 'a-b'.split\nSEEN.append(({a}({i}), {b}('-'), (5).bit_length(), 'q'.join(['1', '2'])))", ""),
+    ("{a} = types.MappingProxyType(TABLE)\nSEEN.append(({a}.get(str), int in {a}, len({a}), sorted(k.__name__ for k in {a} if isinstance(k, type))))", ""),
+    ("{a} = [1]\n{a}.append({a})\nSEEN.append((len(str({a})), {a}[1] is {a}, repr({{'k': {a}}})))", ""),
+]  # fmt: skip
+THEMES = [*DTYPES, *LIVES, *OPAQUE, *COPIES, *IDENTITY]

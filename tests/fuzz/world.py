@@ -229,6 +229,7 @@ class Ends:
 ended: list[str] = []  # tags of what was freed
 tallied = 0  # a global that functions of this module write
 ledger: list[int] = []
+table: dict[Any, int] = {}  # by class and object
 
 
 def forget():
@@ -237,6 +238,8 @@ def forget():
     depth[0] = tallied = 0
     ledger.clear()
     ended.clear()
+    table.clear()
+    table.update({int: 1, str: 2, Box: 3, Oops: 4})
 
 
 def tally(k):
@@ -415,17 +418,34 @@ def _bump(a, k):
     a.add_(k)
 
 
+def _scale(a, k):
+    return a * k
+
+
+def _like(a, k):
+    return torch.empty_like(a)
+
+
+def _nothing(a, k):
+    return None
+
+
 def _fail(a):
     raise Oops("the op failed")
 
 
 def _define() -> None:
-    """Ops with no fake kernel, one that writes to its argument, one that raises."""
+    """Ops with no fake kernel, one that writes to its argument, one that raises; two with fake kernels."""
     _library.define("shift(Tensor a, int k) -> Tensor")
     _library.define("bump(Tensor(a!) a, int k) -> ()")
     _library.define("fail(Tensor a) -> Tensor")
     for name, function in (("shift", _shift), ("bump", _bump), ("fail", _fail)):
         _library.impl(name, function, "CompositeExplicitAutograd")
+    _library.define("scale(Tensor a, int k) -> Tensor")
+    _library.define("raise_by(Tensor(a!) a, int k) -> ()")
+    for name, function, fake in (("scale", _scale, _like), ("raise_by", _bump, _nothing)):
+        _library.impl(name, function, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"flambeau_fuzz::{name}", fake, lib=_library)
 
 
 _define()
@@ -446,6 +466,7 @@ def names() -> dict[str, Any]:
         "loud_tally": loud_tally,
         "raise_below": raise_below,
         "ledger": ledger,
+        "TABLE": table,
         **{
             m.__name__: m
             for m in (binascii, bisect, collections, contextlib, functools, heapq, itertools, math, operator, os)
