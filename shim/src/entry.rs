@@ -250,7 +250,7 @@ impl Entry {
                 Went::Eager => {
                     // Below a hook, callers hold the arguments of the functions they call until these return: nothing is
                     // looked for where that would be seen.
-                    let quiet = next.holds_finalizer();
+                    let quiet = next.frees_visibly(py);
                     let _discovery = if quiet { None } else { self.discovery(py, here, &table, null_mut()) };
                     return next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
                 }

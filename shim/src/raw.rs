@@ -24,6 +24,18 @@ pub unsafe fn class_of(object: Raw) -> Raw {
     unsafe { ffi::Py_TYPE(object).cast() }
 }
 
+/// Whether weak references to an object that is no type exist.
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn has_weak_references(object: Raw) -> bool {
+    // SAFETY: where the class says, seen from the object, the list of weak references begins. From 3.12 on that is before it.
+    unsafe {
+        let at = (*ffi::Py_TYPE(object)).tp_weaklistoffset;
+        at != 0 && ffi::PyType_Check(object) == 0 && !object.byte_offset(at).cast::<Raw>().read().is_null()
+    }
+}
+
 /// The instance `__dict__`, or null if there is none (yet). That of a type is its own dict.
 ///
 /// # Safety

@@ -63,10 +63,14 @@ impl Next {
         [self.args[0].as_ptr(), self.args[1].as_ptr()]
     }
 
-    /// Whether an object with a finalizer is among the arguments, or in the tuples that these are.
-    pub fn holds_finalizer(&self) -> bool {
-        // SAFETY: live objects, of which only types and items of tuples are read.
-        unsafe { self.args.iter().any(|arg| holds_finalizer(arg.as_ptr())) }
+    /// Whether the program would see that the caller of a resume function holds what it handed over: an object with a
+    /// finalizer, or one that is watched by a weak reference and that only a frame further in holds.
+    pub fn frees_visibly(&self, py: Python<'_>) -> bool {
+        // SAFETY: live objects.
+        unsafe {
+            self.args.iter().any(|arg| holds_finalizer(arg.as_ptr()))
+                || holds_watched_further_in(py, self.args[0].as_ptr())
+        }
     }
 
     /// Calls it as plain Python, which holds what it is handed by itself from then on.
@@ -96,6 +100,35 @@ unsafe fn holds_finalizer(object: Raw) -> bool {
             return (0..ffi::PyTuple_GET_SIZE(object)).any(|i| holds_finalizer(ffi::PyTuple_GET_ITEM(object, i)));
         }
         (*class).tp_finalize.is_some() && ffi::PyType_GetFlags(class) & ffi::Py_TPFLAGS_HEAPTYPE != 0
+    }
+}
+
+/// How many references a state and the tuple of a break's arguments have to an object that hardly anything else holds.
+const FEW: ffi::Py_ssize_t = 2;
+
+/// Whether the state of one of the frames that the frame with this state called is what holds an object with weak references.
+///
+/// # Safety
+/// A live object, GIL held.
+unsafe fn holds_watched_further_in(py: Python<'_>, mut state: Raw) -> bool {
+    // SAFETY: the caller's promise; what a tuple holds lives as long. A state ends with the resume function of the next frame
+    // and its state, if there is one.
+    unsafe {
+        while ffi::PyTuple_CheckExact(state) != 0 && ffi::PyTuple_GET_SIZE(state) >= 2 {
+            let item = |back| ffi::PyTuple_GET_ITEM(state, ffi::PyTuple_GET_SIZE(state) - back);
+            if !crate::code::is_resume_function(py, item(2)) {
+                return false;
+            }
+            state = item(1);
+            if ffi::PyTuple_CheckExact(state) == 0 {
+                return false;
+            }
+            let mut items = (0..ffi::PyTuple_GET_SIZE(state)).map(|i| ffi::PyTuple_GET_ITEM(state, i));
+            if items.any(|item| ffi::Py_REFCNT(item) <= FEW && crate::raw::has_weak_references(item)) {
+                return true;
+            }
+        }
+        false
     }
 }
 
