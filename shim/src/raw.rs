@@ -36,6 +36,15 @@ pub unsafe fn has_weak_references(object: Raw) -> bool {
     }
 }
 
+/// As [`Object::fleeting`](flambeau_ir::object::Object::fleeting); `ours` references to the object are our own.
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn is_fleeting(object: Raw, ours: ffi::Py_ssize_t) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { ffi::Py_REFCNT(object) - ours == 1 && has_weak_references(object) }
+}
+
 /// The instance `__dict__`, or null if there is none (yet). That of a type is its own dict.
 ///
 /// # Safety

@@ -60,6 +60,7 @@ fn phase_and_cost(kind: &GuardKind) -> (u8, u8) {
         | GuardKind::BaseEquals(_)
         | GuardKind::IsPath(_)
         | GuardKind::NoDict
+        | GuardKind::NotFleeting
         | GuardKind::MethodOf(_)
         | GuardKind::EmptyCell
         | GuardKind::TupleField(_)

@@ -47,8 +47,8 @@ impl Tracer<'_> {
         if !unused {
             return Ok(None);
         }
-        let class = self.describe(object)?.class;
-        if self.raw_type_lookup(class, "__del__")?.is_some() {
+        let described = self.describe(object)?;
+        if described.fleeting || self.raw_type_lookup(described.class, "__del__")?.is_some() {
             return Ok(None);
         }
         Ok(Some(Value::Unread(Origin { object, source })))

@@ -313,6 +313,7 @@ impl<'a> Pinner<'a> {
                 | Fact::NoRegistered(_)
                 | Fact::NotRegistered(_)
                 | Fact::NoDict
+                | Fact::NotFleeting
                 | Fact::NoSlot(_)
                 | Fact::Gives(..)
                 | Fact::NoSysModule(_) => {
