@@ -322,3 +322,60 @@ def test_semantics(fn, backend):
 
 def test_effects_before_an_exception(backend):
     check(exception_after_effects, ([1], torch.randn(3)), backend=backend, graphs=None)
+
+
+def one_key(x, *, key):
+    return x
+
+
+MISTAKES = {
+    "an argument too many": lambda: one_key(1, 2, key=3),
+    "a missing argument": lambda: one_key(1),
+    "an unknown argument": lambda: one_key(1, key=2, other=3),
+    "an argument twice": lambda: one_key(1, x=2, key=3),
+    "a method of a built-in type": lambda: "hello".capitalize(42),
+    "an operator": lambda: [] + {},
+    "merged keywords": lambda: one_key(1, **{"key": 1}, **{"key": 2}),
+    "a property without setter": lambda: setattr(contextlib.nullcontext, "__dict__", 1),
+    "an instance of a built-in type": lambda: setattr(3, "name", 1),
+}
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_messages_that_python_words(kind, backend):
+    """What raised is left to plain Python once its message is read: before and after that the frame is compiled."""
+    mistake = MISTAKES[kind]
+
+    def read(log):
+        try:
+            log.append("before")
+            mistake()
+        except Exception as error:
+            return type(error).__name__, str(error), error.args
+        finally:
+            log.append("after")
+
+    def f(a, b):
+        c = a * 2
+        log = []
+        told = read(log)
+        log.append(len(told[1]))
+        return told, log, c + b
+
+    before = flambeau.counters()["graphs"]
+    check(f, inputs(), backend=backend, graphs=None)
+    assert flambeau.counters()["graphs"] > before
+
+
+def test_messages_of_several_mistakes(backend):
+    def f(a, b):
+        told = []
+        for mistake in MISTAKES.values():
+            try:
+                mistake()
+            except Exception as error:
+                a = a + 1
+                told.append(str(error))
+        return told, a + b
+
+    check(f, inputs(), backend=backend, graphs=None)

@@ -271,19 +271,13 @@ impl Tracer<'_> {
         })
     }
 
-    /// A message that the tracer words otherwise than Python does may be matched by type, not read.
-    pub(crate) fn inexact_text<T>(&self, id: InstanceId) -> Flow<T> {
-        let class = &self.arenas.instances[id].class.name.qualname;
-        stop(ReasonCode::Exception, format!("the message of a {class} that Python itself raises"))
-    }
-
     /// State that C code keeps for an instance.
     fn payload_attr(&mut self, id: InstanceId, name: &str) -> Flow<Option<Value>> {
         if let Payload::Native(_) = &self.arenas.instances[id].payload {
             return builtins::attribute(self, &Value::Instance(id), name);
         }
         Ok(match (&self.arenas.instances[id].payload, name) {
-            (Payload::Exception(..), "args") if self.inexact.contains(&id.0) => return self.inexact_text(id),
+            (Payload::Exception(..), "args") if self.inexact.contains_key(&id.0) => return self.inexact_text(id),
             (Payload::Exception(args, _), "args") => Some(Value::tuple(args.clone())),
             (Payload::Exception(args, _), "value") if self.arenas.instances[id].class.is("builtins.StopIteration") => {
                 Some(args.first().cloned().unwrap_or(Value::NONE))

@@ -1,8 +1,10 @@
 //! Exceptions raised inside a trace.
 
+use crate::broken::Broken;
 use crate::flow::{Flow, Stop};
 use crate::tracer::Tracer;
-use crate::value::{Class, Instance, Payload, Value};
+use crate::value::{Class, Instance, InstanceId, Payload, Value};
+use flambeau_ir::reason::{Reason, ReasonCode};
 use indexmap::IndexMap;
 use std::rc::Rc;
 
@@ -91,9 +93,20 @@ impl Tracer<'_> {
         let class = self.exception_class(name);
         let exception = self.new_exception(class, vec![Value::str(message)]);
         if let Value::Instance(id) = exception {
-            self.inexact.insert(id.0);
+            let raised = self.stack.last().map_or(0, |info| info.executed);
+            self.inexact.insert(id.0, raised);
         }
         Err(Stop::Raise(exception))
+    }
+
+    /// An exception whose message the tracer words otherwise than Python does may be matched by type. Where the message is
+    /// read, what raised it is left to plain Python.
+    pub(crate) fn inexact_text<T>(&mut self, id: InstanceId) -> Flow<T> {
+        let class = &self.arenas.instances[id].class.name.qualname;
+        let detail = format!("the message of a {class} that Python itself raises");
+        let reason = Reason { stack: self.locations(), ..Reason::new(ReasonCode::UnsupportedObject, detail) };
+        self.broken = self.inexact.get(&id.0).map(|raised| Broken::Again(*raised));
+        Err(Stop::Break(Box::new(reason)))
     }
 
     /// Raises a built-in exception with these arguments.

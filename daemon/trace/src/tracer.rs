@@ -88,8 +88,8 @@ pub struct Tracer<'a> {
     pub(crate) builtin_classes: HashMap<&'static str, Rc<Class>>,
     /// A line per instruction, where asked for.
     pub(crate) log: Vec<String>,
-    /// Exceptions whose message is not the one Python gives.
-    pub(crate) inexact: HashSet<u32>,
+    /// Exceptions whose message is not the one Python gives, and the number of the instruction that raised them.
+    pub(crate) inexact: HashMap<u32, usize>,
     /// Instructions run so far.
     pub(crate) executed: usize,
     /// The exception being handled, innermost last (`sys.exc_info()`).
@@ -165,7 +165,7 @@ impl<'a> Tracer<'a> {
             raised_at: Vec::new(),
             builtin_classes: HashMap::new(),
             log: Vec::new(),
-            inexact: HashSet::new(),
+            inexact: HashMap::new(),
             executed: 0,
             handling: Vec::new(),
             frames_run: 0,

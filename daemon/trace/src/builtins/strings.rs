@@ -227,7 +227,7 @@ pub fn display(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
         Value::Const(Const::Str(s)) => Ok(s.to_string()),
         Value::Const(Const::Device(_)) => device(value),
         Value::Instance(id) => match tracer.arenas.instances[*id].payload.clone() {
-            crate::value::Payload::Exception(..) if tracer.inexact.contains(&id.0) => tracer.inexact_text(*id),
+            crate::value::Payload::Exception(..) if tracer.inexact.contains_key(&id.0) => tracer.inexact_text(*id),
             crate::value::Payload::Exception(args, _) => match args.as_slice() {
                 [] => Ok(String::new()),
                 [one] if tracer.class_of(value)?.derives("builtins.KeyError") => represent(tracer, one),
