@@ -24,11 +24,11 @@ pub unsafe fn class_of(object: Raw) -> Raw {
     unsafe { ffi::Py_TYPE(object).cast() }
 }
 
-/// Whether weak references to an object that is no type exist.
+/// Whether there are weak references to an object; not asked of types.
 ///
 /// # Safety
 /// As [`class_of`].
-pub unsafe fn has_weak_references(object: Raw) -> bool {
+unsafe fn has_weak_references(object: Raw) -> bool {
     // SAFETY: where the class says, seen from the object, the list of weak references begins. From 3.12 on that is before it.
     unsafe {
         let at = (*ffi::Py_TYPE(object)).tp_weaklistoffset;
@@ -83,9 +83,13 @@ pub unsafe fn attributes(object: Raw) -> Raw {
     }
 }
 
-/// Tensors are left out: they are many, and few have attributes.
+/// Whether objects of this kind get their `__dict__` when it is first asked for. Tensors are left out: they are many, and
+/// few have attributes.
+///
+/// # Safety
+/// As [`class_of`].
 unsafe fn makes_its_dict_late(object: Raw) -> bool {
-    // SAFETY: the caller's promise of a live object.
+    // SAFETY: the caller's promise.
     unsafe {
         ffi::PyFunction_Check(object) != 0
             || ffi::PyDict_Check(object) != 0

@@ -103,9 +103,6 @@ unsafe fn holds_finalizer(object: Raw) -> bool {
     }
 }
 
-/// How many references a state and the tuple of a break's arguments have to an object that hardly anything else holds.
-const FEW: ffi::Py_ssize_t = 2;
-
 /// Whether the state of one of the frames that the frame with this state called is what holds an object with weak references.
 ///
 /// # Safety
@@ -124,7 +121,7 @@ unsafe fn holds_watched_further_in(py: Python<'_>, mut state: Raw) -> bool {
                 return false;
             }
             let mut items = (0..ffi::PyTuple_GET_SIZE(state)).map(|i| ffi::PyTuple_GET_ITEM(state, i));
-            if items.any(|item| ffi::Py_REFCNT(item) <= FEW && crate::raw::has_weak_references(item)) {
+            if items.any(|item| crate::raw::is_fleeting(item, 0)) {
                 return true;
             }
         }

@@ -60,6 +60,7 @@ pub enum Fact {
     NotRegistered(NotRegistered),
     /// No instance dict.
     NoDict,
+    /// No weak references, or held elsewhere.
     NotFleeting,
     /// Empty slot.
     NoSlot(Py<PyAny>),

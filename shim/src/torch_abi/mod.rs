@@ -17,6 +17,7 @@ use flambeau_ir::tensor::Device;
 use layout::Layout;
 use pyo3::prelude::*;
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An `AtenTensorHandle`: a pointer to an `at::Tensor`.
 pub type Handle = *mut c_void;
@@ -119,19 +120,21 @@ const TENSOR_OFFSET: usize = 16;
 /// Asks torch what the process needs to know of its tensors, once. It is asked on a thread of its own: modes, transforms,
 /// default devices and the like belong to the user's thread, and see only the user's calls.
 pub fn probe_apart(py: Python<'_>) {
-    static PROBED: std::sync::Once = std::sync::Once::new();
+    // Nothing that a child process could find locked after a fork.
+    static PROBED: AtomicBool = AtomicBool::new(false);
+    if PROBED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     let ask = |py: Python<'_>| {
         let _ = Torch::get(py);
         crate::snapshot::tensor::ask(py);
     };
     py.detach(|| {
-        PROBED.call_once(|| {
-            let probe = std::thread::Builder::new().name("flambeau-probe".into());
-            // Without a thread torch is asked at the first call.
-            if let Ok(probe) = probe.spawn(move || Python::attach(ask)) {
-                let _ = probe.join();
-            }
-        });
+        let probe = std::thread::Builder::new().name("flambeau-probe".into());
+        // Without a thread torch is asked at the first call.
+        if let Ok(probe) = probe.spawn(move || Python::attach(ask)) {
+            let _ = probe.join();
+        }
     });
 }
 
