@@ -194,8 +194,16 @@ fn evaluate(py: Python<'_>, path: &str, args: &[Const]) -> Result<AnswerValue, R
             .map(AnswerValue::Const)
             .ok_or_else(|| (ReasonCode::UnsupportedCall, format!("{path} returned an object that is no constant"))),
         Err(error) => {
-            let name = error.get_type(py).name().map_or_else(|_| "Exception".to_owned(), |n| n.to_string());
-            Ok(AnswerValue::Raised(name, error.value(py).to_string()))
+            let class = error.get_type(py);
+            let (Ok(module), Ok(name)) = (class.module(), class.name()) else {
+                return Err((ReasonCode::UnsupportedCall, format!("{path}, which raises")));
+            };
+            // Other exceptions are more than a message.
+            let args: PyResult<(String,)> = error.value(py).getattr("args").and_then(|args| args.extract());
+            match args {
+                Ok((message,)) if module == "builtins" => Ok(AnswerValue::Raised(name.to_string(), message)),
+                _ => Err((ReasonCode::UnsupportedCall, format!("{path}, which raises {module}.{name}"))),
+            }
         }
     }
 }

@@ -39,6 +39,8 @@ pub enum Outcome {
     Run(Shared<Installed>),
     /// Run the original code.
     Eager,
+    /// Run the original code, which is to raise this.
+    Raises(String),
     /// Run the original code: the way to a frame panicked, which is what this says.
     Bug(String),
     /// Raise: a signal handler's exception, or `fullgraph=True` and a break.
@@ -599,7 +601,7 @@ impl Miss<'_, '_> {
             return Outcome::Raise(PyRuntimeError::new_err(format!("{why}, but {name} cannot be one graph: {text}")));
         }
         self.leave_alone();
-        Outcome::Eager
+        if reason.escapes { Outcome::Raises(reason.detail.clone()) } else { Outcome::Eager }
     }
 
     /// Lets calls like this one run eagerly for a growing number of times.

@@ -58,6 +58,8 @@ enum Went {
     Broken(Box<Broken>),
     /// The original code has to run.
     Eager,
+    /// It has to run, and is to raise this.
+    Raises(String),
     /// It has to run because the frame failed before anything could be seen of it, for this reason.
     Failed(String),
 }
@@ -181,6 +183,10 @@ impl Entry {
                 drop(quiet);
                 plain()
             }
+            Went::Raises(what) => {
+                drop(quiet);
+                say_unraised(py, &what, plain())
+            }
             Went::Failed(reason) => {
                 drop(quiet);
                 say_failed(py, &reason, plain())
@@ -213,7 +219,7 @@ impl Entry {
         match self.dispatch(py, here, &table, function, slots) {
             Went::Done(value) => Some(value),
             Went::Broken(broken) => Some(self.go_on(py, here, &table, *broken)),
-            Went::Eager => None,
+            Went::Eager | Went::Raises(_) => None,
             Went::Failed(reason) => {
                 // What its own frame gives is not seen here.
                 say_failed(py, &reason, function);
@@ -247,12 +253,13 @@ impl Entry {
             broken = match self.take_up(py, here, &table, &next) {
                 Went::Done(value) => return value,
                 Went::Broken(broken) => *broken,
-                Went::Eager => {
+                went @ (Went::Eager | Went::Raises(_)) => {
                     // Below a hook, callers hold the arguments of the functions they call until these return: nothing is
                     // looked for where that would be seen.
                     let quiet = next.frees_visibly(py);
                     let _discovery = if quiet { None } else { self.discovery(py, here, &table, null_mut()) };
-                    return next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
+                    let result = next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
+                    return if let Went::Raises(what) = went { say_unraised(py, &what, result) } else { result };
                 }
                 Went::Failed(reason) => {
                     let result = next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
@@ -320,6 +327,7 @@ impl Entry {
                 }
             },
             Outcome::Eager => Went::Eager,
+            Outcome::Raises(what) => Went::Raises(what),
             Outcome::Bug(text) => {
                 table.borrow(py).leave_alone(compile::fingerprint_of(py, slots));
                 counters::eager_fallback(py, "panic");
@@ -366,6 +374,17 @@ fn say_failed(py: Python<'_>, reason: &str, result: Raw) -> Raw {
     } else {
         counters::eager_fallback(py, "run_failed");
         say::warn_once(py, &format!("run_failed:{reason}"), &format!("a compiled frame ran eagerly: {reason}"));
+    }
+    result
+}
+
+/// Says that the original code did not raise what its trace ended in.
+#[cold]
+fn say_unraised(py: Python<'_>, what: &str, result: Raw) -> Raw {
+    if !result.is_null() {
+        counters::eager_fallback(py, "output_mismatch");
+        let text = format!("a trace ended in an exception that the original code does not raise: {what}");
+        say::warn_once(py, &format!("unraised:{what}"), &text);
     }
     result
 }

@@ -152,7 +152,7 @@ class Frame:
 
     def breaks(self, action, args, then, catch=None, code="UserBreak"):
         """Ends in a graph break: the build `action` is called with these, `then` and `catch` say how to go on."""
-        reason = {"code": code, "detail": "made by a test", "stack": [], "raises": False}
+        reason = {"code": code, "detail": "made by a test", "stack": [], "raises": False, "escapes": False}
         action = [action, self.tuple(*args)]
         self.end = {"Break": {"reason": reason, "action": action, "then": then, "catch": catch, "varying": []}}
 

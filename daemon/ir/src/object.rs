@@ -97,6 +97,8 @@ pub enum ObjectData {
         get: Option<ObjId>,
         /// `fset`
         set: Option<ObjId>,
+        /// `fdel`
+        delete: Option<ObjId>,
     },
     /// `staticmethod`.
     StaticMethod(ObjId),

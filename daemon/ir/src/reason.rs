@@ -14,12 +14,14 @@ pub struct Reason {
     pub stack: Vec<Location>,
     /// `error_on_graph_break(True)` held there: the call raises.
     pub raises: bool,
+    /// It is an exception that leaves the frame: the original code is to raise it.
+    pub escapes: bool,
 }
 
 impl Reason {
     /// A reason with no stack yet.
     pub fn new(code: ReasonCode, detail: impl Into<String>) -> Self {
-        Reason { code, detail: detail.into(), stack: Vec::new(), raises: false }
+        Reason { code, detail: detail.into(), stack: Vec::new(), raises: false, escapes: false }
     }
 }
 

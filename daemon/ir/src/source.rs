@@ -63,6 +63,8 @@ pub enum Step {
     PropertyGet,
     /// `fset` of a property.
     PropertySet,
+    /// `fdel` of a property.
+    PropertyDelete,
     /// The function inside a `staticmethod` or `classmethod`.
     Wrapped,
     /// The Python function behind a compiled callable.
@@ -164,6 +166,7 @@ impl SourceTable {
             Step::Receiver => format!("{base}.__self__"),
             Step::PropertyGet => format!("{base}.fget"),
             Step::PropertySet => format!("{base}.fset"),
+            Step::PropertyDelete => format!("{base}.fdel"),
             Step::Wrapped => format!("{base}.__wrapped__"),
             Step::Original => format!("{base}.<function>"),
             Step::Partial(i) => format!("{base}.{}", ["func", "args", "keywords"][usize::from(*i).min(2)]),

@@ -388,10 +388,32 @@ impl Tracer<'_> {
         }
     }
 
+    /// `fget`, `fset` or `fdel` of a property; `None` if it has none.
+    fn property_part(&mut self, property: &Descriptor, step: Step) -> Flow<Option<Value>> {
+        let &Descriptor::Property { get, set, delete, source } = property else { return Ok(None) };
+        let part = match step {
+            Step::PropertyGet => get,
+            Step::PropertySet => set,
+            _ => delete,
+        };
+        let at = self.step(source, step);
+        if part.is_none() {
+            self.guard(at, GuardKind::Equals(Const::None));
+        }
+        part.map(|object| self.wrap(object, at)).transpose()
+    }
+
     fn descriptor_attr(&mut self, d: &Descriptor, name: &str) -> Flow<Option<Value>> {
+        let part = match name {
+            "fget" => Some(Step::PropertyGet),
+            "fset" => Some(Step::PropertySet),
+            "fdel" => Some(Step::PropertyDelete),
+            _ => None,
+        };
         Ok(match (d, name) {
-            (Descriptor::Property { get, .. }, "fget") => Some(get.clone().unwrap_or(Value::NONE)),
-            (Descriptor::Property { set, .. }, "fset") => Some(set.clone().unwrap_or(Value::NONE)),
+            (Descriptor::Property { .. }, _) if let Some(step) = part => {
+                Some(self.property_part(d, step)?.unwrap_or(Value::NONE))
+            }
             (Descriptor::Static(f) | Descriptor::Class(f), "__func__" | "__wrapped__") => Some(f.clone()),
             _ => return stop(ReasonCode::UnsupportedObject, format!("{name} of a descriptor")),
         })
@@ -439,8 +461,10 @@ impl Tracer<'_> {
                 })))
             }
             Value::Descriptor(d) => match &**d {
-                Descriptor::Property { get: Some(get), .. } => self.call(get, Args::new(vec![receiver.clone()])),
-                Descriptor::Property { get: None, .. } => self.raise_inexact("AttributeError", "unreadable attribute"),
+                Descriptor::Property { .. } => match self.property_part(d, Step::PropertyGet)? {
+                    Some(get) => self.call(&get, Args::new(vec![receiver.clone()])),
+                    None => self.raise_inexact("AttributeError", "unreadable attribute"),
+                },
                 Descriptor::Static(inner) => Ok(inner.clone()),
                 Descriptor::Class(inner) => Ok(bound(inner.clone(), Value::Class(class.clone()))),
                 Descriptor::NativeClass(inner) => Ok(Value::bound_builtin(&inner.path, Value::Class(class.clone()))),
@@ -694,13 +718,16 @@ impl Tracer<'_> {
     /// Stores through a data descriptor.
     pub(crate) fn set_through(&mut self, raw: &Value, target: &Value, name: &str, value: Option<Value>) -> Flow<()> {
         match (raw, value, target) {
-            (Value::Descriptor(d), Some(value), _) if matches!(**d, Descriptor::Property { set: Some(_), .. }) => {
-                let Descriptor::Property { set: Some(set), .. } = &**d else { return Ok(()) };
-                self.call(set, Args::new(vec![target.clone(), value]))?;
-                Ok(())
-            }
-            (Value::Descriptor(d), _, _) if matches!(**d, Descriptor::Property { .. }) => {
-                self.raise_inexact("AttributeError", &format!("can't set attribute '{name}'"))
+            (Value::Descriptor(d), value, _) if matches!(**d, Descriptor::Property { .. }) => {
+                let (step, what) =
+                    if value.is_some() { (Step::PropertySet, "set") } else { (Step::PropertyDelete, "delete") };
+                match self.property_part(d, step)? {
+                    Some(part) => {
+                        let args = std::iter::once(target.clone()).chain(value);
+                        self.call(&part, Args::new(args.collect())).map(|_| ())
+                    }
+                    None => self.raise_inexact("AttributeError", &format!("can't {what} attribute '{name}'")),
+                }
             }
             // Members of types of C may be typed or read-only.
             (Value::Descriptor(d), value, Value::Instance(id))

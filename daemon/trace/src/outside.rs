@@ -127,13 +127,9 @@ impl Tracer<'_> {
                 self.guard_descriptor(object, name, source)?;
                 Ok(Value::Descriptor(Rc::new(Descriptor::Data { owner, name: name.clone(), member: *member })))
             }
-            ObjectData::Property { get, set } => {
+            &ObjectData::Property { get, set, delete } => {
                 self.guard_container_type(object.class, "property", source)?;
-                let g = self.step(source, Step::PropertyGet);
-                let s = self.step(source, Step::PropertySet);
-                let get = get.map(|o| self.wrap(o, g)).transpose()?;
-                let set = set.map(|o| self.wrap(o, s)).transpose()?;
-                Ok(Value::Descriptor(Rc::new(Descriptor::Property { get, set })))
+                Ok(Value::Descriptor(Rc::new(Descriptor::Property { get, set, delete, source })))
             }
             ObjectData::StaticMethod(inner) => {
                 self.guard_container_type(object.class, "staticmethod", source)?;

@@ -37,7 +37,12 @@ const EXCEPTIONS: &[(&str, &[&str])] = &[
 ];
 
 impl Tracer<'_> {
-    /// The class of a built-in exception by name; unknown names give `Exception`.
+    /// Whether the trace can raise a built-in exception with this name.
+    pub(crate) fn is_exception(name: &str) -> bool {
+        EXCEPTIONS.iter().any(|(known, _)| *known == name)
+    }
+
+    /// The class of a built-in exception, by a name that [`Tracer::is_exception`] knows; `Exception` for others.
     pub fn exception_class(&mut self, name: &str) -> Rc<Class> {
         let known = EXCEPTIONS.iter().find(|(n, _)| *n == name).unwrap_or(&EXCEPTIONS[1]);
         if let Some(class) = self.builtin_classes.get(known.0) {

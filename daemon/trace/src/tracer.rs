@@ -283,7 +283,8 @@ impl<'a> Tracer<'a> {
         };
         match answer {
             AnswerValue::Const(c) => Ok(self.constant(c)),
-            AnswerValue::Raised(class, message) => self.raise_named(&class, &message),
+            AnswerValue::Raised(class, message) if Self::is_exception(&class) => self.raise_named(&class, &message),
+            AnswerValue::Raised(class, _) => stop(ReasonCode::UnsupportedCall, format!("{path}, which raises {class}")),
             other => stop(ReasonCode::Internal, format!("unexpected answer {other:?}")),
         }
     }

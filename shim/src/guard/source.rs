@@ -182,6 +182,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::Receiver => Read::Receiver,
         Step::PropertyGet => Read::Field(is_property, HEAD, true),
         Step::PropertySet => Read::Field(is_property, HEAD + WORD, true),
+        Step::PropertyDelete => Read::Field(is_property, HEAD + 2 * WORD, true),
         Step::Wrapped => Read::Field(is_wrapper, HEAD, false),
         Step::Original => Read::Field(crate::callable::is_compiled, crate::callable::FUNCTION, false),
         Step::Partial(i) => {

@@ -326,7 +326,7 @@ impl<'py> Describer<'py> {
             "_collections._tuplegetter" | "collections._tuplegetter" => {
                 crate::consts::tuple_field(object).map_or(ObjectData::Opaque, ObjectData::TupleField)
             }
-            "property" => ObjectData::Property { get: part("fget"), set: part("fset") },
+            "property" => ObjectData::Property { get: part("fget"), set: part("fset"), delete: part("fdel") },
             "staticmethod" => part("__func__").map_or(ObjectData::Opaque, ObjectData::StaticMethod),
             "classmethod" => part("__func__").map_or(ObjectData::Opaque, ObjectData::ClassMethod),
             "functools.partial" => match (part("func"), part("args"), part("keywords")) {

@@ -61,7 +61,8 @@ impl Tracer<'_> {
                 {
                     detail = format!("{detail}: {message}");
                 }
-                Reason { stack: std::mem::take(&mut self.raised_at), ..Reason::new(ReasonCode::Exception, detail) }
+                let stack = std::mem::take(&mut self.raised_at);
+                Reason { stack, escapes: true, ..Reason::new(ReasonCode::Exception, detail) }
             }
         }
     }

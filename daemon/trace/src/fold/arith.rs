@@ -80,7 +80,7 @@ fn float_divmod(x: f64, y: f64) -> (f64, f64) {
 }
 
 fn float_power(x: f64, y: f64) -> Fold {
-    if x == 0.0 && y < 0.0 {
+    if x == 0.0 && y < 0.0 && y.is_finite() {
         return raise("ZeroDivisionError", "0.0 cannot be raised to a negative power");
     }
     if x < 0.0 && x.is_finite() && y.is_finite() && y.fract() != 0.0 {
@@ -89,7 +89,8 @@ fn float_power(x: f64, y: f64) -> Fold {
     }
     let power = x.powf(y);
     if power.is_infinite() && x.is_finite() && y.is_finite() {
-        return raise("OverflowError", "(34, 'Numerical result out of range')");
+        // An error with the number and text of the C library's.
+        return Err(NotFolded::Unhandled);
     }
     Ok(Const::Float(power))
 }

@@ -2,6 +2,8 @@
 
 use super::{Class, DictId, Id, Origin, Value};
 use flambeau_ir::code::Code;
+use flambeau_ir::object::ObjId;
+use flambeau_ir::source::SourceId;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -97,12 +99,16 @@ pub struct Super {
 /// Descriptors found in (or made for) class dicts.
 #[derive(Debug)]
 pub enum Descriptor {
-    /// `property`
+    /// `property`; its parts are read when they are used.
     Property {
         /// `fget`
-        get: Option<Value>,
+        get: Option<ObjId>,
         /// `fset`
-        set: Option<Value>,
+        set: Option<ObjId>,
+        /// `fdel`
+        delete: Option<ObjId>,
+        /// The property.
+        source: SourceId,
     },
     /// `staticmethod`
     Static(Value),
