@@ -516,3 +516,70 @@ def test_unbound_methods_of_types_known_by_path():
     ]  # fmt: skip
     check(lambda x: (x + 1, [said(lambda f=f, k=k: f(type(k))) for k in kinds for f in calls]), (X,), graphs=None)
     check(lambda x: (x + 1, said(lambda: [].append.mro), said(lambda: x.add.absent)), (X,), graphs=None)
+
+
+class WithParts:
+    """Properties that lack one part or another."""
+
+    def __init__(self):
+        self.held = 1
+
+    @property
+    def whole(self):
+        return self.held
+
+    @whole.setter
+    def whole(self, value):
+        self.held = value
+
+    @whole.deleter
+    def whole(self):
+        del self.held
+
+    read = property(lambda self: self.held)
+    ended = property(None, None, lambda self: self.__dict__.pop("held"))
+    written = property(None, lambda self, value: self.__dict__.update(held=value))
+
+
+@pytest.mark.parametrize("name", ["whole", "read", "ended", "written"])
+def test_parts_of_properties(name):
+    def f(x):
+        told = []
+        for use in "get", "set", "del", "delattr":
+            made = WithParts()
+            try:
+                if use == "get":
+                    told.append(getattr(made, name))
+                elif use == "set":
+                    setattr(made, name, 5)
+                elif use == "del" and name == "whole":
+                    del made.whole
+                else:
+                    delattr(made, name)
+            except AttributeError as error:
+                told.append((use, str(error)))
+            told.append(sorted(vars(made).items()))
+        raw = vars(WithParts)[name]
+        return told, [part is None for part in (raw.fget, raw.fset, raw.fdel)], x + 1
+
+    assert flambeau.compile(f)(X)[:2] == f(X)[:2]
+
+
+def test_a_property_gets_a_part():
+    class Held:
+        part = property(lambda self: 1)
+
+    def f(x, held):
+        try:
+            held.part = 2
+        except AttributeError:
+            return "refused", x
+        return "taken", x
+
+    compiled = flambeau.compile(f)
+    for _ in range(2):
+        assert compiled(X, Held())[0] == "refused"
+    Held.part = property(Held.part.fget, lambda self, value: None)
+    assert compiled(X, Held())[0] == "taken"
+    Held.part = property(Held.part.fget, None, lambda self: None)
+    assert compiled(X, Held())[0] == "refused"

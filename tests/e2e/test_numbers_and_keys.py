@@ -175,3 +175,68 @@ def test_digits_may_vary():
     compiled = flambeau.compile(f)
     for n in (1, 2, 0, None, 1):
         assert compiled(X, n)[0] == digits(n)
+
+
+NUMBERS = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3.0, 1e308, -1e308, float("inf"), float("-inf"), float("nan"), 0, -3, 70]
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "eq", "lshift"])
+@pytest.mark.parametrize("left", NUMBERS)
+def test_numbers_at_the_edges(name, left):
+    """Values, and the types, arguments and texts of errors."""
+    apply = getattr(operator, name)
+
+    def f(x):
+        told = []
+        for right in NUMBERS:
+            try:
+                told.append(repr(apply(left, right)))
+            except ArithmeticError as error:
+                told.append(type(error).__name__)
+            except (TypeError, ValueError) as error:
+                told.append((type(error).__name__, str(error)))
+        return told, x + 1
+
+    with flambeau.config.patch(recompile_limit=1000):
+        assert flambeau.compile(f)(X)[0] == f(X)[0]
+
+
+FAILING = {
+    "decode": lambda: b"\x80".decode("utf-8"),
+    "encode": lambda: "\u1234".encode("ascii"),
+    "int": lambda: int("x"),
+    "pow": lambda: 10.0**400,
+    "exp": lambda: __import__("math").exp(1e6),
+    "sqrt": lambda: __import__("math").sqrt(-1),
+    "index": lambda: (1, 2).index(5),
+    "format": lambda: format(3, "q"),
+    "key": lambda: {}[(1, 2)],
+    "chr": lambda: chr(-1),
+    "complex": lambda: complex("q"),
+    "divmod": lambda: divmod(1.0, 0.0),
+    "zero": lambda: 0.0**-1,
+}
+
+
+@pytest.mark.parametrize("kind", FAILING)
+def test_errors_are_caught_by_their_classes(kind):
+    fail = FAILING[kind]
+
+    def f(x):
+        try:
+            fail()
+        except UnicodeError as error:
+            told = "unicode", error.args, error.start
+        except OverflowError as error:
+            told = "overflow", error.args, str(error)
+        except (ValueError, KeyError) as error:
+            told = type(error).__name__, error.args, str(error)
+        except ArithmeticError as error:
+            told = "arithmetic", error.args, str(error)
+        except Exception as error:
+            told = "other", error.args
+        return told, x + 1
+
+    compiled = flambeau.compile(f)
+    for _ in range(2):
+        assert compiled(X)[0] == f(X)[0]

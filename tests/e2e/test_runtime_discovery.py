@@ -71,6 +71,7 @@ def test_what_a_compiled_frame_gives_is_its_value():
         assert [y.tolist() for y in compiled(torch.ones(2))] == [[10, 10], [10, 10]]
 
 
+@pytest.mark.provokes_internal("functions whose code raises have frames that do not")
 def test_arguments_are_given_up_once():
     def action(x):
         note = Note()
