@@ -15,6 +15,25 @@ use flambeau_ir::source::Step;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Types of C whose objects have no `__dict__`.
+const WITHOUT_DICT: &[&str] = &[
+    "builtins.object",
+    "builtins.NoneType",
+    "builtins.int",
+    "builtins.bool",
+    "builtins.float",
+    "builtins.complex",
+    "builtins.str",
+    "builtins.bytes",
+    "builtins.tuple",
+    "builtins.list",
+    "builtins.dict",
+    "builtins.set",
+    "builtins.frozenset",
+    "builtins.range",
+    "builtins.slice",
+];
+
 impl Tracer<'_> {
     /// `value.name`; raises `AttributeError` in the trace.
     pub fn get_attr(&mut self, value: &Value, name: &str) -> Flow<Value> {
@@ -57,7 +76,7 @@ impl Tracer<'_> {
         }
     }
 
-    fn lookup_attr(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
+    pub(crate) fn lookup_attr(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
         flambeau_ir::stack::check();
         if name == "__class__" && !self.overrides_class(value)? {
             return self.class_of(value).map(|c| Some(Value::Class(c)));
@@ -466,6 +485,10 @@ impl Tracer<'_> {
                     None => self.raise_inexact("AttributeError", "unreadable attribute"),
                 },
                 Descriptor::Static(inner) => Ok(inner.clone()),
+                // Up to 3.12 a class method asks what it holds to bind itself.
+                Descriptor::Class(inner) if !matches!(inner, Value::Function(_)) && self.has_get(inner)? => {
+                    stop(ReasonCode::UnsupportedObject, format!("{name}, a class method of a descriptor"))
+                }
                 Descriptor::Class(inner) => Ok(bound(inner.clone(), Value::Class(class.clone()))),
                 Descriptor::NativeClass(inner) => Ok(Value::bound_builtin(&inner.path, Value::Class(class.clone()))),
                 Descriptor::Data { member: true, name, .. } => self.slot(receiver, name),
@@ -691,8 +714,9 @@ impl Tracer<'_> {
         let own_name = self.type_name(target);
         let missing = || format!("'{own_name}' object has no attribute '{name}'");
         let Some(attrs) = attrs else {
-            if class.has_dict && value.is_some() {
-                // It gets its dict with the first attribute.
+            let known = |path: &std::sync::Arc<str>| WITHOUT_DICT.contains(&&**path);
+            if value.is_some() && (class.has_dict || !class.is_python && !class.path.as_ref().is_some_and(known)) {
+                // It gets its dict with the first attribute, or its type may have one.
                 return stop(ReasonCode::SideEffect, format!("the first attribute of a {own_name}"));
             }
             if of_type.is_some() {

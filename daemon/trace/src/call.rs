@@ -337,6 +337,7 @@ impl Tracer<'_> {
         self.direct = false;
         if !class.is_python {
             if class.derives("builtins.BaseException") {
+                self.need_plain_exception(class, &args)?;
                 return Ok(self.new_exception(class.clone(), args.pos));
             }
             let nameless = || class.is_interpreters().then(|| format!("builtins.{}", class.name.qualname).into());
@@ -360,7 +361,8 @@ impl Tracer<'_> {
     }
 
     /// `type.__call__(class, *args)` of a Python class: `__new__`, then `__init__`.
-    pub(crate) fn make_instance(&mut self, class: &Rc<Class>, args: Args) -> Flow<Value> {
+    pub(crate) fn make_instance(&mut self, asked: &Rc<Class>, args: Args) -> Flow<Value> {
+        let class = asked;
         if self.type_lookup(class, "__del__")?.is_some() {
             // When the object goes, user code runs: a trace would have to tell the moment.
             return stop(ReasonCode::UnsupportedObject, format!("a {} has a finalizer", class.name.qualname));
@@ -379,7 +381,9 @@ impl Tracer<'_> {
         let mut new_args = args.clone();
         new_args.pos.insert(0, Value::Class(class.clone()));
         let object = self.call(&new, new_args)?;
-        if !self.class_of(&object)?.is_subclass(class) {
+        // The type of what was made says how it goes on (`type_call` in CPython's `Objects/typeobject.c`).
+        let class = &self.class_of(&object)?;
+        if !class.is_subclass(asked) {
             return Ok(object);
         }
         match self.type_lookup(class, "__init__")? {
@@ -405,6 +409,18 @@ impl Tracer<'_> {
             }
         }
         Ok(object)
+    }
+
+    /// Breaks where a built-in exception makes more of its arguments than `args`.
+    fn need_plain_exception(&mut self, class: &Rc<Class>, args: &Args) -> Flow<()> {
+        let derives = |names: &[&str]| names.iter().any(|name| class.derives(&format!("builtins.{name}")));
+        let several = args.pos.len() > 1 && derives(&["OSError", "ImportError", "SyntaxError", "SystemExit"]);
+        let always =
+            derives(&["UnicodeDecodeError", "UnicodeEncodeError", "UnicodeTranslateError", "BaseExceptionGroup"]);
+        if !args.kw.is_empty() || several || always {
+            return stop(ReasonCode::UnsupportedCall, format!("{} with such arguments", class.name.qualname));
+        }
+        Ok(())
     }
 
     /// `slot_tp_init` in CPython's `Objects/typeobject.c`: what an `__init__` gives has to be `None`.

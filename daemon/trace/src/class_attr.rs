@@ -157,6 +157,9 @@ impl Tracer<'_> {
         match &raw {
             Value::Descriptor(d) => Ok(match &**d {
                 Descriptor::Static(inner) => inner.clone(),
+                Descriptor::Class(inner) if !matches!(inner, Value::Function(_)) && self.has_get(inner)? => {
+                    return stop(ReasonCode::UnsupportedObject, format!("{name}, a class method of a descriptor"));
+                }
                 Descriptor::Class(inner) => bound(inner.clone(), Value::Class(class.clone())),
                 Descriptor::NativeClass(inner) => Value::bound_builtin(&inner.path, Value::Class(class.clone())),
                 Descriptor::Property { .. } | Descriptor::Data { .. } => raw,
@@ -189,10 +192,15 @@ impl Tracer<'_> {
         };
         // A class is taken as a subtype if it is one, else as an instance of its metaclass (`supercheck` in CPython's
         // `Objects/typeobject.c`).
-        let (class, receiver_is_class) = match &s.receiver {
+        let (mut class, receiver_is_class) = match &s.receiver {
             Value::Class(c) if c.mro.contains(&origin.object) => (c.clone(), true),
             other => (self.class_of(other)?, false),
         };
+        if !class.mro.contains(&origin.object)
+            && let Some(Value::Class(said)) = self.lookup_attr(&s.receiver, "__class__")?
+        {
+            class = said;
+        }
         let Some(at) = class.mro.iter().position(|c| *c == origin.object) else {
             return self.raise_named("TypeError", "super(type, obj): obj must be an instance or subtype of type");
         };

@@ -344,8 +344,13 @@ impl Tracer<'_> {
             generator.frame = Some(frame);
         }
         // PEP 479: a StopIteration that leaves a generator is a RuntimeError.
-        if self.is_raise_of(&result, "StopIteration") {
-            return self.raise_named("RuntimeError", "generator raised StopIteration");
+        if self.is_raise_of(&result, "StopIteration")
+            && let Err(Stop::Raise(cause)) = result
+        {
+            let class = self.exception_class("RuntimeError");
+            let error = self.new_exception(class, vec![Value::str("generator raised StopIteration")]);
+            self.set_cause(&error, Some(cause));
+            return Err(Stop::Raise(error));
         }
         result
     }

@@ -112,7 +112,8 @@ impl Tracer<'_> {
             Some(hooks) => hooks.len(),
             None => self.whole_len(dict)?,
         };
-        Ok(Iter::Dict { dict, kind, at: 0, len, hooks })
+        let deleted = self.arenas.dicts[dict].deleted;
+        Ok(Iter::Dict { dict, kind, at: 0, len, deleted, hooks })
     }
 
     fn whole_len(&mut self, dict: DictId) -> Flow<usize> {
@@ -211,7 +212,11 @@ impl Tracer<'_> {
                 self.catch(result, "IndexError")
             }
             Iter::Dict { dict, at, hooks: Some(hooks), .. } => self.next_hook(*dict, hooks, at),
-            Iter::Dict { dict, kind, at, len, hooks: None } => {
+            Iter::Dict { dict, deleted, .. } if self.arenas.dicts[*dict].deleted != *deleted => {
+                // It goes on behind the place of what was deleted, and may find more than it expects.
+                stop(ReasonCode::UnsupportedObject, "a dict whose items are deleted while it is iterated over")
+            }
+            Iter::Dict { dict, kind, at, len, hooks: None, .. } => {
                 if self.whole_len(*dict)? != *len {
                     return self.raise_named("RuntimeError", "dictionary changed size during iteration");
                 }

@@ -2,7 +2,7 @@
 
 use crate::builtins;
 use crate::call::Args;
-use crate::flow::{Flow, stop};
+use crate::flow::{Flow, Stop, stop};
 use crate::tracer::Tracer;
 use crate::value::{Class, Payload, Value};
 use flambeau_bytecode::{Binary, Compare, Unary};
@@ -10,12 +10,16 @@ use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::Target;
 use flambeau_ir::guard::GuardKind;
+use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 /// Comparisons that run within each other: Python raises `RecursionError` at some depth.
 const DEEPEST: usize = 100;
+
+/// Methods of comparisons.
+const COMPARISONS: &[&str] = &["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"];
 
 impl Tracer<'_> {
     /// `a <op> b`, or `a <op>= b`.
@@ -32,9 +36,15 @@ impl Tracer<'_> {
                 return Ok(result);
             }
         }
-        if op == Binary::Remainder && matches!(b, Value::Instance(_)) && matches!(a, Value::Const(Const::Str(_))) {
+        let of_bytes = matches!(a, Value::Const(Const::Bytes(_))) && !matches!(b, Value::Const(_));
+        if op == Binary::Remainder
+            && (of_bytes || matches!(b, Value::Instance(_)) && matches!(a, Value::Const(Const::Str(_))))
+        {
             // Its class says what `%s` shows.
-            return stop(ReasonCode::UnsupportedObject, format!("% of a str and a {}", self.type_name(b)));
+            return stop(
+                ReasonCode::UnsupportedObject,
+                format!("% of a {} and a {}", self.type_name(a), self.type_name(b)),
+            );
         }
         let (x, y) = (self.base(a), self.base(b));
         let constant = |v: &Value| matches!(v, Value::Const(_) | Value::Int(_));
@@ -43,6 +53,18 @@ impl Tracer<'_> {
             // Python classes have a table of sequence methods: the right operand's is not asked
             // (`PyNumber_InPlaceMultiply` in CPython's `Objects/abstract.c`).
             return self.unsupported_operands(op, inplace, a, b);
+        }
+        if op == Binary::Multiply
+            && is_sequence(&x)
+            && let Some(count) = self.own_index(b)?
+        {
+            return self.binary(op, inplace, a, &count);
+        }
+        if op == Binary::Multiply
+            && is_sequence(&y)
+            && let Some(count) = self.own_index(a)?
+        {
+            return self.binary(op, false, &count, b);
         }
         let result = builtins::binary(self, op, inplace, &x, &y);
         // What is folded says nothing of subclasses and of `op=` when it raises. Text that is formatted has errors of its own.
@@ -53,6 +75,18 @@ impl Tracer<'_> {
         match result? {
             Some(result) => Ok(result),
             None => self.unsupported_operands(op, inplace, a, b),
+        }
+    }
+
+    /// The int that an object gives for its place, if Python code of its class says so.
+    fn own_index(&mut self, value: &Value) -> Flow<Option<Value>> {
+        if !matches!(value, Value::Instance(_)) || matches!(self.base(value), Value::Const(_)) {
+            return Ok(None);
+        }
+        let Some(index) = self.python_special(value, "__index__")? else { return Ok(None) };
+        match self.call(&index, Args::default())? {
+            count @ (Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_))) => Ok(Some(count)),
+            _ => stop(ReasonCode::UnsupportedObject, "an __index__ that gives no int"),
         }
     }
 
@@ -182,11 +216,22 @@ impl Tracer<'_> {
             Value::Dict(id) => exact(&self.arenas.dicts[*id].class),
             Value::Instance(id) => {
                 let instance = &self.arenas.instances[*id];
-                // Its class and bases are Python's, but for `object`.
-                matches!(instance.payload, Payload::None | Payload::Exception(..)) && instance.class.is_python
+                matches!(instance.payload, Payload::None | Payload::Exception(..))
+                    && instance.class.is_python
+                    && !self.has_base_of_c(&instance.class)
             }
             _ => false,
         }
+    }
+
+    /// Whether a base of a Python class, but for `object` and exceptions, is a type of C, or may be one.
+    fn has_base_of_c(&self, class: &Class) -> bool {
+        class.mro.iter().any(|base| {
+            let Some(described) = self.heap.get(*base) else { return true };
+            let known = described.path.as_deref().and_then(|path| path.strip_prefix("builtins."));
+            let harmless = known.is_some_and(|name| name == "object" || Self::is_exception(name));
+            !harmless && !matches!(&described.data, ObjectData::Class(desc) if desc.is_python)
+        })
     }
 
     /// Breaks where the tracer does not know enough of a value to say that Python raises.
@@ -202,7 +247,12 @@ impl Tracer<'_> {
         if !may_define(a) {
             return Ok(None);
         }
-        let result = match self.special(a, method)? {
+        let found = match self.special(a, method) {
+            // A comparison whose method cannot be had is none (`slot_tp_richcompare` in CPython's `Objects/typeobject.c`).
+            Err(Stop::Raise(_)) if COMPARISONS.contains(&method) => return Ok(None),
+            found => found?,
+        };
+        let result = match found {
             Some(Value::Builtin(slot)) => match (&*slot.path, method) {
                 // Its class may say that it compares as objects do, though a base of it does otherwise.
                 ("builtins.object.__eq__", _) if !matches!(a, Value::Instance(_)) => {
@@ -313,6 +363,9 @@ impl Tracer<'_> {
             return Ok(Value::bool(same == (op == Compare::Eq)));
         }
         need_no_address(&[a, b])?;
+        if matches!((a, b), (Value::Cell(_), Value::Cell(_))) {
+            return stop(ReasonCode::UnsupportedObject, "a comparison of cells");
+        }
         // `mappingproxy_richcompare` in CPython's `Objects/descrobject.c` compares the mapping.
         if let Value::Proxy(dict) = a {
             return self.compare(op, &Value::Dict(*dict), b);

@@ -114,6 +114,14 @@ impl Tracer<'_> {
         Err(Stop::Break(Box::new(reason)))
     }
 
+    /// Sets `__cause__` of an exception that the trace made; whether it is one.
+    pub(crate) fn set_cause(&mut self, exception: &Value, cause: Option<Value>) -> bool {
+        let Value::Instance(id) = exception else { return false };
+        let Payload::Exception(_, slot) = &mut self.arenas.instances[*id].payload else { return false };
+        *slot = cause;
+        true
+    }
+
     /// Raises a built-in exception with these arguments.
     pub fn raise_with<T>(&mut self, name: &str, args: Vec<Value>) -> Flow<T> {
         let class = self.exception_class(name);

@@ -7,6 +7,7 @@ use crate::flow::Flow;
 use crate::tracer::Tracer;
 use crate::value::{Iter, Of, Value};
 use flambeau_bytecode::Binary;
+use flambeau_ir::code::Const;
 
 pub const TABLE: Table = &[
     ("itertools.chain", chain),
@@ -48,6 +49,15 @@ fn chain_from(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value
 fn count(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [start, step] = bind(path, args, ["start", "step"], 0)?;
     let (next, step) = (start.unwrap_or(Value::int(0)), step.unwrap_or(Value::int(1)));
+    let number = |value: &Value| {
+        matches!(
+            value,
+            Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_) | Const::Bool(_) | Const::Float(_))
+        )
+    };
+    if !number(&next) || !number(&step) {
+        return unsupported(path);
+    }
     Ok(tracer.new_iter(Iter::Count { next, step }))
 }
 

@@ -173,8 +173,12 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: 
             super::dicts::merge(tracer, "builtins.dict.update", *id, Args::new(vec![b.clone()]))?;
             Ok(Some(a.clone()))
         }
-        (Binary::Or, Value::Dict(x), Value::Dict(_)) => {
+        (Binary::Or, Value::Dict(x), Value::Dict(y)) => {
             let own = |c: &Rc<Class>| c.derives("collections.OrderedDict") || c.derives("collections.defaultdict");
+            let of = |id: crate::value::DictId| tracer.arenas.dicts[id].class.as_ref();
+            if of(*y).is_some_and(own) && !of(*x).is_some_and(own) {
+                return unsupported("`|` of a subclass");
+            }
             let target = match tracer.arenas.dicts[*x].class.clone().filter(|c| c.is_python) {
                 Some(class) if own(&class) => return unsupported("a subclass's `|`"),
                 // A dict's `|` of a subclass gives a dict.

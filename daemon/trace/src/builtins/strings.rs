@@ -234,6 +234,14 @@ pub fn display(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
                 [one] => display(tracer, one),
                 _ => represent(tracer, &Value::tuple(args)),
             },
+            crate::value::Payload::Const(Const::Str(text)) => {
+                let class = tracer.class_of(value)?;
+                match tracer.type_lookup(&class, "__str__")? {
+                    Some((owner, _)) if owner.is("builtins.object") => represent(tracer, value),
+                    Some((_, Value::Builtin(slot))) if &*slot.path == "builtins.str.__str__" => Ok(text.to_string()),
+                    _ => unsupported("str"),
+                }
+            }
             _ => represent(tracer, value),
         },
         _ => represent(tracer, value),

@@ -35,8 +35,11 @@ impl Tracer<'_> {
                 Build::Iter(b.add(call("builtins.reversed", vec![list])), left as u64)
             }
             Iter::Sequence { object, at: 0 } => call("builtins.iter", vec![self.build(b, &object)?]),
-            Iter::Dict { dict, kind, at, .. } => {
+            Iter::Dict { dict, kind, at, deleted, .. } => {
                 let entry = &self.arenas.dicts[dict];
+                if entry.deleted != deleted {
+                    return stop(ReasonCode::SideEffect, "an iterator over a dict that lost items leaves the frame");
+                }
                 // It is made before the dict gets what the trace wrote to it, and remembers the length it found.
                 if entry.origin.is_some() && (entry.rewritten || !entry.writes.is_empty()) {
                     return stop(ReasonCode::SideEffect, "an iterator over a changed dict leaves the frame");

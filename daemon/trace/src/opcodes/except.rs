@@ -4,8 +4,9 @@ use crate::call::Args;
 use crate::flow::{Flow, Stop, stop};
 use crate::frame::{Control, PyFrame};
 use crate::tracer::Tracer;
-use crate::value::{Payload, Value};
+use crate::value::{Class, Value};
 use flambeau_ir::reason::ReasonCode;
+use std::rc::Rc;
 
 pub(super) fn raise(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
     if n == 0 {
@@ -20,18 +21,31 @@ pub(super) fn raise(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control
         Value::Class(_) => t.call(&raised, Args::default())?,
         other => other,
     };
-    if let Value::Instance(id) = exception
-        && let Payload::Exception(_, slot) = &mut t.arenas.instances[id].payload
-    {
-        *slot = cause;
+    let base = t.exception_class("BaseException");
+    let cause = match cause {
+        Some(cause) => Some(cause_of(t, cause, &base)?),
+        None => None,
+    };
+    if t.set_cause(&exception, cause) {
         return Err(Stop::Raise(exception));
     }
-    let base = t.exception_class("BaseException");
     if t.class_of(&exception)?.is_subclass(&base) {
         // Raising gives it a traceback and a context, which no effect does.
         return stop(ReasonCode::Exception, "an exception that was not made in the trace is raised");
     }
     t.raise_named("TypeError", "exceptions must derive from BaseException")
+}
+
+/// What `from` names, as `do_raise` in CPython's `Python/ceval.c` takes it.
+fn cause_of(t: &mut Tracer<'_>, cause: Value, base: &Rc<Class>) -> Flow<Value> {
+    let cause = match cause {
+        Value::Class(ref class) if class.is_subclass(base) => t.call(&cause, Args::default())?,
+        other => other,
+    };
+    if cause.is_none() || t.class_of(&cause)?.is_subclass(base) {
+        return Ok(cause);
+    }
+    t.raise_named("TypeError", "exception causes must derive from BaseException")
 }
 
 pub(super) fn reraise(f: &mut PyFrame) -> Flow<Control> {

@@ -38,6 +38,8 @@ pub struct DictValue {
     pub(crate) items: IndexMap<Key, (Value, Value)>,
     /// Keys known not to be there now.
     pub(crate) absent: HashSet<Key>,
+    /// How many items were deleted.
+    pub(crate) deleted: usize,
     /// All items are in `items`, in order.
     pub(crate) loaded: bool,
     pub(crate) outside: Option<Outside>,
@@ -141,6 +143,7 @@ impl Tracer<'_> {
             outside && (entry.moved.contains(&k) || !entry.writes.contains_key(&k) || self.was_there(dict, &k)?);
         let entry = &mut self.arenas.dicts[dict];
         let stored = entry.items.shift_remove(&k).map_or_else(|| key.clone(), |(key, _)| key);
+        entry.deleted += 1;
         entry.absent.insert(k.clone());
         entry.writes.shift_remove(&k);
         if there {

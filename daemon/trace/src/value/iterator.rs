@@ -91,6 +91,8 @@ pub enum Iter {
         at: usize,
         /// Its length at creation.
         len: usize,
+        /// How many of its items had been deleted then.
+        deleted: usize,
         /// What it yields, of a dict of hooks.
         hooks: Option<Rc<[Value]>>,
     },
