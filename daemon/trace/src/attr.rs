@@ -106,7 +106,19 @@ impl Tracer<'_> {
                     let items = p.kwargs.iter().map(|(n, v)| (Value::str(n), v.clone())).collect();
                     self.new_dict(items).map(Some)
                 }
-                _ => self.builtin_attr(value, name),
+                _ => match (self.builtin_attr(value, name)?, p.origin) {
+                    (None, Some(origin)) => {
+                        let described = self.describe(origin.object)?;
+                        match self.attrs_of(&described, origin.source) {
+                            Some(attrs) => self.dict_get_str(attrs, name),
+                            None => {
+                                self.guard(origin.source, GuardKind::NoDict);
+                                Ok(None)
+                            }
+                        }
+                    }
+                    (found, _) => Ok(found),
+                },
             },
             Value::List(id) => {
                 let (class, attrs) = (self.arenas.lists[*id].class.clone(), self.arenas.lists[*id].attrs);

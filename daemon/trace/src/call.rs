@@ -549,6 +549,7 @@ impl Tracer<'_> {
                 };
                 Ok(Value::Instance(self.arenas.instances.push(instance)))
             }
+            "builtins.tuple" if !args.kw.is_empty() => stop(ReasonCode::UnsupportedCall, "tuple.__new__ with keywords"),
             "builtins.tuple" => {
                 let items = match args.pos.get(1) {
                     Some(iterable) => self.collect_sized(&iterable.clone())?,

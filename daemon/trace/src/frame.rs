@@ -4,8 +4,8 @@ use crate::flow::{Flow, Stop, stop};
 use crate::opcodes;
 use crate::tracer::Tracer;
 use crate::value::{DictId, Function, Id, Value};
-use flambeau_bytecode::Decoded;
 use flambeau_bytecode::dialect::{BUILTINS, Builtins};
+use flambeau_bytecode::{Decoded, Op};
 use flambeau_ir::code::Code;
 use flambeau_ir::graph::Location;
 use flambeau_ir::object::ObjId;
@@ -332,6 +332,9 @@ impl Tracer<'_> {
                 frame.push(value);
                 self.run_frame(&mut frame)
             }
+            Err(_) if started && frame.delegates() => {
+                stop(ReasonCode::UnsupportedObject, "an exception thrown into a generator that delegates")
+            }
             Err(exception) if started => {
                 let at = frame.pc - 1;
                 handle(&mut frame, at, exception).and_then(|()| self.run_frame(&mut frame))
@@ -353,6 +356,17 @@ impl Tracer<'_> {
             return Err(Stop::Raise(error));
         }
         result
+    }
+}
+
+impl PyFrame {
+    /// Whether a generator's frame waits for what another object yields that may be thrown into: a generator, or one of a
+    /// Python class.
+    fn delegates(&self) -> bool {
+        let sends = self.pc.checked_sub(2).and_then(|at| self.decoded.instrs.get(at));
+        let receiver = self.stack.last().and_then(Option::as_ref);
+        matches!(sends, Some(instr) if matches!(instr.op, Op::Send(_)))
+            && matches!(receiver, Some(Value::Generator(_) | Value::Instance(_)))
     }
 }
 

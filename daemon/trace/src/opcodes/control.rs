@@ -61,6 +61,8 @@ pub(super) fn send(t: &mut Tracer<'_>, f: &mut PyFrame, target: u32) -> Flow<Con
     let receiver = f.peek(1)?.clone();
     let end = match &receiver {
         Value::Generator(id) => t.resume(*id, Ok(sent))?,
+        // It may end with a value.
+        Value::Instance(_) => return stop(ReasonCode::UnsupportedObject, "`yield from` an iterator of a Python class"),
         _ if sent.is_none() => match t.next(&receiver)? {
             Some(value) => FrameEnd::Yield(value),
             None => FrameEnd::Return(Value::NONE),

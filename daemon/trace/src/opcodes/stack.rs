@@ -5,6 +5,7 @@ use crate::frame::{Control, PyFrame, Slot};
 use crate::tracer::Tracer;
 use crate::value::{CellId, CellValue, Value};
 use flambeau_bytecode::{Binary, Compare, Unary};
+use flambeau_ir::code::Code;
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::Step;
 
@@ -155,6 +156,10 @@ pub(super) fn read_cell(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Val
         Some(value) => Ok(value),
         None => {
             let name = f.code.localsplusnames[i as usize].clone();
+            if f.code.localspluskinds[i as usize] & Code::FREE == 0 {
+                let message = format!("cannot access local variable '{name}' where it is not associated with a value");
+                return t.raise_named("UnboundLocalError", &message);
+            }
             let message = format!(
                 "cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
             );

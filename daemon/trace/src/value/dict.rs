@@ -163,6 +163,7 @@ impl Tracer<'_> {
         entry.items = map;
         entry.absent.clear();
         entry.writes.clear();
+        entry.deleted += 1;
         entry.rewritten = entry.outside.is_some();
         entry.loaded = true;
         Ok(())

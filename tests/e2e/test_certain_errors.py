@@ -1,0 +1,273 @@
+"""Errors that a trace takes for certain are those that Python raises, and no others: each program catches what it meets, so
+that a wrong guess changes its result."""
+
+# ruff: noqa: B018, F821, SIM300, UP008
+
+import enum
+
+import pytest
+
+import flambeau
+
+
+class Buffer(bytearray):
+    pass
+
+
+def bytes_and_a_buffer():
+    return b"ab" + Buffer(b"cd"), b"ab" + bytearray(b"cd")
+
+
+def percent_of_bytes():
+    name = b"seven"
+    text = b"%s/100"
+    text %= (name,)
+    return text, b"%s of %d" % (name, 79)
+
+
+def keywords_of_exceptions():
+    told = []
+    for make in (lambda: ImportError("m", foo=2), lambda: ValueError("m", foo=2)):
+        try:
+            told.append(make())
+        except TypeError as error:
+            told.append(str(error))
+    error = ImportError("m", name="n", path="p")
+    return told, error.name, error.path, error.args
+
+
+def numbers_of_os_errors():
+    try:
+        raise OSError(2, "x")
+    except FileNotFoundError as error:
+        return error.errno
+    except OSError:
+        return "another"
+
+
+class Refuses:
+    @property
+    def __eq__(self):
+        raise AttributeError("no")
+
+    @property
+    def __lt__(self):
+        raise ValueError("no")
+
+    __hash__ = None
+
+
+def methods_that_cannot_be_had():
+    try:
+        return Refuses() == Refuses(), Refuses() < Refuses()
+    except TypeError as error:
+        return str(error)
+
+
+def deletes_while_it_iterates(table):
+    seen = []
+    try:
+        for key in table:
+            del table[key]
+            table[key] = 0
+            seen.append(key)
+    except RuntimeError as error:
+        return seen, str(error)
+    return seen
+
+
+def a_dict_of_its_own():
+    return deletes_while_it_iterates({0: 0}), deletes_while_it_iterates({0: 0, 1: 1})
+
+
+class Stands:
+    """For another object."""
+
+    def __init__(self, held):
+        self.__held = held
+
+    def __getattribute__(self, name):
+        if name.startswith("_Stands__"):
+            return object.__getattribute__(self, name)
+        return getattr(self.__held, name)
+
+
+class Base:
+    def said(self):
+        return "base"
+
+
+class Derived(Base):
+    def said(self):
+        return super(Derived, self).said() + " derived"
+
+
+def super_of_what_stands_for_it():
+    return Derived.__dict__["said"](Stands(Derived()))
+
+
+class Hands:
+    def __init__(self, held):
+        self.held = held
+
+    def __get__(self, instance, owner):
+        return self.held.__get__(instance, owner)
+
+
+class Holds:
+    @classmethod
+    @Hands
+    def outer(cls):
+        return "outer"
+
+
+def a_class_method_of_a_descriptor():
+    told = []
+    for holder in Holds, Holds():
+        try:
+            told.append(holder.outer())
+        except TypeError as error:
+            told.append(type(error).__name__)
+    return told
+
+
+class Makes:
+    def __new__(cls, kind):
+        return object.__new__(Made if isinstance(kind, int) else cls)
+
+
+class Made(Makes):
+    def __init__(self, kind):
+        self.kind = kind
+
+
+def an_object_of_a_subclass():
+    return Makes(1).kind, type(Makes("q")) is Makes
+
+
+class Shown(enum.Enum):
+    def __repr__(self):
+        return "shown"
+
+
+class Text(Shown, enum.StrEnum):
+    EIGHT = "8"
+
+
+def text_of_members():
+    return str(Text.EIGHT), f"{Text.EIGHT}", Text.EIGHT == str(Text.EIGHT), repr(Text.EIGHT)
+
+
+class Three:
+    def __index__(self):
+        return 3
+
+
+def repeats():
+    items = [0]
+    items *= Three()
+    return items, "ab" * Three(), Three() * (1, 2), b"x" * Three()
+
+
+def causes():
+    told = []
+    for cause in (KeyError, KeyError("k"), None, 5, int):
+        try:
+            raise IndexError from cause
+        except (IndexError, TypeError) as error:
+            told.append((type(error).__name__, type(error.__cause__).__name__))
+    return told
+
+
+def ends(raised):
+    yield 1
+    raise raised
+
+
+def ends_of_generators():
+    try:
+        list(ends(StopIteration(3)))
+    except RuntimeError as error:
+        return str(error), type(error.__cause__).__name__, error.__cause__.value
+
+
+def inside():
+    try:
+        yield 1
+    except ValueError:
+        yield 2
+    except GeneratorExit:
+        raise KeyError("closed") from None
+
+
+def around():
+    try:
+        yield from inside()
+    except KeyError:
+        yield "caught"
+
+
+def throws_below():
+    told = []
+    for thrown in ValueError, GeneratorExit, IndexError:
+        made = around()
+        told.append(next(made))
+        try:
+            told.append(made.throw(thrown))
+        except Exception as error:
+            told.append(type(error).__name__)
+    return told
+
+
+class Counts:
+    def __init__(self):
+        self.at = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.at += 1
+        if self.at > 2:
+            raise StopIteration(42)
+        return self.at
+
+
+def delegates():
+    return (yield from Counts())
+
+
+def ends_with_a_value():
+    made = delegates()
+    told = [next(made), next(made)]
+    try:
+        next(made)
+    except StopIteration as end:
+        told.append(end.value)
+    return told
+
+
+def own_cell():
+    def inner():
+        return late
+
+    try:
+        late
+    except UnboundLocalError as error:
+        told = str(error)
+    late = 1
+    return told, inner()
+
+
+PROGRAMS = [
+    bytes_and_a_buffer, percent_of_bytes, keywords_of_exceptions, numbers_of_os_errors, methods_that_cannot_be_had,
+    a_dict_of_its_own, super_of_what_stands_for_it, a_class_method_of_a_descriptor, an_object_of_a_subclass,
+    text_of_members, repeats, causes, ends_of_generators, throws_below, ends_with_a_value, own_cell,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_as_eager(program):
+    compiled = flambeau.compile(program)
+    for _ in range(2):
+        assert compiled() == program()
