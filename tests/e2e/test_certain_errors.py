@@ -1,5 +1,5 @@
-"""Errors that a trace takes for certain are those that Python raises, and no others: each program catches what it meets, so
-that a wrong guess changes its result."""
+"""Errors that a trace takes for certain are those that Python raises, and no others: each program catches what it
+meets, so that a wrong guess changes its result."""
 
 # ruff: noqa: B018, F821, SIM300, UP008
 
