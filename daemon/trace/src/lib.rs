@@ -5,7 +5,7 @@
 //!   [`unread`] keeps those that are only passed on from becoming facts, [`finalizers`] sees to it that those end in time whose
 //!   end runs user code.
 //! - [`frame`] runs instructions; `opcodes/` has them by family.
-//! - [`attr`], `class_attr`, [`call`], [`iterate`], [`truth`], [`operators`] are Python's protocols; `builtins/` the built-in functions and types.
+//! - [`attr`], `class_attr`, `set_attr`, [`call`], [`iterate`], [`truth`], [`operators`] are Python's protocols; `builtins/` the built-in functions and types.
 //! - [`torch`] emits graph nodes; [`exit`] describes the end of the frame.
 
 pub mod attr;
@@ -27,6 +27,7 @@ pub mod opcodes;
 pub mod operators;
 pub mod outside;
 pub mod raise;
+mod set_attr;
 mod texts;
 pub mod torch;
 pub mod tracer;
