@@ -583,3 +583,35 @@ def test_a_property_gets_a_part():
     assert compiled(X, Held())[0] == "taken"
     Held.part = property(Held.part.fget, None, lambda self: None)
     assert compiled(X, Held())[0] == "refused"
+
+
+def test_defaults_that_appear():
+    def helper(x, k, *, scale):
+        return x * k * scale
+
+    def f(x):
+        try:
+            return helper(x)
+        except TypeError:
+            return "refused"
+
+    compiled = flambeau.compile(f)
+    assert compiled(X) == "refused"
+    helper.__defaults__ = (2,)
+    assert compiled(X) == "refused"
+    helper.__kwdefaults__ = {"scale": 3}
+    assert torch.equal(compiled(X), X * 6)
+    helper.__defaults__ = None
+    assert compiled(X) == "refused"
+
+
+def test_attributes_of_an_ordered_dict():
+    def f(x, table):
+        return getattr(table, "tag", "none"), hasattr(table, "move_to_end"), x
+
+    table, compiled = collections.OrderedDict(a=1), flambeau.compile(f)
+    assert compiled(X, table)[:2] == ("none", True)
+    table.tag = 5
+    assert compiled(X, table)[:2] == (5, True)
+    del table.tag
+    assert compiled(X, table)[:2] == ("none", True)

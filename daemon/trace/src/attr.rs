@@ -175,7 +175,13 @@ impl Tracer<'_> {
         attrs: Option<DictId>,
         name: &str,
     ) -> Flow<Option<Value>> {
-        let Some(class) = class.filter(|c| c.is_python) else { return self.builtin_attr(value, name) };
+        let Some(class) = class.filter(|c| c.is_python) else {
+            // An OrderedDict has a `__dict__`, as instances of Python classes have.
+            return match (self.builtin_attr(value, name)?, attrs) {
+                (None, Some(attrs)) => self.dict_get_str(attrs, name),
+                (found, _) => Ok(found),
+            };
+        };
         if !self.reads_generically(&class)? {
             return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", class.name.qualname));
         }

@@ -5,6 +5,7 @@ use crate::flow::{Flow, stop};
 use crate::frame::Slot;
 use crate::tracer::Tracer;
 use crate::value::{Class, DictValue, Function, Instance, ListValue, Opaque, Payload, Tuple, Value};
+use flambeau_ir::code::Const;
 use flambeau_ir::code::{Code, Origin};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::ObjectData;
@@ -317,8 +318,11 @@ impl Tracer<'_> {
         let Some(origin) = function.origin else { return Ok(function.defaults.clone()) };
         let described = self.describe(origin.object)?;
         let ObjectData::Function(desc) = &described.data else { return Ok(None) };
-        let Some(defaults) = desc.defaults else { return Ok(None) };
         let source = self.step(origin.source, Step::Defaults);
+        let Some(defaults) = desc.defaults else {
+            self.guard(source, GuardKind::Equals(Const::None));
+            return Ok(None);
+        };
         self.wrap(defaults, source).map(Some)
     }
 
@@ -327,8 +331,11 @@ impl Tracer<'_> {
         let Some(origin) = function.origin else { return Ok(function.kwdefaults.clone()) };
         let described = self.describe(origin.object)?;
         let ObjectData::Function(desc) = &described.data else { return Ok(None) };
-        let Some(kwdefaults) = desc.kwdefaults else { return Ok(None) };
         let source = self.step(origin.source, Step::KwDefaults);
+        let Some(kwdefaults) = desc.kwdefaults else {
+            self.guard(source, GuardKind::Equals(Const::None));
+            return Ok(None);
+        };
         Ok(Some(Value::Dict(self.dict_at(kwdefaults, source)?)))
     }
 
