@@ -36,13 +36,13 @@ unsafe fn has_weak_references(object: Raw) -> bool {
     }
 }
 
-/// As [`Object::fleeting`](flambeau_ir::object::Object::fleeting); `ours` references to the object are our own.
+/// Whether there are weak references to an object, and only one place holds it: who lets go of it there sees its end.
 ///
 /// # Safety
 /// As [`class_of`].
-pub unsafe fn is_fleeting(object: Raw, ours: ffi::Py_ssize_t) -> bool {
+pub unsafe fn is_fleeting(object: Raw) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { ffi::Py_REFCNT(object) - ours == 1 && has_weak_references(object) }
+    unsafe { ffi::Py_REFCNT(object) == 1 && has_weak_references(object) }
 }
 
 /// The instance `__dict__`, or null if there is none (yet). That of a type is its own dict.

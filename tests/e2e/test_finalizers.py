@@ -1,7 +1,5 @@
 """When objects go whose end runs user code: as in eager, though nothing reads the variables that hold them any more."""
 
-import weakref
-
 import pytest
 import torch
 
@@ -211,46 +209,21 @@ def of_an_exception(x):
     return x + 1
 
 
-class Plain:
-    """Without a finalizer."""
-
-
-def watched(x):
-    held = Plain()
-    weakref.finalize(held, say, "the end of what is watched")
-    del held
-    say("after")
-    return x + 1
-
-
-def watched_in_a_table(x):
-    table = weakref.WeakValueDictionary()
-    held = Plain()
-    table["held"] = held
-    say(len(table))
-    held = None
-    say(len(table))
-    return x + 1
-
-
 def without_tensors():
-    held, kept = Plain(), Ends("kept")
-    weakref.finalize(held, say, "the end of what is watched")
+    kept = Ends("kept")
     say("made")
-    del held
-    say("between")
     del kept
     say("after")
 
 
-def watched_apart(x):
+def apart(x):
     without_tensors()
     return x + 1
 
 
 WITHOUT_BREAKS = [
     overwritten, temporary, released, in_callee, in_containers, rebound_in_loop, in_blocks, in_a_cell,
-    still_held, of_an_exception, watched, watched_in_a_table, watched_apart,
+    still_held, of_an_exception, apart,
 ]  # fmt: skip
 
 

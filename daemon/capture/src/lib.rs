@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn object(id: u32, data: ObjectData) -> Object {
-        Object { id: ObjId(id), class: ObjId(90), path: None, dict: None, fleeting: false, data }
+        Object { id: ObjId(id), class: ObjId(90), path: None, dict: None, data }
     }
 
     fn snapshot() -> Snapshot {

@@ -60,7 +60,6 @@ fn phase_and_cost(kind: &GuardKind) -> (u8, u8) {
         | GuardKind::BaseEquals(_)
         | GuardKind::IsPath(_)
         | GuardKind::NoDict
-        | GuardKind::NotFleeting
         | GuardKind::MethodOf(_)
         | GuardKind::EmptyCell
         | GuardKind::TupleField(_)

@@ -55,8 +55,6 @@ pub enum GuardKind {
     NotRegistered(Arc<str>),
     /// The value has no instance `__dict__`.
     NoDict,
-    /// It is not [fleeting](crate::object::Object::fleeting).
-    NotFleeting,
     /// A raw slot is empty; the source is the object.
     NoSlot(Arc<str>),
     /// `sys.modules` holds no such module; the source is the frame's function.

@@ -22,8 +22,6 @@ pub struct Object {
     pub path: Option<Arc<str>>,
     /// The instance `__dict__` object, read raw, if there is one.
     pub dict: Option<ObjId>,
-    /// There are weak references to it, and only one place holds it: who lets go of it there sees its end.
-    pub fleeting: bool,
     /// The rest, by kind.
     pub data: ObjectData,
 }

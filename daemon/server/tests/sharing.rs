@@ -47,14 +47,8 @@ fn finish(client: &mut Client) -> FromDaemon {
 }
 
 fn answer(question: &Question) -> Answer {
-    let seven = Object {
-        id: ObjId(7),
-        class: ObjId(91),
-        path: None,
-        dict: None,
-        fleeting: false,
-        data: ObjectData::Const(Const::Int(7)),
-    };
+    let seven =
+        Object { id: ObjId(7), class: ObjId(91), path: None, dict: None, data: ObjectData::Const(Const::Int(7)) };
     match question {
         Question::DictItem { dict, .. } if *dict == NAMESPACE => Answer {
             value: AnswerValue::Object(Some(ObjId(7))),

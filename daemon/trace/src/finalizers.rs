@@ -1,7 +1,6 @@
-//! The moment at which an object with a finalizer goes, or one in a resume function's state that weak references watch. The
-//! finalizer, or what they call back, is user code: what the trace did before must be there when it runs, and what comes
-//! after must not. So a frame breaks where it lets go of such an object: the state that the next resume function is handed
-//! lacks it, and the client gives up the old state first.
+//! The moment at which an object with a finalizer goes. The finalizer is user code: what the trace did before must be there
+//! when it runs, and what comes after must not. So a frame breaks where it lets go of such an object: the state that the
+//! next resume function is handed lacks it, and the client gives up the old state first.
 //!
 //! Objects that the trace makes have no finalizer (making one is a break). Arguments that a frame binds anew run as plain
 //! Python, as the call holds them to its end otherwise.
@@ -12,7 +11,6 @@ use crate::frame::{PyFrame, Slot};
 use crate::tracer::Tracer;
 use crate::value::{CellId, Class, DictId, InstanceId, ListId, Origin, SetId, Value};
 use flambeau_bytecode::Op;
-use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{SourceId, Step};
@@ -31,12 +29,6 @@ impl Tracer<'_> {
         }
         if self.type_lookup(class, "__del__")?.is_some() {
             self.mortals.insert(id);
-        } else if !self.resuming || class.derives("torch.nn.modules.module.Module") {
-            // Callers hold arguments; to modules the client keeps weak references of its own.
-        } else if self.describe(origin.object)?.fleeting {
-            self.mortals.insert(id);
-        } else {
-            self.guard(origin.source, GuardKind::NotFleeting);
         }
         Ok(())
     }
@@ -98,7 +90,7 @@ impl Tracer<'_> {
         let Some(first) = gone.difference(&walk.found).next().copied() else { return Ok(()) };
         let name = self.arenas.instances[first].class.name.qualname.clone();
         let mut reason =
-            Reason::new(ReasonCode::UnsupportedObject, format!("the end of a {name}, which runs code or is seen"));
+            Reason::new(ReasonCode::UnsupportedObject, format!("the end of a {name}, which has a finalizer"));
         if self.is_argument(first) {
             reason.stack = self.locations();
         } else {

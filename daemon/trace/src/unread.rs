@@ -48,7 +48,7 @@ impl Tracer<'_> {
             return Ok(None);
         }
         let described = self.describe(object)?;
-        if described.fleeting || self.raw_type_lookup(described.class, "__del__")?.is_some() {
+        if self.raw_type_lookup(described.class, "__del__")?.is_some() {
             return Ok(None);
         }
         Ok(Some(Value::Unread(Origin { object, source })))

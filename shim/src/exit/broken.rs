@@ -121,7 +121,7 @@ unsafe fn holds_watched_further_in(py: Python<'_>, mut state: Raw) -> bool {
                 return false;
             }
             let mut items = (0..ffi::PyTuple_GET_SIZE(state)).map(|i| ffi::PyTuple_GET_ITEM(state, i));
-            if items.any(|item| crate::raw::is_fleeting(item, 0)) {
+            if items.any(|item| crate::raw::is_fleeting(item)) {
                 return true;
             }
         }

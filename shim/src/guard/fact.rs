@@ -60,8 +60,6 @@ pub enum Fact {
     NotRegistered(NotRegistered),
     /// No instance dict.
     NoDict,
-    /// No weak references, or held elsewhere.
-    NotFleeting,
     /// Empty slot.
     NoSlot(Py<PyAny>),
     /// Module not imported.
@@ -133,7 +131,6 @@ impl Fact {
             GuardKind::NoRegistered => Fact::NoRegistered(NoRegistered::default()),
             GuardKind::NotRegistered(path) => Fact::NotRegistered(NotRegistered::new(py, path)?),
             GuardKind::NoDict => Fact::NoDict,
-            GuardKind::NotFleeting => Fact::NotFleeting,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
             GuardKind::EmptyCell => Fact::EmptyCell,
@@ -228,7 +225,6 @@ impl Fact {
                 }
                 Fact::NoRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
                 Fact::NotRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
-                Fact::NotFleeting => !raw::is_fleeting(value, 0),
                 Fact::NoDict => raw::instance_dict(value).is_null(),
                 Fact::NoSlot(name) => {
                     let held = Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr()));

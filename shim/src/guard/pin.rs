@@ -313,7 +313,6 @@ impl<'a> Pinner<'a> {
                 | Fact::NoRegistered(_)
                 | Fact::NotRegistered(_)
                 | Fact::NoDict
-                | Fact::NotFleeting
                 | Fact::NoSlot(_)
                 | Fact::Gives(..)
                 | Fact::NoSysModule(_) => {

@@ -215,9 +215,7 @@ impl<'py> Describer<'py> {
             ObjectData::Function(_) => self.child(dict, depth.min(1)),
             _ => self.child(dict, depth),
         });
-        // SAFETY: as above; the handle of `id` is a reference.
-        let fleeting = matches!(data, ObjectData::Instance) && unsafe { raw::is_fleeting(object, 1) };
-        Object { id, class: class_id, path, dict, fleeting, data }
+        Object { id, class: class_id, path, dict, data }
     }
 
     /// # Safety

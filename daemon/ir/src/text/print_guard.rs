@@ -28,7 +28,6 @@ pub fn guard(program: &GuardProgram, guard: &Guard) -> String {
         GuardKind::NoTypeAttr(attr) => format!("{of} has no attribute {attr:?}"),
         GuardKind::NoRegistered => format!("nothing is registered with {of}"),
         GuardKind::NotRegistered(path) => format!("{of} is not registered with {path}"),
-        GuardKind::NotFleeting => format!("{of} has no weak references, or is held elsewhere"),
         GuardKind::NoDict => format!("{of} has no __dict__"),
         GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
         GuardKind::NoSysModule(module) => format!("{module:?} not in sys.modules"),

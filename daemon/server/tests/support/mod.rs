@@ -252,8 +252,7 @@ pub fn snapshot(code: Code) -> Snapshot {
         closure: vec![],
         globals: NAMESPACE,
     };
-    let object =
-        |id: u32, data| Object { id: ObjId(id), class: ObjId(90), path: None, dict: None, fleeting: false, data };
+    let object = |id: u32, data| Object { id: ObjId(id), class: ObjId(90), path: None, dict: None, data };
     let objects = vec![
         object(1, ObjectData::Function(Box::new(function))),
         object(NAMESPACE.0, ObjectData::Namespace),
