@@ -508,7 +508,11 @@ impl Tracer<'_> {
             (false, _) => self.raise_named("TypeError", own),
             (true, true) => {
                 let name = class.name.qualname.rsplit('.').next().unwrap_or_default().to_owned();
-                self.raise_named("TypeError", &format!("{name}() takes no arguments"))
+                let message = match called {
+                    "__init__" => format!("{name}.__init__() takes exactly one argument (the instance to initialize)"),
+                    _ => format!("{name}() takes no arguments"),
+                };
+                self.raise_named("TypeError", &message)
             }
             (true, false) => Ok(()),
         }
