@@ -276,7 +276,8 @@ def arguments_of_object():
 PROGRAMS = [
     bytes_and_a_buffer, percent_of_bytes, keywords_of_exceptions, numbers_of_os_errors, methods_that_cannot_be_had,
     a_dict_of_its_own, super_of_what_stands_for_it, a_class_method_of_a_descriptor, an_object_of_a_subclass,
-    text_of_members, repeats, causes, ends_of_generators, throws_below, ends_with_a_value, own_cell, arguments_of_object,
+    text_of_members, repeats, causes, ends_of_generators, throws_below, ends_with_a_value, own_cell,
+    arguments_of_object,
 ]  # fmt: skip
 
 
