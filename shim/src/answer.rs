@@ -1,16 +1,17 @@
 //! Answers to the daemon's questions about objects. Reads raw state only; what would need user code is refused by name.
 
+use crate::consts;
+use crate::evaluate;
 use crate::guard;
 use crate::raw::{self, Raw};
 use crate::snapshot::describe::Describer;
-use crate::{consts, paths};
 use flambeau_ir::code::Const;
 use flambeau_ir::object::ObjId;
 use flambeau_ir::oracle::{Answer, AnswerValue, Question};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::PyString;
 
 /// Answers in the order asked.
 pub fn answer(describer: &mut Describer<'_>, questions: &[Question]) -> Vec<Answer> {
@@ -25,7 +26,8 @@ pub fn answer(describer: &mut Describer<'_>, questions: &[Question]) -> Vec<Answ
         .collect()
 }
 
-type Refusal = (ReasonCode, String);
+/// Why there is no answer.
+pub type Refusal = (ReasonCode, String);
 
 /// How deep objects that questions bring up are described.
 const DEPTH: u8 = 3;
@@ -110,100 +112,11 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             };
             Ok(AnswerValue::Object((!value.is_null()).then(|| describer.reach(value, 0))))
         }
-        Question::Eval { path, args } => evaluate(py, path, args),
+        Question::Eval { path, args } => evaluate::evaluate(py, path, args),
         Question::TorchCall { target, args, kwargs, ambient } => crate::fake::call(py, target, args, kwargs, ambient),
     }
 }
 
 fn live(describer: &Describer<'_>, id: ObjId) -> Result<Raw, Refusal> {
     describer.object(id).ok_or_else(|| (ReasonCode::Internal, format!("object {} was never named", id.0)))
-}
-
-/// Built-ins that are pure on exact built-in immutable values. Methods of those types are pure too, bar the ones that
-/// depend on the locale or on hash seeds.
-const PURE: &[&str] = &[
-    "abs",
-    "all",
-    "any",
-    "ascii",
-    "bin",
-    "bool",
-    "bytes",
-    "chr",
-    "complex",
-    "divmod",
-    "float",
-    "format",
-    "frozenset",
-    "hex",
-    "int",
-    "len",
-    "max",
-    "min",
-    "oct",
-    "ord",
-    "pow",
-    "range",
-    "repr",
-    "round",
-    "sorted",
-    "str",
-    "sum",
-    "tuple",
-];
-/// Switches that the ambient state's guard covers, functions of dtypes, and states of the process, each with a guard.
-const STATES: &[&str] = &[
-    "sys.getrecursionlimit",
-    "torch._C._get_cudnn_enabled",
-    "torch._C._get_cudnn_benchmark",
-    "torch._C._get_mkldnn_enabled",
-    "torch._C._get_cudnn_deterministic",
-    "torch._C._get_cudnn_allow_tf32",
-    "torch._C._get_cublas_allow_tf32",
-    "torch._C._get_flash_sdp_enabled",
-    "torch._C._get_math_sdp_enabled",
-    "torch._C._get_mem_efficient_sdp_enabled",
-    "torch._C._get_cudnn_sdp_enabled",
-    "torch._C._get_float32_matmul_precision",
-    "torch.promote_types",
-    "torch.can_cast",
-];
-const PURE_TYPES: &[&str] = &["int", "bool", "float", "complex", "str", "bytes", "tuple", "frozenset", "range"];
-
-fn is_pure(path: &str) -> bool {
-    if path.starts_with("math.") || path.starts_with("_operator.") || STATES.contains(&path) {
-        return true;
-    }
-    let Some(rest) = path.strip_prefix("builtins.") else { return false };
-    match rest.split_once('.') {
-        None => PURE.contains(&rest),
-        Some((class, method)) => PURE_TYPES.contains(&class) && method != "__hash__" && method != "__sizeof__",
-    }
-}
-
-fn evaluate(py: Python<'_>, path: &str, args: &[Const]) -> Result<AnswerValue, Refusal> {
-    if !is_pure(path) {
-        return Err((ReasonCode::UnsupportedCall, path.to_owned()));
-    }
-    let call = || -> PyResult<Py<PyAny>> {
-        let args = args.iter().map(|a| consts::to_object(py, a)).collect::<PyResult<Vec<_>>>()?;
-        Ok(paths::resolve(py, path)?.call1(PyTuple::new(py, args)?)?.unbind())
-    };
-    match call() {
-        Ok(value) => consts::from_code_const(value.bind(py))
-            .map(AnswerValue::Const)
-            .ok_or_else(|| (ReasonCode::UnsupportedCall, format!("{path} returned an object that is no constant"))),
-        Err(error) => {
-            let class = error.get_type(py);
-            let (Ok(module), Ok(name)) = (class.module(), class.name()) else {
-                return Err((ReasonCode::UnsupportedCall, format!("{path}, which raises")));
-            };
-            // Other exceptions are more than a message.
-            let args: PyResult<(String,)> = error.value(py).getattr("args").and_then(|args| args.extract());
-            match args {
-                Ok((message,)) if module == "builtins" => Ok(AnswerValue::Raised(name.to_string(), message)),
-                _ => Err((ReasonCode::UnsupportedCall, format!("{path}, which raises {module}.{name}"))),
-            }
-        }
-    }
 }

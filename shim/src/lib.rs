@@ -19,6 +19,7 @@ mod consts;
 mod counters;
 mod discover;
 mod entry;
+mod evaluate;
 mod exit;
 mod fake;
 mod fence;

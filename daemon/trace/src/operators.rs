@@ -28,13 +28,20 @@ impl Tracer<'_> {
             return self.tensor_binary(op, inplace, a, b);
         }
         need_no_address(&[a, b])?;
+        let mut in_place = inplace;
         if may_define(a) || may_define(b) {
-            if inplace && let Some(result) = self.try_operator(a, &format!("__i{}__", op.method()), b)? {
+            let own = format!("__i{}__", op.method());
+            if inplace && let Some(result) = self.try_operator(a, &own, b)? {
                 return Ok(result);
             }
             if let Some(result) = self.own_binary(op, a, b)? {
                 return Ok(result);
             }
+            if self.only_own_answer(op, a, b)? {
+                return self.no_operator(op, inplace, a, b);
+            }
+            // What Python code of its class does not do in place makes a new object.
+            in_place = inplace && !(may_define(a) && self.python_special(a, &own)?.is_some());
         }
         let of_bytes = matches!(a, Value::Const(Const::Bytes(_))) && !matches!(b, Value::Const(_));
         if op == Binary::Remainder
@@ -66,7 +73,7 @@ impl Tracer<'_> {
         {
             return self.binary(op, false, &count, b);
         }
-        let result = builtins::binary(self, op, inplace, &x, &y);
+        let result = builtins::binary(self, op, in_place, &x, &y);
         // What is folded says nothing of subclasses and of `op=` when it raises. Text that is formatted has errors of its own.
         let text = op == Binary::Remainder && matches!(x, Value::Const(Const::Str(_) | Const::Bytes(_)));
         if constant(&x) && constant(&y) && !text && self.is_raise_of(&result, "TypeError") {
@@ -123,6 +130,25 @@ impl Tracer<'_> {
         if asks_right { self.try_operator(b, &reflected, a) } else { Ok(None) }
     }
 
+    /// Whether Python code alone has this operator for both operands: its answer, `NotImplemented`, is the last. The method of
+    /// a built-in base counts where the class does not replace it; one slot of both operands is asked once.
+    fn only_own_answer(&mut self, op: Binary, a: &Value, b: &Value) -> Flow<bool> {
+        let (method, reflected) = (format!("__{}__", op.method()), format!("__r{}__", op.method()));
+        let left = may_define(a) && self.python_special(a, &method)?.is_some();
+        let right = may_define(b) && self.python_special(b, &reflected)?.is_some();
+        let (x, y) = (self.base(a), self.base(b));
+        // What a class says of `+` or `*` takes the place of what sequences do, which answer for themselves alone.
+        Ok(match op {
+            Binary::Add if is_sequence(&x) || is_sequence(&y) => left,
+            Binary::Multiply if is_sequence(&x) => left && !is_sequence(&y),
+            Binary::Multiply if is_sequence(&y) => right,
+            _ => {
+                let other = self.class_of(b)?;
+                left && (right || self.class_of(a)?.same(&other))
+            }
+        })
+    }
+
     /// Whether the left operand's own type, a number of C of these ranks, has an answer: then the right one is not asked,
     /// whatever it defines. Each rank takes numbers of its own and of those below.
     fn answers_as_number(&mut self, a: &Value, b: &Value, method: &str, ranks: RangeInclusive<u8>) -> Flow<bool> {
@@ -151,21 +177,27 @@ impl Tracer<'_> {
         self.operand_error(op, inplace, a, b)
     }
 
-    /// What `binop_type_error` and the functions around it in CPython's `Objects/abstract.c` say.
-    fn operand_error(&mut self, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Value> {
+    /// What `binop_type_error` in CPython's `Objects/abstract.c` says of any operands.
+    fn no_operator(&mut self, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Value> {
         let (x, y) = (self.type_name(a), self.type_name(b));
-        let (a, b) = (&self.base(a), &self.base(b));
         let symbol = match (op, inplace) {
             (Binary::Power, false) => "** or pow()".to_string(),
             (_, false) => op.symbol().to_string(),
             (_, true) => format!("{}=", op.symbol()),
         };
+        self.raise_named("TypeError", &format!("unsupported operand type(s) for {symbol}: '{x}' and '{y}'"))
+    }
+
+    /// What `binop_type_error` and the functions around it in CPython's `Objects/abstract.c` say.
+    fn operand_error(&mut self, op: Binary, inplace: bool, left: &Value, right: &Value) -> Flow<Value> {
+        let (x, y) = (self.type_name(left), self.type_name(right));
+        let (a, b) = (&self.base(left), &self.base(right));
         // Types without a table of sequence methods; where the left operand's has one, `*=` does not ask the right one.
         let no_sequence = matches!(a, Value::Const(_) | Value::Int(_) | Value::Function(_) | Value::Method(_));
-        let message = match symbol.as_str() {
+        let message = match op.symbol() {
             // The left operand's type is asked to concatenate, either one to repeat.
-            "+" | "+=" if matches!(a, Value::Const(Const::Bytes(_))) => format!("can't concat {y} to {x}"),
-            "+" | "+=" if is_sequence(a) => {
+            "+" if matches!(a, Value::Const(Const::Bytes(_))) => format!("can't concat {y} to {x}"),
+            "+" if is_sequence(a) => {
                 let name = match a {
                     Value::List(_) => "list",
                     Value::Tuple(_) => "tuple",
@@ -173,11 +205,11 @@ impl Tracer<'_> {
                 };
                 format!("can only concatenate {name} (not \"{y}\") to {name}")
             }
-            "*" | "*=" if is_sequence(a) => format!("can't multiply sequence by non-int of type '{y}'"),
-            "*" | "*=" if is_sequence(b) && (!inplace || no_sequence) => {
+            "*" if is_sequence(a) => format!("can't multiply sequence by non-int of type '{y}'"),
+            "*" if is_sequence(b) && (!inplace || no_sequence) => {
                 format!("can't multiply sequence by non-int of type '{x}'")
             }
-            _ => format!("unsupported operand type(s) for {symbol}: '{x}' and '{y}'"),
+            _ => return self.no_operator(op, inplace, left, right),
         };
         self.raise_named("TypeError", &message)
     }

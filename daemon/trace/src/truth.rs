@@ -2,6 +2,7 @@
 
 use crate::call::Args;
 use crate::flow::{Flow, stop};
+use crate::fold;
 use crate::tracer::Tracer;
 use crate::value::{Payload, Value};
 use flambeau_ir::code::Const;
@@ -23,8 +24,9 @@ impl Tracer<'_> {
             Value::List(id) if self.arenas.lists[*id].class.is_none() => !self.list_items(*id)?.is_empty(),
             Value::Set(id) => !self.arenas.sets[*id].items.is_empty(),
             Value::DictView(dict, _) | Value::Proxy(dict) => self.dict_len(*dict)? > 0,
-            Value::Range(_) => {
-                let length = self.length(value)?;
+            // Also of one with more items than a length can tell.
+            Value::Range(parts) => {
+                let length = self.range_length(&parts.clone())?;
                 self.truth(&length)?
             }
             Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Class(_) => {
@@ -80,7 +82,12 @@ impl Tracer<'_> {
             Value::Set(id) => self.arenas.sets[*id].items.len(),
             Value::Const(Const::Str(s)) => s.chars().count(),
             Value::Const(Const::Bytes(b)) => b.len(),
-            Value::Range(parts) => return self.range_length(&parts.clone()),
+            Value::Range(parts) => match self.range_length(&parts.clone())? {
+                Value::Const(Const::BigInt(_)) => {
+                    return self.raise_named("OverflowError", "Python int too large to convert to C ssize_t");
+                }
+                length => return Ok(length),
+            },
             Value::Tensor(id) => {
                 return match self.arenas.tensors[*id].meta.sizes.first() {
                     Some(size) => Ok(Value::dim(size.clone())),
@@ -124,6 +131,11 @@ impl Tracer<'_> {
         let Some([start, end, step]) = dims.as_deref() else {
             return stop(ReasonCode::UnsupportedObject, "a range of something that is no int");
         };
+        if let (Some(start), Some(end), Some(step)) = (start.as_const(), end.as_const(), step.as_const()) {
+            let (way, stride) = (i128::from(end) - i128::from(start), i128::from(step));
+            let length = if way.signum() == stride.signum() { (way.abs() - 1) / stride.abs() + 1 } else { 0 };
+            return Ok(Value::Const(fold::int(length)));
+        }
         if step.is(1) {
             let positive = self.decide(Relation::Gt, end, start);
             return Ok(if positive { Value::dim(end.sub(start)) } else { Value::int(0) });

@@ -262,11 +262,21 @@ fn vars(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 /// `super(class, receiver)`; without arguments the interpreter fills them in.
-fn super_(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    match exactly(path, args)? {
-        [Value::Class(class), receiver] => Ok(Value::Super(Rc::new(Super { class, receiver }))),
-        _ => unsupported(path),
+fn super_(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [Value::Class(class), receiver] = exactly(path, args)? else { return unsupported(path) };
+    // `supercheck` in CPython's `Objects/typeobject.c`. What stands for another object says so in its `__class__`.
+    let fits = match &receiver {
+        Value::Class(of) if of.is_subclass(&class) => true,
+        _ => tracer.class_of(&receiver)?.is_subclass(&class),
+    };
+    if !fits {
+        if tracer.overrides_class(&receiver)? || !tracer.is_plain(&receiver) {
+            return unsupported(path);
+        }
+        let message = "super(type, obj): obj must be an instance or subtype of type";
+        return tracer.raise_named("TypeError", message);
     }
+    Ok(Value::Super(Rc::new(Super { class, receiver })))
 }
 
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

@@ -118,12 +118,40 @@ fn bool_(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 /// The result of the value's own conversion method, if its class has one in Python.
 fn own_conversion(tracer: &mut Tracer<'_>, value: &Value, method: &str) -> Flow<Option<Value>> {
-    let Value::Instance(id) = value else { return Ok(None) };
-    let class = tracer.arenas.instances[*id].class.clone();
-    match tracer.type_lookup(&class, method)? {
-        Some((_, found @ Value::Function(_))) => tracer.call(&found, Args::new(vec![value.clone()])).map(Some),
-        _ => Ok(None),
+    if !matches!(value, Value::Instance(_)) {
+        return Ok(None);
     }
+    let own = tracer.python_special(value, method)?;
+    own.map(|own| tracer.call(&own, Args::default())).transpose()
+}
+
+/// The number that C functions of floats take for an argument (`PyFloat_AsDouble`).
+fn real(tracer: &mut Tracer<'_>, path: &str, value: &Value) -> Flow<Value> {
+    let base = slots::base(tracer, value);
+    if matches!(base, Value::Const(Const::Float(_))) {
+        return Ok(base);
+    }
+    match own_conversion(tracer, value, "__float__")? {
+        Some(result @ Value::Const(Const::Float(_))) => Ok(result),
+        Some(_) => unsupported(path),
+        None => whole(tracer, path, value),
+    }
+}
+
+/// The int that C functions take for an argument (`PyNumber_Index`).
+fn whole(tracer: &mut Tracer<'_>, path: &str, value: &Value) -> Flow<Value> {
+    let base = slots::base(tracer, value);
+    if is_int(&base) {
+        return Ok(base);
+    }
+    match own_conversion(tracer, value, "__index__")? {
+        Some(result) if is_int(&result) => Ok(result),
+        _ => unsupported(path),
+    }
+}
+
+fn is_int(value: &Value) -> bool {
+    matches!(value, Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_)))
 }
 
 fn int(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
@@ -390,16 +418,31 @@ fn math(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
     if function == "isclose" && !args.kw.is_empty() {
         return unsupported(path);
     }
-    for value in &mut args.pos {
-        let converted = match function {
-            "floor" | "ceil" | "trunc" => own_conversion(tracer, value, &format!("__{function}__"))?,
-            _ => own_conversion(tracer, value, "__float__")?,
-        };
-        match converted {
-            Some(result) if matches!(function, "floor" | "ceil" | "trunc") => return Ok(result),
-            Some(result) => *value = result,
-            None => {}
+    let of_ints = matches!(function, "gcd" | "lcm" | "isqrt" | "factorial" | "comb");
+    for at in 0..args.pos.len() {
+        let value = args.pos[at].clone();
+        if !matches!(value, Value::Instance(_)) {
+            // It raises before the next ones are converted.
+            let is_float = matches!(value, Value::Const(Const::Float(_)));
+            let raises = !is_int(&value) && !matches!(value, Value::Const(Const::Bool(_))) && (of_ints || !is_float);
+            if raises && args.pos[at..].iter().any(|later| matches!(later, Value::Instance(_))) {
+                return unsupported(path);
+            }
+            continue;
         }
+        args.pos[at] = match function {
+            "floor" | "ceil" | "trunc" => match own_conversion(tracer, &value, &format!("__{function}__"))? {
+                Some(result) => return Ok(result),
+                None => match slots::base(tracer, &value) {
+                    base @ (Value::Const(_) | Value::Int(_)) => base,
+                    base if function == "trunc" => base,
+                    _ => real(tracer, path, &value)?,
+                },
+            },
+            _ if of_ints => whole(tracer, path, &value)?,
+            "log" | "log2" | "log10" if is_int(&slots::base(tracer, &value)) => slots::base(tracer, &value),
+            _ => real(tracer, path, &value)?,
+        };
     }
     let consts = constants(tracer, path, args)?;
     folded(tracer, fold::math(function, &consts), path, &consts)

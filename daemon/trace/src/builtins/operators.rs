@@ -569,16 +569,22 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
         },
         Value::Range(parts) => {
             let bounds @ (start, _, step) = slots::range_bounds(tracer, parts)?;
-            let length = slots::range_len(bounds) as usize;
+            let Ok(length) = isize::try_from(slots::range_len(bounds)) else { return unsupported("subscript") };
+            let item = |at: i64| {
+                let item = i128::from(start) + i128::from(at) * i128::from(step);
+                i64::try_from(item).ok().map(Value::int)
+            };
             match key {
                 Value::Slice(slice) => {
-                    let (from, to, by) = slots::indices(tracer, slice, length, "range slice")?;
-                    let at = |i: i64| Value::int(start + i * step);
-                    Ok(Some(Value::Range(Rc::new([at(from), at(to), Value::int(by * step)]))))
+                    let (from, to, by) = slots::indices(tracer, slice, length as usize, "range slice")?;
+                    match (item(from), item(to), by.checked_mul(step)) {
+                        (Some(from), Some(to), Some(by)) => Ok(Some(Value::Range(Rc::new([from, to, Value::int(by)])))),
+                        _ => unsupported("subscript"),
+                    }
                 }
                 _ => {
-                    let at = position(tracer, given, length, "range object")?;
-                    Ok(Some(Value::int(start + at as i64 * step)))
+                    let at = position(tracer, given, length as usize, "range object")?;
+                    item(at as i64).map_or_else(|| unsupported("subscript"), |item| Ok(Some(item)))
                 }
             }
         }

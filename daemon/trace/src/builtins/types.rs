@@ -208,7 +208,10 @@ fn is_subclass_of_any(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Value) ->
 /// `issubclass(class, of)` where `of`'s metaclass has no check of its own.
 fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Flow<bool> {
     if class.is_subclass(of) {
-        return Ok(true);
+        // `_abc__abc_subclasscheck_impl` in CPython asks the hook first. Those of the standard library say the same.
+        let says_no =
+            has_own_hook(tracer, of)? && matches!(subclass_hook(tracer, class, of)?, Value::Const(Const::Bool(false)));
+        return Ok(!says_no);
     }
     if let Some(path) = &of.path {
         let name = path.strip_prefix("collections.abc.").or_else(|| path.strip_prefix("_collections_abc."));
@@ -246,6 +249,14 @@ fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Fl
     Ok(false)
 }
 
+/// Whether a program's class has a `__subclasshook__` that a program wrote.
+fn has_own_hook(tracer: &mut Tracer<'_>, class: &Rc<Class>) -> Flow<bool> {
+    if class.path.is_some() {
+        return Ok(false);
+    }
+    Ok(tracer.type_lookup(class, "__subclasshook__")?.is_some_and(|(owner, _)| owner.path.is_none()))
+}
+
 /// What an abstract class says in a `__subclasshook__` of its own; `NotImplemented` where it has none.
 fn subclass_hook(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Flow<Value> {
     let nothing = Value::Const(Const::NotImplemented);
@@ -259,7 +270,11 @@ fn subclass_hook(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> 
         return Ok(nothing);
     }
     let hook = tracer.get_attr(&Value::Class(of.clone()), "__subclasshook__")?;
-    tracer.call(&hook, Args::new(vec![Value::Class(class.clone())]))
+    let said = tracer.call(&hook, Args::new(vec![Value::Class(class.clone())]))?;
+    match said {
+        Value::Const(Const::Bool(_) | Const::NotImplemented) => Ok(said),
+        _ => stop(ReasonCode::UnsupportedObject, "a __subclasshook__ that gives no truth value"),
+    }
 }
 
 /// Whether a class is registered with an abstract class of the standard library: one of the user's, or one of C that the

@@ -27,6 +27,9 @@ pub fn to_bool(value: &Const) -> Fold {
     truth(value).map(Const::Bool)
 }
 
+/// Text of more digits raises, past a limit that the program can set.
+const MAX_DIGITS: usize = 640;
+
 /// `int(value)`
 pub fn to_int(value: &Const) -> Fold {
     match value {
@@ -36,11 +39,11 @@ pub fn to_int(value: &Const) -> Fold {
         Const::Str(text) => {
             let digits = text.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
             let bare = digits.strip_prefix(['+', '-']).unwrap_or(digits);
-            if !bare.is_empty() && bare.len() < 4000 && bare.bytes().all(|b| b.is_ascii_digit()) {
+            if !bare.is_empty() && bare.len() <= MAX_DIGITS && bare.bytes().all(|b| b.is_ascii_digit()) {
                 let big: BigInt = digits.parse().map_err(|_| NotFolded::Unhandled)?;
                 return Ok(Number::from_big(big).into_const());
             }
-            if text.is_ascii() && !text.contains('_') && bare.len() < 4000 {
+            if text.is_ascii() && !text.contains('_') && bare.len() <= MAX_DIGITS {
                 let shown = repr(value)?;
                 return raise("ValueError", format!("invalid literal for int() with base 10: {shown}"));
             }

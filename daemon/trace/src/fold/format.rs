@@ -59,7 +59,7 @@ fn parse(text: &str) -> Option<Spec> {
         while chars.get(*at).is_some_and(char::is_ascii_digit) {
             *at += 1;
         }
-        (*at > start).then(|| chars[start..*at].iter().collect::<String>().parse::<usize>().ok()).flatten()
+        (*at > start).then(|| chars[start..*at].iter().collect::<String>().parse::<usize>().unwrap_or(usize::MAX))
     };
     spec.width = number(&mut at).unwrap_or(0);
     if let Some(&c @ (',' | '_')) = chars.get(at) {

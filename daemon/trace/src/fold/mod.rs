@@ -16,6 +16,7 @@ pub use compare::{compare, contains, equal, identical, key};
 pub use convert::{absolute, round, to_bool, to_float, to_int, truth};
 pub use format::format;
 pub use math::math;
+pub use number::int;
 pub use repr::{ascii, display, repr};
 pub use sequence::{index, slice_indices, subscript};
 pub use text::method;

@@ -115,3 +115,8 @@ pub fn sign(big: &BigInt) -> i32 {
         Sign::Plus => 1,
     }
 }
+
+/// An int of any size as a constant.
+pub fn int(value: i128) -> Const {
+    Number::from_big(BigInt::from(value)).into_const()
+}

@@ -6,7 +6,7 @@ use crate::frame::{Control, PyFrame};
 use crate::tracer::Tracer;
 use crate::value::{Function, Value};
 use flambeau_bytecode::Parts;
-use flambeau_ir::code::Const;
+use flambeau_ir::code::{Code, Const};
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
 
@@ -153,18 +153,22 @@ fn implied_super(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Vec<Value>> {
     if f.code.argcount == 0 {
         return t.raise_named("RuntimeError", "super(): no arguments");
     }
-    let Some(at) = f.code.localsplusnames.iter().position(|n| n == "__class__") else {
-        return t.raise_named("RuntimeError", "super(): __class__ cell not found");
-    };
-    let class = super::stack::read_cell(t, f, at as u32)?;
-    // The first argument may live in a cell.
+    // The first argument may live in a cell; a cell object may also be the argument itself.
+    let in_cell = f.code.localspluskinds.first().is_some_and(|kind| kind & Code::CELL != 0);
     let receiver = match super::stack::read_slot(t, f, 0)? {
-        Some(Value::Cell(cell)) => t.cell_get(cell)?,
+        Some(Value::Cell(cell)) if in_cell => t.cell_get(cell)?,
         other => other,
     };
-    let receiver = receiver.map(|receiver| t.read(&receiver)).transpose()?;
-    match receiver {
-        Some(receiver) => Ok(vec![class, receiver]),
-        None => t.raise_named("RuntimeError", "super(): arg[0] deleted"),
+    let Some(receiver) = receiver else {
+        return t.raise_named("RuntimeError", "super(): arg[0] deleted");
+    };
+    let receiver = t.read(&receiver)?;
+    let is_class = |(name, kind): (&String, &u8)| name == "__class__" && kind & Code::FREE != 0;
+    let Some(at) = f.code.localsplusnames.iter().zip(&f.code.localspluskinds).position(is_class) else {
+        return t.raise_named("RuntimeError", "super(): __class__ cell not found");
+    };
+    match super::stack::class_of_frame(t, f, at as u32)? {
+        Some(class) => Ok(vec![class, receiver]),
+        None => t.raise_named("RuntimeError", "super(): empty __class__ cell"),
     }
 }

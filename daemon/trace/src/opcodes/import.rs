@@ -21,6 +21,7 @@ pub(super) fn name(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Control>
         }
         full = if full.is_empty() { base.to_string() } else { format!("{base}.{full}") };
     }
+    need_unchanged(t, &full)?;
     let leaf = t.sys_module(&full)?;
     let from = matches!(&names, Value::Tuple(names) if !names.items.is_empty());
     let module = match full.split_once('.') {
@@ -38,6 +39,20 @@ pub(super) fn name(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Control>
     }
     f.push(module);
     Ok(Control::Next)
+}
+
+/// Breaks where the trace wrote a module, or deleted it, in a dict from outside: that may be `sys.modules`.
+fn need_unchanged(t: &Tracer<'_>, module: &str) -> Flow<()> {
+    let is_it = |name: &Value| {
+        name.as_str().is_some_and(|name| {
+            module.strip_prefix(&**name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    };
+    let mut written = t.arenas.dicts.iter().filter(|(_, dict)| dict.origin.is_some() && dict.owner.is_none());
+    if written.any(|(_, dict)| dict.writes.values().any(|(name, _)| is_it(name))) {
+        return stop(ReasonCode::SideEffect, format!("importing {module}, which the trace stored or deleted"));
+    }
+    Ok(())
 }
 
 pub(super) fn from(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Control> {

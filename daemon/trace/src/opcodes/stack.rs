@@ -168,6 +168,12 @@ pub(super) fn read_cell(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Val
     }
 }
 
+/// The class that a function was defined in, from its free variable `__class__`.
+pub(super) fn class_of_frame(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Option<Value>> {
+    let cell = cell(f, i)?;
+    t.cell_get(cell)
+}
+
 pub(super) fn store_deref(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Control> {
     let value = f.pop()?;
     t.cell_set(cell(f, i)?, Some(value));
