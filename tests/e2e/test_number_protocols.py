@@ -1,4 +1,4 @@
-"""Operators, `math`, `int`, `range` and codecs on objects of any class, and the state of the process that they depend on."""
+"""Operators, `math`, `int`, `range`, codecs on objects of any class, and the state of the process they depend on."""
 
 # ruff: noqa: B024, F841
 
