@@ -4,6 +4,7 @@ meets, so that a wrong guess changes its result."""
 # ruff: noqa: B018, F821, SIM300, UP008
 
 import enum
+import types
 
 import pytest
 
@@ -273,11 +274,37 @@ def arguments_of_object():
     return told
 
 
+class Kept(types.ModuleType):
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name):
+        object.__delattr__(self, name)
+
+
+MODULE, PLAIN = Kept("kept"), types.ModuleType("plain")
+
+
+def attributes_past_the_class():
+    told = []
+    MODULE.a = PLAIN.a = own_cell.a = 1
+    for owner in (MODULE, PLAIN, own_cell):
+        object.__setattr__(owner, "b", 2)
+        object.__delattr__(owner, "a")
+        told.append(sorted(set(vars(owner)) & {"a", "b"}))
+        try:
+            object.__delattr__(owner, "a")
+        except AttributeError as error:
+            told.append(str(error))
+    del MODULE.b
+    return told, hasattr(MODULE, "b")
+
+
 PROGRAMS = [
     bytes_and_a_buffer, percent_of_bytes, keywords_of_exceptions, numbers_of_os_errors, methods_that_cannot_be_had,
     a_dict_of_its_own, super_of_what_stands_for_it, a_class_method_of_a_descriptor, an_object_of_a_subclass,
     text_of_members, repeats, causes, ends_of_generators, throws_below, ends_with_a_value, own_cell,
-    arguments_of_object,
+    arguments_of_object, attributes_past_the_class,
 ]  # fmt: skip
 
 

@@ -33,7 +33,7 @@ enum Command {
         args: Vec<String>,
     },
     /// Run every test: Rust unit and integration tests, then pytest with a real daemon, then end-to-end tests in modes, a
-    /// wheel, and end-to-end tests with the other versions of Python.
+    /// slice of CPython's tests, a wheel, and end-to-end tests with the other versions of Python.
     Test {
         /// The version of Python; the Rust tests, which ask nothing of it, run with the first one only.
         #[arg(long, default_value_t = FIRST)]
@@ -114,6 +114,8 @@ fn execute(command: Command) -> Result<()> {
             if python != FIRST {
                 return Ok(());
             }
+            let slice = [CONFORMANCE, &["cpython", "--slice", "commit"]].concat();
+            run::python(python, "CPython's tests, a slice", &slice, &[])?;
             wheel::all(&[FIRST], &root().join(WHEELS))?;
             in_other_versions()
         }

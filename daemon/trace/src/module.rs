@@ -69,20 +69,30 @@ impl Tracer<'_> {
                 }
                 Some(_) => return stop(ReasonCode::SideEffect, format!("{}.{hook}", class.name.qualname)),
             }
-            if let Some((_, raw)) = self.type_lookup(&class, name)?
-                && self.is_data_descriptor(&raw)?
-            {
-                return match value {
-                    Some(value) => self.set_through(&raw, &target, name, Some(value)),
-                    None => stop(ReasonCode::SideEffect, format!("deleting {name} through a descriptor")),
-                };
-            }
+        }
+        self.set_in_module(module, name, value)
+    }
+
+    /// As [`Tracer::set_module_attr`], past what its class says in a `__setattr__` or `__delattr__`.
+    pub(crate) fn set_in_module(&mut self, module: &Rc<Module>, name: &str, value: Option<Value>) -> Flow<()> {
+        let target = Value::Module(module.clone());
+        if let Some(class) = self.module_subclass(module)?
+            && let Some((_, raw)) = self.type_lookup(&class, name)?
+            && self.is_data_descriptor(&raw)?
+        {
+            return match value {
+                Some(value) => self.set_through(&raw, &target, name, Some(value)),
+                None => stop(ReasonCode::SideEffect, format!("deleting {name} through a descriptor")),
+            };
         }
         match value {
             Some(value) => self.dict_set(module.dict, Value::str(name), value),
             None => match self.dict_remove(module.dict, &Value::str(name))? {
                 Some(_) => Ok(()),
-                None => self.raise_named("AttributeError", &format!("'module' object has no attribute '{name}'")),
+                None => {
+                    let class = self.type_name(&target);
+                    self.raise_named("AttributeError", &format!("'{class}' object has no attribute '{name}'"))
+                }
             },
         }
     }

@@ -83,10 +83,13 @@ impl Tracer<'_> {
 
     /// `object.__setattr__(target, name, value)`; `None` deletes.
     pub(crate) fn generic_set_attr(&mut self, target: &Value, name: &str, value: Option<Value>) -> Flow<()> {
-        let class = self.class_of(target)?;
         if name == "__class__" || name == "__dict__" {
             return stop(ReasonCode::SideEffect, format!("setting {name}"));
         }
+        if let Value::Module(module) = target {
+            return self.set_in_module(module, name, value);
+        }
+        let class = self.class_of(target)?;
         let attrs = match target {
             Value::Instance(id) => self.arenas.instances[*id].attrs,
             Value::Dict(id) => self.arenas.dicts[*id].attrs,
@@ -104,7 +107,9 @@ impl Tracer<'_> {
         let missing = || format!("'{own_name}' object has no attribute '{name}'");
         let Some(attrs) = attrs else {
             let known = |path: &std::sync::Arc<str>| WITHOUT_DICT.contains(&&**path);
-            if value.is_some() && (class.has_dict || !class.is_python && !class.path.as_ref().is_some_and(known)) {
+            let is_empty = matches!(target, Value::Instance(_) | Value::Dict(_) | Value::List(_));
+            let may_have_dict = class.has_dict || !class.is_python && !class.path.as_ref().is_some_and(known);
+            if may_have_dict && !(is_empty && value.is_none()) {
                 // It gets its dict with the first attribute, or its type may have one.
                 return stop(ReasonCode::SideEffect, format!("the first attribute of a {own_name}"));
             }
