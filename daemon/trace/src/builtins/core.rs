@@ -274,7 +274,7 @@ fn super_(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
             return unsupported(path);
         }
         let message = "super(type, obj): obj must be an instance or subtype of type";
-        return tracer.raise_named("TypeError", message);
+        return tracer.raise_inexact("TypeError", message);
     }
     Ok(Value::Super(Rc::new(Super { class, receiver })))
 }
