@@ -80,11 +80,10 @@ pub fn evaluate(py: Python<'_>, path: &str, args: &[Const]) -> Result<AnswerValu
         let args = args.iter().map(|a| consts::to_object(py, a)).collect::<PyResult<Vec<_>>>()?;
         Ok(paths::resolve(py, path)?.call1(PyTuple::new(py, args)?)?.unbind())
     };
+    let many_digits = || Err((ReasonCode::UnsupportedCall, format!("{path} of an int of many digits")));
     match call() {
         Ok(value) => match consts::from_code_const(value.bind(py)) {
-            Some(result) if meets_digit_limit(args, &result) => {
-                Err((ReasonCode::UnsupportedCall, format!("{path} of an int of many digits")))
-            }
+            Some(result) if meets_digit_limit(args, &result) => many_digits(),
             Some(result) => Ok(AnswerValue::Const(result)),
             None => Err((ReasonCode::UnsupportedCall, format!("{path} returned an object that is no constant"))),
         },
@@ -96,9 +95,7 @@ pub fn evaluate(py: Python<'_>, path: &str, args: &[Const]) -> Result<AnswerValu
             // Other exceptions are more than a message.
             let args: PyResult<(String,)> = error.value(py).getattr("args").and_then(|args| args.extract());
             match args {
-                Ok((message,)) if message.starts_with(DIGIT_LIMIT) => {
-                    Err((ReasonCode::UnsupportedCall, format!("{path} of an int of many digits")))
-                }
+                Ok((message,)) if message.starts_with(DIGIT_LIMIT) => many_digits(),
                 Ok((message,)) if module == "builtins" => Ok(AnswerValue::Raised(name.to_string(), message)),
                 _ => Err((ReasonCode::UnsupportedCall, format!("{path}, which raises {module}.{name}"))),
             }

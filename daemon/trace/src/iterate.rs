@@ -1,5 +1,6 @@
 //! Iteration: `iter()`, `next()`, and draining an iterable.
 
+use crate::builtins;
 use crate::call::Args;
 use crate::flow::{Flow, Stop, stop};
 use crate::frame::FrameEnd;
@@ -130,13 +131,10 @@ impl Tracer<'_> {
             };
         }
         let [start, end, step] = fixed;
-        let left = match step {
-            0 => return self.raise_named("ValueError", "range() arg 3 must not be zero"),
-            s if s > 0 && start < end => (end.abs_diff(start) - 1) / s.unsigned_abs() + 1,
-            s if s < 0 && start > end => (start.abs_diff(end) - 1) / s.unsigned_abs() + 1,
-            _ => 0,
-        };
-        Ok(Iter::Range { next: start, step, left })
+        if step == 0 {
+            return self.raise_named("ValueError", "range() arg 3 must not be zero");
+        }
+        Ok(Iter::Range { next: start, step, left: builtins::range_len((start, end, step)) })
     }
 
     /// The next item; `None` when the iterator is exhausted.

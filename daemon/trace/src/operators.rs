@@ -30,8 +30,10 @@ impl Tracer<'_> {
         need_no_address(&[a, b])?;
         let mut in_place = inplace;
         if may_define(a) || may_define(b) {
-            let own = format!("__i{}__", op.method());
-            if inplace && let Some(result) = self.try_operator(a, &own, b)? {
+            let own = inplace.then(|| format!("__i{}__", op.method()));
+            if let Some(own) = &own
+                && let Some(result) = self.try_operator(a, own, b)?
+            {
                 return Ok(result);
             }
             if let Some(result) = self.own_binary(op, a, b)? {
@@ -41,7 +43,9 @@ impl Tracer<'_> {
                 return self.no_operator(op, inplace, a, b);
             }
             // What Python code of its class does not do in place makes a new object.
-            in_place = inplace && !(may_define(a) && self.python_special(a, &own)?.is_some());
+            if let Some(own) = &own {
+                in_place = !(may_define(a) && self.python_special(a, own)?.is_some());
+            }
         }
         let of_bytes = matches!(a, Value::Const(Const::Bytes(_))) && !matches!(b, Value::Const(_));
         if op == Binary::Remainder
@@ -55,8 +59,7 @@ impl Tracer<'_> {
         }
         let (x, y) = (self.base(a), self.base(b));
         let constant = |v: &Value| matches!(v, Value::Const(_) | Value::Int(_));
-        let number = |v: &Value| matches!(v, Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_)));
-        if inplace && op == Binary::Multiply && matches!(a, Value::Instance(_)) && number(&x) && is_sequence(&y) {
+        if inplace && op == Binary::Multiply && matches!(a, Value::Instance(_)) && x.is_int() && is_sequence(&y) {
             // Python classes have a table of sequence methods: the right operand's is not asked
             // (`PyNumber_InPlaceMultiply` in CPython's `Objects/abstract.c`).
             return self.unsupported_operands(op, inplace, a, b);
@@ -92,7 +95,7 @@ impl Tracer<'_> {
         }
         let Some(index) = self.python_special(value, "__index__")? else { return Ok(None) };
         match self.call(&index, Args::default())? {
-            count @ (Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_))) => Ok(Some(count)),
+            count if count.is_int() => Ok(Some(count)),
             _ => stop(ReasonCode::UnsupportedObject, "an __index__ that gives no int"),
         }
     }

@@ -1,5 +1,6 @@
 //! Truth values, lengths, and facts about symbolic ints.
 
+use crate::builtins;
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::fold;
@@ -131,22 +132,13 @@ impl Tracer<'_> {
         let Some([start, end, step]) = dims.as_deref() else {
             return stop(ReasonCode::UnsupportedObject, "a range of something that is no int");
         };
-        if let (Some(start), Some(end), Some(step)) = (start.as_const(), end.as_const(), step.as_const()) {
-            let (way, stride) = (i128::from(end) - i128::from(start), i128::from(step));
-            let length = if way.signum() == stride.signum() { (way.abs() - 1) / stride.abs() + 1 } else { 0 };
-            return Ok(Value::Const(fold::int(length)));
-        }
-        if step.is(1) {
+        let is_known = start.as_const().is_some() && end.as_const().is_some();
+        if step.is(1) && !is_known {
             let positive = self.decide(Relation::Gt, end, start);
             return Ok(if positive { Value::dim(end.sub(start)) } else { Value::int(0) });
         }
-        let (start, end, step) = (self.fix(start), self.fix(end), self.fix(step));
-        let length = match step {
-            s if s > 0 && start < end => (end - start - 1) / s + 1,
-            s if s < 0 && start > end => (start - end - 1) / -s + 1,
-            _ => 0,
-        };
-        Ok(Value::int(length))
+        let length = builtins::range_len((self.fix(start), self.fix(end), self.fix(step)));
+        Ok(Value::Const(fold::int(length.into())))
     }
 
     /// Whether a relation of two sizes holds for the values seen; becomes a guard.

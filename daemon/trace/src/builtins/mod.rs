@@ -23,6 +23,7 @@ mod types;
 
 pub(crate) use self::core::note_frames;
 pub use operators::{binary, compare, contains, delete_subscript, store_subscript, subscript, unary};
+pub use slots::range_len;
 pub use strings::{format_value, join};
 pub(crate) use tuples::{field, result_fields};
 

@@ -141,17 +141,13 @@ fn real(tracer: &mut Tracer<'_>, path: &str, value: &Value) -> Flow<Value> {
 /// The int that C functions take for an argument (`PyNumber_Index`).
 fn whole(tracer: &mut Tracer<'_>, path: &str, value: &Value) -> Flow<Value> {
     let base = slots::base(tracer, value);
-    if is_int(&base) {
+    if base.is_int() {
         return Ok(base);
     }
     match own_conversion(tracer, value, "__index__")? {
-        Some(result) if is_int(&result) => Ok(result),
+        Some(result) if result.is_int() => Ok(result),
         _ => unsupported(path),
     }
-}
-
-fn is_int(value: &Value) -> bool {
-    matches!(value, Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_)))
 }
 
 fn int(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
@@ -174,7 +170,7 @@ fn int(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     for method in ["__int__", "__index__"].iter().take(if is_number { 1 } else { 2 }) {
         match own_conversion(tracer, &value, method)? {
             None => {}
-            Some(result @ (Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_)))) => return Ok(result),
+            Some(result) if result.is_int() => return Ok(result),
             // Python warns of a subclass's instance, and raises for anything else.
             Some(_) => return unsupported(path),
         }
@@ -211,7 +207,7 @@ fn index(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [value] = exactly(path, args)?;
     match slots::base(tracer, &value) {
         Value::Const(Const::Bool(b)) => Ok(Value::int(i64::from(b))),
-        value @ (Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_))) => Ok(value),
+        value if value.is_int() => Ok(value),
         _ => unsupported(path),
     }
 }
@@ -424,7 +420,7 @@ fn math(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
         if !matches!(value, Value::Instance(_)) {
             // It raises before the next ones are converted.
             let is_float = matches!(value, Value::Const(Const::Float(_)));
-            let raises = !is_int(&value) && !matches!(value, Value::Const(Const::Bool(_))) && (of_ints || !is_float);
+            let raises = !value.is_int() && !matches!(value, Value::Const(Const::Bool(_))) && (of_ints || !is_float);
             if raises && args.pos[at..].iter().any(|later| matches!(later, Value::Instance(_))) {
                 return unsupported(path);
             }
@@ -440,7 +436,7 @@ fn math(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
                 },
             },
             _ if of_ints => whole(tracer, path, &value)?,
-            "log" | "log2" | "log10" if is_int(&slots::base(tracer, &value)) => slots::base(tracer, &value),
+            "log" | "log2" | "log10" if slots::base(tracer, &value).is_int() => slots::base(tracer, &value),
             _ => real(tracer, path, &value)?,
         };
     }

@@ -104,7 +104,7 @@ fn index_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value
     match slots::base(tracer, &a) {
         Value::Tensor(_) => stop(ReasonCode::DataDependentValue, "the index of a tensor"),
         Value::Const(Const::Bool(b)) => Ok(Value::int(i64::from(b))),
-        value @ (Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_))) => Ok(value),
+        value if value.is_int() => Ok(value),
         _ => unsupported(path),
     }
 }

@@ -236,8 +236,7 @@ fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Fl
         return Ok(said);
     }
     let Some(origin) = of.origin else { return Ok(false) };
-    let meta = tracer.describe(origin.object)?.class;
-    if tracer.describe(meta)?.path.as_deref() == Some("abc.ABCMeta") {
+    if is_of_abc_meta(tracer, of)? {
         if let Value::Const(Const::Bool(said)) = subclass_hook(tracer, class, of)? {
             return Ok(said);
         }
@@ -249,9 +248,17 @@ fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Fl
     Ok(false)
 }
 
+/// Whether a class has `ABCMeta` itself as its metaclass.
+fn is_of_abc_meta(tracer: &mut Tracer<'_>, class: &Class) -> Flow<bool> {
+    let Some(origin) = class.origin else { return Ok(false) };
+    let meta = tracer.describe(origin.object)?.class;
+    Ok(tracer.describe(meta)?.path.as_deref() == Some("abc.ABCMeta"))
+}
+
 /// Whether a program's class has a `__subclasshook__` that a program wrote.
 fn has_own_hook(tracer: &mut Tracer<'_>, class: &Rc<Class>) -> Flow<bool> {
-    if class.path.is_some() {
+    // Checked first, as each look-up is a fact to guard.
+    if class.path.is_some() || !is_of_abc_meta(tracer, class)? {
         return Ok(false);
     }
     Ok(tracer.type_lookup(class, "__subclasshook__")?.is_some_and(|(owner, _)| owner.path.is_none()))
@@ -260,9 +267,7 @@ fn has_own_hook(tracer: &mut Tracer<'_>, class: &Rc<Class>) -> Flow<bool> {
 /// What an abstract class says in a `__subclasshook__` of its own; `NotImplemented` where it has none.
 fn subclass_hook(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Flow<Value> {
     let nothing = Value::Const(Const::NotImplemented);
-    let Some(origin) = of.origin else { return Ok(nothing) };
-    let meta = tracer.describe(origin.object)?.class;
-    if tracer.describe(meta)?.path.as_deref() != Some("abc.ABCMeta") {
+    if !is_of_abc_meta(tracer, of)? {
         return Ok(nothing);
     }
     let own = tracer.type_lookup(of, "__subclasshook__")?.is_some_and(|(owner, _)| !owner.is("builtins.object"));

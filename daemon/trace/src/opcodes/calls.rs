@@ -167,7 +167,8 @@ fn implied_super(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Vec<Value>> {
     let Some(at) = f.code.localsplusnames.iter().zip(&f.code.localspluskinds).position(is_class) else {
         return t.raise_named("RuntimeError", "super(): __class__ cell not found");
     };
-    match super::stack::class_of_frame(t, f, at as u32)? {
+    let cell = super::stack::cell(f, at as u32)?;
+    match t.cell_get(cell)? {
         Some(class) => Ok(vec![class, receiver]),
         None => t.raise_named("RuntimeError", "super(): empty __class__ cell"),
     }

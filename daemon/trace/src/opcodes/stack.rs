@@ -131,7 +131,7 @@ fn closure_cells(t: &mut Tracer<'_>, f: &PyFrame, n: usize) -> Flow<Vec<CellId>>
     Ok(cells)
 }
 
-fn cell(f: &PyFrame, i: u32) -> Flow<CellId> {
+pub(super) fn cell(f: &PyFrame, i: u32) -> Flow<CellId> {
     match &f.locals[i as usize] {
         Slot::Value(Value::Cell(cell)) => Ok(*cell),
         _ => stop(ReasonCode::Internal, "no cell in the slot"),
@@ -166,12 +166,6 @@ pub(super) fn read_cell(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Val
             t.raise_named("NameError", &message)
         }
     }
-}
-
-/// The class that a function was defined in, from its free variable `__class__`.
-pub(super) fn class_of_frame(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Option<Value>> {
-    let cell = cell(f, i)?;
-    t.cell_get(cell)
 }
 
 pub(super) fn store_deref(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Control> {

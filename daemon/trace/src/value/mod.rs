@@ -244,6 +244,11 @@ impl Value {
         }
     }
 
+    /// Whether it is an exact int (no bool), known or symbolic.
+    pub fn is_int(&self) -> bool {
+        matches!(self, Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_)))
+    }
+
     /// A constant int (or bool).
     pub fn as_int(&self) -> Option<i64> {
         match self {
