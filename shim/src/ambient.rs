@@ -138,6 +138,20 @@ pub fn capture(py: Python<'_>) -> PyResult<Ambient> {
     })
 }
 
+/// Whether what the program entered on this thread sees or changes calls of torch: modes, a default device, transforms,
+/// `torch.jit.trace`, inference.
+pub fn changes_calls(py: Python<'_>) -> PyResult<bool> {
+    let calls = calls(py)?;
+    let says = |call: &Py<PyAny>| -> PyResult<bool> { call.bind(py).call0()?.is_truthy() };
+    let stacks = [&calls.function_stack_len, &calls.dispatch_stack_len, &calls.functorch_depth];
+    for call in stacks.into_iter().chain([&calls.tracing_state, &calls.inference_mode]) {
+        if says(call)? {
+            return Ok(true);
+        }
+    }
+    Ok(!says(&calls.function_enabled)?)
+}
+
 /// A switch's state in two bits: torch gives a bool, or a pair of them.
 fn switch(state: &Bound<'_, PyAny>) -> PyResult<u32> {
     if let Ok(state) = state.cast::<PyBool>() {

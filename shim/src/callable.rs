@@ -164,7 +164,7 @@ unsafe fn build(py: Python<'_>, class: *mut ffi::PyTypeObject, args: Raw, kwargs
     let backend = backend.map_or(Wanted::Default, Wanted::Named);
     let entry = Box::new(Entry::new(backend, fx, fullgraph, dynamic, records));
     crate::link::warm_up();
-    crate::torch_abi::probe_apart(py);
+    crate::torch_abi::probe(py);
     // SAFETY: `class` is the type made above; its allocator zeroes the object.
     unsafe {
         let object = ffi::PyType_GenericAlloc(class, 0);

@@ -102,6 +102,9 @@ const ROOTS: &[&str] = &[
     "flambeau",
 ];
 
+/// About as many objects as have paths in the tables.
+const OBJECTS: usize = 6000;
+
 struct Paths {
     by_address: HashMap<usize, Arc<str>>,
     /// What these paths named when the table was made; `torch.relu = mine` does not change what a graph calls.
@@ -119,8 +122,12 @@ fn paths(py: Python<'_>) -> &'static Paths {
 
 impl Paths {
     fn load(py: Python<'_>) -> Paths {
-        let mut paths =
-            Paths { by_address: HashMap::new(), by_path: HashMap::new(), objects: Vec::new(), directories: Vec::new() };
+        let mut paths = Paths {
+            by_address: HashMap::with_capacity(OBJECTS),
+            by_path: HashMap::with_capacity(OBJECTS),
+            objects: Vec::with_capacity(OBJECTS),
+            directories: Vec::new(),
+        };
         for name in TABLE_MODULES {
             if let Some(module) = import(py, name) {
                 paths.add_all(&module.dict(), name, None);
@@ -140,8 +147,9 @@ impl Paths {
             }
         }
         for (i, object) in paths.objects.iter().enumerate() {
-            // SAFETY: a live object. A class method is another object wherever it is read.
-            if unsafe { raw::class_names(raw::class_of(object.as_ptr())) }.1 != "classmethod_descriptor"
+            let class_method = &raw mut ffi::PyClassMethodDescr_Type;
+            // A class method is another object wherever it is read.
+            if object.bind(py).get_type_ptr() != class_method
                 && let Some(path) = paths.by_address.get(&(object.as_ptr() as usize))
             {
                 paths.by_path.insert(path.clone(), i);
@@ -182,29 +190,22 @@ impl Paths {
                 continue;
             }
             // A static method's function is what attribute access gives.
-            let value = match value.cast::<pyo3::types::PyAny>() {
-                // SAFETY: a live object.
-                Ok(v) if unsafe { raw::tp_name(raw::class_of(v.as_ptr())) } == "staticmethod" => {
-                    let Ok(inner) = value.getattr("__func__") else { continue };
-                    inner
-                }
-                _ => value,
-            };
             // SAFETY: a live object.
-            let own_name = unsafe { builtin_name(value.as_ptr()) };
-            let Some(own_name) = own_name else { continue };
-            let known = self.by_address.contains_key(&(value.as_ptr() as usize));
-            if !known || (own_name == name && !self.named(&value, &own_name)) {
-                self.by_address.insert(value.as_ptr() as usize, format!("{prefix}.{name}").into());
+            let is_static = unsafe { raw::tp_name(raw::class_of(value.as_ptr())) } == "staticmethod";
+            let value = if is_static { value.getattr("__func__") } else { Ok(value) };
+            let Ok(value) = value else { continue };
+            // SAFETY: a live object.
+            let Some(own_name) = (unsafe { builtin_name(value.as_ptr()) }) else {
+                continue;
+            };
+            let known = self.by_address.get(&(value.as_ptr() as usize));
+            // The path whose last part is the object's own name is preferred.
+            let better = |path: &Arc<str>| own_name == name && path.rsplit('.').next() != Some(own_name);
+            if known.is_none_or(better) {
+                self.by_address.insert(value.as_ptr() as usize, [prefix, ".", name].concat().into());
                 self.objects.push(value.unbind());
             }
         }
-    }
-
-    /// Whether the path kept for `value` already ends in its own name.
-    fn named(&self, value: &Bound<'_, PyAny>, own_name: &str) -> bool {
-        let path = self.by_address.get(&(value.as_ptr() as usize));
-        path.is_some_and(|p| p.rsplit('.').next() == Some(own_name))
     }
 }
 
@@ -221,15 +222,15 @@ fn import<'py>(py: Python<'py>, name: &str) -> Option<Bound<'py, PyModule>> {
 ///
 /// # Safety
 /// A live object, under the GIL.
-unsafe fn builtin_name(object: Raw) -> Option<String> {
+unsafe fn builtin_name<'a>(object: Raw) -> Option<&'a str> {
     // SAFETY: the type test says which layout the object has.
     unsafe {
         if ffi::PyCFunction_Check(object) != 0 {
             let method = (*object.cast::<ffi::PyCFunctionObject>()).m_ml;
-            return Some(std::ffi::CStr::from_ptr((*method).ml_name).to_str().ok()?.to_owned());
+            return std::ffi::CStr::from_ptr((*method).ml_name).to_str().ok();
         }
         if raw::is_descriptor(object) {
-            return raw::utf8(raw::descriptor_name(object)).map(str::to_owned);
+            return raw::utf8(raw::descriptor_name(object));
         }
         None
     }
