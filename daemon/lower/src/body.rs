@@ -1,11 +1,10 @@
 //! Writes the body of one kernel: values of a fusion group as instructions over loop counters. Which values form a group
 //! is [`crate::group`]'s decision; where they live in memory is [`crate::memory`]'s.
 
-use crate::affine::{Affine, Obstacle, at_least, exact_div, through_view};
+use crate::affine::{Affine, Obstacle, at_least, exact_div, reshaped_strides, through_view};
 use flambeau_ir::core::{Core, CoreId, CoreNode, CoreOp};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
-use flambeau_ir::tensor::contiguous_strides;
 use std::collections::{HashMap, HashSet};
 
 /// Index into [`Body::insts`].
@@ -325,15 +324,14 @@ impl Writer<'_> {
         match through_view(view, from, index, &self.loops) {
             Ok(inner) => self.value(operand, &inner, mask),
             Err(Obstacle::Split(l, inner)) => Err(Stop::Split(l, inner)),
-            // Row-major memory needs no digits.
-            Err(Obstacle::Opaque)
-                if matches!(view.op, CoreOp::Reshape(_))
-                    && self.stored(operand)
-                    && from.strides == contiguous_strides(&from.sizes) =>
-            {
-                Ok(self.load(operand, Affine::dot(index, &contiguous_strides(&view.sizes)), mask))
+            Err(Obstacle::Opaque) => {
+                // Memory that has the view's sizes as it lies needs no digits.
+                let lies = matches!(view.op, CoreOp::Reshape(_)) && self.stored(operand);
+                match lies.then(|| reshaped_strides(&from.sizes, &from.strides, &view.sizes)).flatten() {
+                    Some(strides) => Ok(self.load(operand, Affine::dot(index, &strides), mask)),
+                    None => Err(Stop::Unfit(Unfit::Realise(operand))),
+                }
             }
-            Err(Obstacle::Opaque) => Err(Stop::Unfit(Unfit::Realise(operand))),
         }
     }
 

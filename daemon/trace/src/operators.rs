@@ -36,11 +36,17 @@ impl Tracer<'_> {
             {
                 return Ok(result);
             }
-            if let Some(result) = self.own_binary(op, a, b)? {
-                return Ok(result);
-            }
-            if self.only_own_answer(op, a, b)? {
-                return self.no_operator(op, inplace, a, b);
+            let by_base = match &own {
+                Some(own) => self.base_changes(op, a, b) && self.python_special(a, own)?.is_none(),
+                None => false,
+            };
+            if !by_base {
+                if let Some(result) = self.own_binary(op, a, b)? {
+                    return Ok(result);
+                }
+                if self.only_own_answer(op, a, b)? {
+                    return self.no_operator(op, inplace, a, b);
+                }
             }
             // What Python code of its class does not do in place makes a new object.
             if let Some(own) = &own {
@@ -85,6 +91,18 @@ impl Tracer<'_> {
         match result? {
             Some(result) => Ok(result),
             None => self.unsupported_operands(op, inplace, a, b),
+        }
+    }
+
+    /// Whether a built-in type, which may be a base of the left operand's class, has an `op=` of its own: it comes before `op`
+    /// of the class. That of sets is for other sets alone; `*=` of sequences is no number's method.
+    fn base_changes(&self, op: Binary, a: &Value, b: &Value) -> bool {
+        match (op, self.base(a)) {
+            (Binary::Add, Value::List(_)) | (Binary::Or, Value::Dict(_)) => true,
+            (Binary::And | Binary::Or | Binary::Subtract | Binary::Xor, Value::Set(_)) => {
+                matches!(self.base(b), Value::Set(_) | Value::Const(Const::FrozenSet(_)))
+            }
+            _ => false,
         }
     }
 

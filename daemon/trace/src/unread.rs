@@ -203,7 +203,11 @@ impl Tracer<'_> {
             | Op::StoreGlobal(_)
             | Op::UnpackSequence(_) => Ok(()),
             Op::StoreAttr(_) | Op::BinarySubscr => self.read_top(frame, 1),
-            Op::StoreSubscr => self.read_top(frame, 2),
+            Op::StoreSubscr => {
+                self.read_top(frame, 2)?;
+                let in_dict = depth > 1 && matches!(frame.stack[depth - 2], Some(Value::Dict(_)));
+                if in_dict { Ok(()) } else { self.read_top(frame, 3) }
+            }
             Op::Call { argc } => self.read_call(frame, argc as usize, 0),
             Op::CallKw { argc } => self.read_call(frame, argc as usize, 1),
             Op::Is { .. } => self.read_identity(frame),

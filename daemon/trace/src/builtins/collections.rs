@@ -22,11 +22,17 @@ fn ordered(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     Ok(made)
 }
 
-fn defaultdict(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+/// The factory that the arguments of a `defaultdict` begin with, and the others.
+pub(super) fn factory(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<(Value, Args)> {
     let (factory, rest) = if args.pos.is_empty() { (Value::NONE, args) } else { receiver(path, args)? };
     if !factory.is_none() && !types::is_callable(tracer, &factory)? {
         return tracer.raise_named("TypeError", "first argument must be callable or None");
     }
+    Ok((factory, rest))
+}
+
+fn defaultdict(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let (factory, rest) = factory(tracer, path, args)?;
     let made = tracer.new_dict(vec![])?;
     let Value::Dict(id) = made else { return unsupported(path) };
     tracer.arenas.dicts[id].class = Some(Class::builtin("collections.defaultdict", &["builtins.dict"]));

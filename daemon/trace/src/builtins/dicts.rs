@@ -141,7 +141,15 @@ fn proxied(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn init(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (id, rest) = receiver_dict(path, args)?;
+    let (id, mut rest) = receiver_dict(path, args)?;
+    if tracer.arenas.dicts[id].class.as_ref().is_some_and(|class| class.derives("collections.defaultdict")) {
+        if tracer.arenas.dicts[id].origin.is_some() {
+            return unsupported("collections.defaultdict.__init__");
+        }
+        let (factory, others) = super::collections::factory(tracer, path, rest)?;
+        tracer.arenas.dicts[id].factory = Some(factory);
+        rest = others;
+    }
     merge(tracer, path, id, rest)?;
     Ok(Value::NONE)
 }

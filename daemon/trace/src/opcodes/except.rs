@@ -17,11 +17,18 @@ pub(super) fn raise(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control
     }
     let cause = if n == 2 { Some(f.pop()?) } else { None };
     let raised = f.pop()?;
-    let exception = match raised {
-        Value::Class(_) => t.call(&raised, Args::default())?,
-        other => other,
-    };
     let base = t.exception_class("BaseException");
+    let exception = match raised {
+        Value::Class(ref class) if class.is_subclass(&base) => {
+            let made = t.call(&raised, Args::default())?;
+            if !t.class_of(&made)?.is_subclass(&base) {
+                return t.raise_inexact("TypeError", "a class of exceptions that makes something else is raised");
+            }
+            made
+        }
+        other if t.class_of(&other)?.is_subclass(&base) => other,
+        _ => return t.raise_named("TypeError", "exceptions must derive from BaseException"),
+    };
     let cause = match cause {
         Some(cause) => Some(cause_of(t, cause, &base)?),
         None => None,
@@ -29,11 +36,8 @@ pub(super) fn raise(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control
     if t.set_cause(&exception, cause) {
         return Err(Stop::Raise(exception));
     }
-    if t.class_of(&exception)?.is_subclass(&base) {
-        // Raising gives it a traceback and a context, which no effect does.
-        return stop(ReasonCode::Exception, "an exception that was not made in the trace is raised");
-    }
-    t.raise_named("TypeError", "exceptions must derive from BaseException")
+    // Raising gives it a traceback and a context, which no effect does.
+    stop(ReasonCode::Exception, "an exception that was not made in the trace is raised")
 }
 
 /// What `from` names, as `do_raise` in CPython's `Python/ceval.c` takes it.
