@@ -61,6 +61,7 @@ const TABLE_TYPES: &[(&str, &str)] = &[
     ("builtins", "enumerate"),
     ("builtins", "reversed"),
     ("collections", "OrderedDict"),
+    ("collections", "defaultdict"),
     ("collections", "deque"),
     ("torch", "Tensor"),
     ("torch._C", "_VariableFunctionsClass"),

@@ -23,7 +23,7 @@ impl Tracer<'_> {
             None => {
                 let message = match value {
                     Value::Module(m) => format!("module '{}' has no attribute '{name}'", m.name),
-                    Value::Class(c) => format!("type object '{}' has no attribute '{name}'", c.name.qualname),
+                    Value::Class(c) => format!("type object '{}' has no attribute '{name}'", c.tp_name()),
                     // `method_getattro` in CPython's `Objects/classobject.c` asks the function last.
                     Value::Method(m) => format!("'{}' object has no attribute '{name}'", self.type_name(&m.func)),
                     _ => format!("'{}' object has no attribute '{name}'", self.type_name(value)),

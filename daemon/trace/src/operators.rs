@@ -562,7 +562,9 @@ impl Tracer<'_> {
         if let Value::Tensor(id) = container {
             let ndim = self.arenas.tensors[*id].meta.ndim();
             if ndim == 0 && matches!(key, Value::Const(Const::Int(_))) {
-                return self.raise_named("IndexError", "invalid index of a 0-dim tensor");
+                let message = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ \
+                               to convert a 0-dim tensor to a number";
+                return self.raise_named("IndexError", message);
             }
             let target = Target::Function("_operator.getitem".into());
             return self.torch_call(target, Args::new(vec![container.clone(), key.clone()]));

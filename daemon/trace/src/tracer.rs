@@ -345,7 +345,7 @@ impl<'a> Tracer<'a> {
                 for method in ["__eq__", "__hash__"] {
                     if let Some((owner, _)) = self.type_lookup(&class, method)?
                         && !owner.is("builtins.object")
-                        && !owner.derives("torch.nn.modules.module.Module")
+                        && !(owner.path.is_some() && owner.derives("torch.nn.modules.module.Module"))
                         && !owner.is("enum.Enum")
                     {
                         return stop(ReasonCode::UnsupportedObject, format!("a {} as a key", class.name.qualname));

@@ -10,6 +10,7 @@ use crate::value::{DictId, Value, ViewKind};
 pub const TABLE: Table = &[
     ("builtins.dict", dict),
     ("builtins.dict.__init__", init),
+    ("collections.defaultdict.__init__", init),
     ("builtins.dict.fromkeys", fromkeys),
     ("builtins.dict.get", get),
     ("builtins.dict.keys", keys),
@@ -76,18 +77,18 @@ fn update_from(tracer: &mut Tracer<'_>, id: DictId, source: &Value) -> Flow<()> 
     }
     let mut at = 0;
     tracer.for_each(source, |t, item| {
-        let (key, value) = pair(t, &item, at)?;
+        let (key, value) = pair(t, id, &item, at)?;
         at += 1;
         t.dict_set(id, key, value)
     })
 }
 
-/// The `at`-th item of an iterable as a key and a value.
-fn pair(tracer: &mut Tracer<'_>, item: &Value, at: usize) -> Flow<(Value, Value)> {
+/// The `at`-th item of an iterable as a key and a value of this dict.
+fn pair(tracer: &mut Tracer<'_>, id: DictId, item: &Value, at: usize) -> Flow<(Value, Value)> {
     let parts = match tracer.collect(item) {
         Err(Stop::Raise(_)) if matches!(item, Value::Const(_) | Value::Int(_) | Value::Function(_)) => {
             let message = format!("cannot convert dictionary update sequence element #{at} to a sequence");
-            return tracer.raise_named("TypeError", &message);
+            return wrong_pair(tracer, id, "TypeError", &message);
         }
         other => other?,
     };
@@ -96,9 +97,14 @@ fn pair(tracer: &mut Tracer<'_>, item: &Value, at: usize) -> Flow<(Value, Value)
         Err(parts) => {
             let given = parts.len();
             let message = format!("dictionary update sequence element #{at} has length {given}; 2 is required");
-            tracer.raise_named("ValueError", &message)
+            wrong_pair(tracer, id, "ValueError", &message)
         }
     }
+}
+
+fn wrong_pair<T>(tracer: &mut Tracer<'_>, id: DictId, error: &str, message: &str) -> Flow<T> {
+    let ordered = tracer.arenas.dicts[id].class.as_ref().is_some_and(|c| c.derives("collections.OrderedDict"));
+    if ordered { tracer.raise_inexact(error, message) } else { tracer.raise_named(error, message) }
 }
 
 /// As [`receiver_dict`] for what changes or orders a dict: past an `OrderedDict`'s own methods it loses its order.

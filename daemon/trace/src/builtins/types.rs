@@ -465,6 +465,9 @@ pub fn is_callable(tracer: &mut Tracer<'_>, value: &Value) -> Flow<bool> {
             tracer.type_lookup(&class, "__call__")?.is_some()
         }
         Value::Descriptor(_) => return unsupported("callable"),
-        _ => false,
+        _ => {
+            let class = tracer.class_of(value)?;
+            class.is_python && tracer.type_lookup(&class, "__call__")?.is_some()
+        }
     })
 }

@@ -82,6 +82,16 @@ pub(crate) fn is_nameless(path: &str) -> bool {
 }
 
 impl Class {
+    /// What messages call it: the name of a type of C begins with its module.
+    pub(crate) fn tp_name(&self) -> String {
+        let module = &self.name.module;
+        if self.is_python || **module == *"builtins" {
+            self.own_name.to_string()
+        } else {
+            format!("{module}.{}", self.own_name)
+        }
+    }
+
     /// Stands for the type of a built-in iterator where the trace does not keep which one it is.
     pub const SOME_ITERATOR: &str = "builtins.iterator";
 
