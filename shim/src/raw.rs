@@ -28,21 +28,12 @@ pub unsafe fn class_of(object: Raw) -> Raw {
 ///
 /// # Safety
 /// As [`class_of`].
-unsafe fn has_weak_references(object: Raw) -> bool {
+pub unsafe fn has_weak_references(object: Raw) -> bool {
     // SAFETY: where the class says, seen from the object, the list of weak references begins. From 3.12 on that is before it.
     unsafe {
         let at = (*ffi::Py_TYPE(object)).tp_weaklistoffset;
         at != 0 && ffi::PyType_Check(object) == 0 && !object.byte_offset(at).cast::<Raw>().read().is_null()
     }
-}
-
-/// Whether there are weak references to an object, and only one place holds it: who lets go of it there sees its end.
-///
-/// # Safety
-/// As [`class_of`].
-pub unsafe fn is_fleeting(object: Raw) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { ffi::Py_REFCNT(object) == 1 && has_weak_references(object) }
 }
 
 /// The instance `__dict__`, or null if there is none (yet). That of a type is its own dict.

@@ -69,7 +69,7 @@ impl Next {
         // SAFETY: live objects.
         unsafe {
             self.args.iter().any(|arg| holds_finalizer(arg.as_ptr()))
-                || holds_watched_further_in(py, self.args[0].as_ptr())
+                || holds_watched_further_in(py, self.args[0].as_ptr(), self.args[1].as_ptr())
         }
     }
 
@@ -103,29 +103,33 @@ unsafe fn holds_finalizer(object: Raw) -> bool {
     }
 }
 
-/// Whether the state of one of the frames that the frame with this state called is what holds an object with weak references.
+/// Whether the state of one of the frames that the frame with this state called is what holds an object with weak references:
+/// nobody does but the states, and the call for the value that it resumes with.
 ///
 /// # Safety
-/// A live object, GIL held.
-unsafe fn holds_watched_further_in(py: Python<'_>, mut state: Raw) -> bool {
+/// Live objects, GIL held.
+unsafe fn holds_watched_further_in(py: Python<'_>, mut state: Raw, value: Raw) -> bool {
     // SAFETY: the caller's promise; what a tuple holds lives as long. A state ends with the resume function of the next frame
     // and its state, if there is one.
     unsafe {
-        while ffi::PyTuple_CheckExact(state) != 0 && ffi::PyTuple_GET_SIZE(state) >= 2 {
-            let item = |back| ffi::PyTuple_GET_ITEM(state, ffi::PyTuple_GET_SIZE(state) - back);
-            if !crate::code::is_resume_function(py, item(2)) {
-                return false;
+        let mut held = vec![value];
+        let mut outermost = None;
+        while ffi::PyTuple_CheckExact(state) != 0 {
+            let size = ffi::PyTuple_GET_SIZE(state);
+            let items = (0..size).map(|i| ffi::PyTuple_GET_ITEM(state, i));
+            held.extend(items);
+            if size < 2 || !crate::code::is_resume_function(py, ffi::PyTuple_GET_ITEM(state, size - 2)) {
+                break;
             }
-            state = item(1);
-            if ffi::PyTuple_CheckExact(state) == 0 {
-                return false;
-            }
-            let mut items = (0..ffi::PyTuple_GET_SIZE(state)).map(|i| ffi::PyTuple_GET_ITEM(state, i));
-            if items.any(|item| crate::raw::is_fleeting(item)) {
-                return true;
-            }
+            outermost = outermost.or(Some(held.len()));
+            state = ffi::PyTuple_GET_ITEM(state, size - 1);
         }
-        false
+        let is_held_here = |object: Raw| {
+            let places = held.iter().filter(|other| **other == object).count();
+            usize::try_from(ffi::Py_REFCNT(object)).is_ok_and(|count| count <= places)
+        };
+        let further_in = outermost.map_or(&[][..], |end| &held[end..]);
+        further_in.iter().any(|object| crate::raw::has_weak_references(*object) && is_held_here(*object))
     }
 }
 
