@@ -2,7 +2,7 @@
 //! are compiled as frames of their own: a PEP 523 hook finds them. It is set only while such Python runs, and forwards to
 //! the hook that was there before.
 
-use crate::entry::Entry;
+use crate::entry::{self, Entry};
 use crate::layout::{self, InterpreterFrame};
 use crate::raw::Raw;
 use crate::table::CO_SUSPENDS;
@@ -137,7 +137,7 @@ fn eval_here(here: &Thread, thread: *mut ffi::PyThreadState, frame: *mut Interpr
                 let slots = std::slice::from_raw_parts((*frame).slots.as_ptr(), count);
                 Python::attach(|py| (*search.entry).discovered(py, here, (*frame).function, slots))
             }
-            Kind::Candidate(_) | Kind::Through => None,
+            Kind::Candidate(_) | Kind::Through => Err(None),
             Kind::Whole => {
                 let _pause = Discovery::pause(here);
                 return run(thread, frame, throws);
@@ -146,8 +146,12 @@ fn eval_here(here: &Thread, thread: *mut ffi::PyThreadState, frame: *mut Interpr
     };
     match found {
         // SAFETY: the frame has not begun; candidates have an argument and return something.
-        Some(value) => unsafe { layout::end_frame(thread, frame, value) },
-        None => run(thread, frame, throws),
+        Ok(value) => unsafe { layout::end_frame(thread, frame, value) },
+        Err(None) => run(thread, frame, throws),
+        Err(Some(reason)) => {
+            let result = run(thread, frame, throws);
+            Python::attach(|py| entry::say_failed(py, &reason, result))
+        }
     }
 }
 

@@ -194,12 +194,21 @@ impl Entry {
         }
     }
 
-    /// Takes a call that plain Python made; `slots` are the function's arguments as its frame has them. `None` if its frame
-    /// has to run as it is; null with an error set if the call raised.
-    pub fn discovered(&self, py: Python<'_>, here: &Thread, function: Raw, slots: &[Raw]) -> Option<Raw> {
+    /// Takes a call that plain Python made; `slots` are the function's arguments as its frame has them. Null with an error set
+    /// if the call raised.
+    ///
+    /// # Errors
+    /// The frame has to run as it is; with the reason where its compiled one failed, see [`say_failed`].
+    pub fn discovered(
+        &self,
+        py: Python<'_>,
+        here: &Thread,
+        function: Raw,
+        slots: &[Raw],
+    ) -> Result<Raw, Option<String>> {
         // SAFETY: a live function.
         if here.is_capturing() || observers::lines_are_watched(py) || !unsafe { raw::runs_its_code(py, function) } {
-            return None;
+            return Err(None);
         }
         let _quiet = Discovery::pause(here);
         // SAFETY: a live function.
@@ -208,23 +217,19 @@ impl Entry {
         let table = match known {
             Some(table) => table,
             // SAFETY: live arguments.
-            None if !unsafe { leaves::has_tensors(py, slots) } => return None,
+            None if !unsafe { leaves::has_tensors(py, slots) } => return Err(None),
             None => self.for_discovered(py, code),
         };
         // SAFETY: a live code object.
-        unsafe { Table::signature(&table, py, code, &self.backend) }.0?;
-        if table.borrow(py).is_barren() {
-            return None;
+        let has_signature = unsafe { Table::signature(&table, py, code, &self.backend) }.0.is_some();
+        if !has_signature || table.borrow(py).is_barren() {
+            return Err(None);
         }
         match self.dispatch(py, here, &table, function, slots) {
-            Went::Done(value) => Some(value),
-            Went::Broken(broken) => Some(self.go_on(py, here, &table, *broken)),
-            Went::Eager | Went::Raises(_) => None,
-            Went::Failed(reason) => {
-                // What its own frame gives is not seen here.
-                say_failed(py, &reason, function);
-                None
-            }
+            Went::Done(value) => Ok(value),
+            Went::Broken(broken) => Ok(self.go_on(py, here, &table, *broken)),
+            Went::Eager | Went::Raises(_) => Err(None),
+            Went::Failed(reason) => Err(Some(reason)),
         }
     }
 
@@ -368,7 +373,7 @@ fn run(
 
 /// Counts a failure of a frame, and says why it failed, unless the original code raised as well: then that was why.
 #[cold]
-fn say_failed(py: Python<'_>, reason: &str, result: Raw) -> Raw {
+pub fn say_failed(py: Python<'_>, reason: &str, result: Raw) -> Raw {
     if result.is_null() {
         counters::eager_fallback(py, "raises");
     } else {

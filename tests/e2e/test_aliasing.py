@@ -509,3 +509,23 @@ def test_tensors_that_come_to_overlap_between_calls(backend):
                 x.set_(y)
         assert_same(compiled(*mine), add_into(*theirs), change)
         assert_same(mine, theirs, f"{change}: arguments afterwards")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y: y.view(-1)[0].zero_(),
+        lambda y: y.view(-1)[1:4].mul_(3),
+        lambda y: y.view(3, 2)[0].add_(1),
+        lambda y: (y.flatten()[0].fill_(3), y * 2)[1],
+        lambda y: y.view(3, 2)[:, 1].add_(y.view(3, 2)[:, 0]),
+    ],
+)
+def test_writes_through_views_of_an_evenly_spaced_input(write, backend):
+    def evenly():
+        return (torch.arange(12.0).view(2, 6)[:, ::2],)
+
+    def part():
+        return (torch.arange(24.0).view(2, 3, 4)[:, :, 1],)
+
+    agree(write, evenly, part, backend=backend)

@@ -3,10 +3,15 @@ meets, so that a wrong guess changes its result."""
 
 # ruff: noqa: B018, F821, SIM300, UP008
 
+import collections
 import enum
+import functools
+import itertools
+import threading
 import types
 
 import pytest
+import torch
 
 import flambeau
 
@@ -300,7 +305,159 @@ def attributes_past_the_class():
     return told, hasattr(MODULE, "b")
 
 
+class MakesNothing(ValueError):
+    def __new__(cls):
+        return None
+
+
+class Plain:
+    made = 0
+
+    def __new__(cls):
+        Plain.made += 1
+
+
+def raised(what):
+    try:
+        raise what
+    except Exception as error:
+        return type(error), str(error)
+
+
+def raises_what_is_no_exception():
+    return raised(Plain), raised(3), raised(MakesNothing), raised(ValueError("v")), Plain.made
+
+
+class Unhashable(type):
+    def __eq__(cls, other):
+        return NotImplemented
+
+
+class OfIt(metaclass=Unhashable):
+    pass
+
+
+def asks_abstract_classes():
+    told = []
+    for ask in (lambda: isinstance(OfIt(), collections.abc.Sized), lambda: issubclass(OfIt, collections.abc.Hashable)):
+        try:
+            told.append(ask())
+        except TypeError as error:
+            told.append(str(error))
+    return told
+
+
+class Missing(collections.defaultdict):
+    pass
+
+
+class Deeper(Missing):
+    pass
+
+
+KNOWN = Deeper(int)
+
+
+def message(call):
+    try:
+        return call()
+    except Exception as error:
+        return type(error), str(error)
+
+
+def factories_given_late():
+    told = []
+    for made in (KNOWN, Deeper(int), collections.defaultdict()):
+        told.append(message(lambda made=made: made.__init__(4)))
+        told.append(message(lambda made=made: made.__init__("ab")))
+        told.append(message(lambda made=made: made.__init__(list, [(1, 2)])))
+        told.append((made[3], type(made.copy())))
+        made.clear()
+    return told
+
+
+def names_of_types():
+    def of_the_frame():
+        class Inner:
+            pass
+
+        return Inner
+
+    types_ = (itertools.count, collections.deque, torch.Size, functools.partial, int, torch.nn.Module, of_the_frame())
+    scalar = torch.tensor(2.0)
+    return [message(lambda owner=owner: owner.absent) for owner in types_], message(lambda: scalar[0])
+
+
+class Ordered(collections.OrderedDict):
+    pass
+
+
+def pairs_of_ordered_dicts():
+    given = ("ab", [1], [(1, 2, 3)], [None], [[]])
+    return [message(lambda make=make, g=g: make(g)) for make in (Ordered, collections.OrderedDict, dict) for g in given]
+
+
+class CalledList(list):
+    def __call__(self, *args):
+        return args
+
+
+class CalledTuple(tuple):
+    def __call__(self, *args):
+        return args
+
+
+def containers_that_are_called():
+    made = (CalledList(), CalledTuple(), [], ())
+    return [callable(m) for m in made], [message(lambda m=m: functools.partial(m, 1)(2)) for m in made]
+
+
+class Compared(torch.nn.Module):
+    def __eq__(self, other):
+        return True
+
+
+class ComparedToo(Compared):
+    pass
+
+
+NET = ComparedToo()
+
+
+def modules_as_keys():
+    return message(lambda: NET in {1: 2}), message(lambda: {NET: 1}), message(lambda: {}.get(NET))
+
+
+class Local(threading.local):
+    pass
+
+
+LOCAL = Local()
+
+
+def attributes_past_a_local():
+    LOCAL.a = 1
+    told = message(lambda: object.__setattr__(LOCAL, "k", 2)), message(lambda: object.__delattr__(LOCAL, "a"))
+    return told, sorted(vars(LOCAL)), hasattr(LOCAL, "k")
+
+
+class Number(float):
+    pass
+
+
+def extends_by_a_number():
+    items = [1]
+
+    def extend():
+        nonlocal items
+        items += Number(4)
+
+    return message(extend), message(lambda: items.extend(Number(4))), items
+
+
 PROGRAMS = [
+    raises_what_is_no_exception, asks_abstract_classes, factories_given_late, names_of_types, pairs_of_ordered_dicts,
+    containers_that_are_called, modules_as_keys, attributes_past_a_local, extends_by_a_number,
     bytes_and_a_buffer, percent_of_bytes, keywords_of_exceptions, numbers_of_os_errors, methods_that_cannot_be_had,
     a_dict_of_its_own, super_of_what_stands_for_it, a_class_method_of_a_descriptor, an_object_of_a_subclass,
     text_of_members, repeats, causes, ends_of_generators, throws_below, ends_with_a_value, own_cell,

@@ -1,5 +1,7 @@
 """When objects go whose end runs user code: as in eager, though nothing reads the variables that hold them any more."""
 
+import weakref
+
 import pytest
 import torch
 
@@ -236,3 +238,22 @@ def test_a_frame_lets_go_in_time(fn, backend):
 @pytest.mark.mode_bug("what stands in for a broken call on the stack holds its arguments", "flat")
 def test_a_callee_lets_go_of_an_argument(backend):
     test_finalizers_run_when_they_would(handed_on, backend)
+
+
+def test_what_a_call_gives_as_its_frame_is_taken_up():
+    """The call after which the rest runs as plain Python gives the object that only a frame further in holds."""
+    told = []
+
+    def inner(n):
+        for _ in range(n):
+            held = Ends.__init__.__get__(told)  # a method
+            watched = weakref.ref(held)
+            told.append(watched() is held)
+            del held
+            told.append(watched())
+
+    def outer(n):
+        inner(n)
+
+    flambeau.compile(lambda n: outer(n))(12)
+    assert told == [True, None] * 12

@@ -115,3 +115,21 @@ def test_another_op():
     compiled, x = flambeau.compile(through), torch.randn(2, 2)
     for op in (PACKET, OVERLOAD, Other(), torch.add, PACKET):
         assert_same(compiled(op, x), through(op, x))
+
+
+def below(x):
+    count_up(x)
+    return x
+
+
+def test_an_op_that_raises_in_a_discovered_frame():
+    def above(x):
+        try:
+            eval("below(x)")  # nothing is traced across it
+        except RuntimeError as error:
+            return str(error)
+
+    x = torch.ones(3, requires_grad=True)
+    before = flambeau.counters()["eager_fallbacks"].get("run_failed", 0)
+    assert flambeau.compile(above)(x) == above(x)
+    assert flambeau.counters()["eager_fallbacks"].get("run_failed", 0) == before

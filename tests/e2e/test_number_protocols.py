@@ -328,3 +328,61 @@ def test_modules_that_the_frame_unloads(tmp_path, monkeypatch):
 
     assert flambeau.compile(again)() is False
     del sys.modules["of_a_test"]
+
+
+def own(self, other):
+    return "own"
+
+
+class OwnList(list):
+    __add__ = __mul__ = own
+
+
+class OwnDict(dict):
+    __or__ = own
+
+
+class OwnSet(set):
+    __or__ = __sub__ = own
+
+
+class NoAdd(list):
+    __add__ = None
+
+
+class Right:
+    __radd__ = __ror__ = own
+
+
+class Both(list):
+    __add__ = own
+
+    def __iadd__(self, other):
+        return "in place"
+
+
+@pytest.mark.parametrize("make", [OwnList, OwnDict, OwnSet, NoAdd, Both, list, dict, set])
+def test_in_place_a_built_in_base_comes_first(make):
+    def add(other):
+        held = make()
+        held += other
+        return held
+
+    def multiply(other):
+        held = make()
+        held *= other
+        return held
+
+    def unite(other):
+        held = make()
+        held |= other
+        return held
+
+    def subtract(other):
+        held = make()
+        held -= other
+        return held
+
+    for fn in (add, multiply, unite, subtract):
+        for other in ([1], 2, {1: 2}, {3}, frozenset({4}), Right()):
+            same(fn, other)

@@ -432,3 +432,13 @@ def test_other_modules_have_other_limits():
             x = torch.randn(2, 4)
             torch.testing.assert_close(flambeau.compile(model, backend="eager")(x), model(x))
     assert flambeau.counters()["eager_fallbacks"].get("accumulated_recompile_limit", 0) == before
+
+
+def test_what_is_stored_into_a_list_after_a_break():
+    def stores(n, items):
+        pause()
+        items[0] = n
+        return items.count(n), items.index(n), items == [n, 2], n in items
+
+    for n in (7, 2, 7.5, "x", (1, 2)):
+        assert flambeau.compile(stores)(n, [1, 2]) == stores(n, [1, 2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import random
 import signal
 import sys
 import types
@@ -112,6 +113,7 @@ def load(source: str, file: str) -> types.ModuleType:
 def outcomes(source: str, seed: int, root: str, calls: int, backend: str | None, file: str) -> list[observe.Outcome]:
     """Outcomes of the calls; stops after one that cannot go on. `backend`: None for eager."""
     torch.manual_seed(seed)
+    random.seed(seed)
     world.forget()
     SHARED.restore()
     torch.set_default_dtype(torch.float32)

@@ -82,6 +82,14 @@ impl Tracer<'_> {
         {
             return self.binary(op, false, &count, b);
         }
+        // A list takes what any iterable gives, one of a number's class as well.
+        if in_place
+            && op == Binary::Add
+            && let Value::List(list) = x
+        {
+            self.list_extend(list, b)?;
+            return Ok(x);
+        }
         let result = builtins::binary(self, op, in_place, &x, &y);
         // What is folded says nothing of subclasses and of `op=` when it raises. Text that is formatted has errors of its own.
         let text = op == Binary::Remainder && matches!(x, Value::Const(Const::Str(_) | Const::Bytes(_)));

@@ -237,6 +237,7 @@ fn generic_getattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Valu
 fn generic_setattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [object, name, value] = exactly(path, args)?;
     let name = attribute_name(path, &name)?;
+    need_generic(tracer, &object, "__setattr__", path)?;
     tracer.generic_set_attr(&object, &name, Some(value))?;
     Ok(Value::NONE)
 }
@@ -244,8 +245,20 @@ fn generic_setattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Valu
 fn generic_delattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [object, name] = exactly(path, args)?;
     let name = attribute_name(path, &name)?;
+    need_generic(tracer, &object, "__delattr__", path)?;
     tracer.generic_set_attr(&object, &name, None)?;
     Ok(Value::NONE)
+}
+
+/// Breaks at a method of `object` that a type of C does in its own way for its instances (`threading.local`).
+fn need_generic(tracer: &mut Tracer<'_>, object: &Value, method: &str, path: &str) -> Flow<()> {
+    if !matches!(object, Value::Instance(_)) {
+        return Ok(());
+    }
+    let class = tracer.class_of(object)?;
+    let owner = tracer.type_lookup(&class, method)?.map(|(owner, _)| owner);
+    let generic = owner.is_none_or(|owner| owner.is_python || owner.is("builtins.object"));
+    if generic && !class.derives("_thread._local") { Ok(()) } else { unsupported(path) }
 }
 
 fn callable(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

@@ -214,10 +214,6 @@ fn percent(tracer: &mut Tracer<'_>, text: &Value, values: &Value) -> Flow<Value>
 
 fn lists(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Option<Value>> {
     match (op, a, b) {
-        (Binary::Add, Value::List(id), _) if inplace => {
-            tracer.list_extend(*id, b)?;
-            Ok(Some(a.clone()))
-        }
         (Binary::Add, Value::List(x), Value::List(y)) => {
             let mut items = tracer.list_items(*x)?.clone();
             items.extend(tracer.list_items(*y)?.iter().cloned());
