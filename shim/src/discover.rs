@@ -86,6 +86,12 @@ impl<'a> Discovery<'a> {
         Discovery { here, outer: here.search.replace(Search { entry, known }), hooked }
     }
 
+    /// Without the hook, which another call may have set: Python then hands arguments on to the functions that it calls, where
+    /// it would hold them below a hook.
+    pub fn unhooked(_: Python<'_>) -> Off {
+        Off::new(before())
+    }
+
     /// Looks for nothing: compiled code runs.
     pub fn pause(here: &'a Thread) -> Discovery<'a> {
         Discovery { here, outer: here.search.replace(Search::NOTHING), hooked: false }
@@ -109,8 +115,9 @@ impl Drop for Discovery<'_> {
 }
 
 fn before() -> Eval {
-    let before = BEFORE.load(Ordering::Relaxed);
-    // SAFETY: set in `start`, before the hook first runs, to a function of this type.
+    let set = BEFORE.load(Ordering::Relaxed);
+    let before = if set.is_null() { _PyEval_EvalFrameDefault as *mut c_void } else { set };
+    // SAFETY: the interpreter's own, or what was found set in `start`: functions of this type.
     unsafe { std::mem::transmute::<*mut c_void, Eval>(before) }
 }
 
@@ -168,33 +175,37 @@ fn run(thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame, throws: c_
 }
 
 /// While it lives, the hook is off, unless it is below somebody else's.
-struct Off {
+pub struct Off {
     instead: Eval,
+    /// Whether the hook was on.
+    changed: bool,
 }
 
 impl Off {
     fn new(instead: Eval) -> Off {
-        exchange(eval, instead);
-        Off { instead }
+        Off { instead, changed: exchange(eval, instead) }
     }
 }
 
 impl Drop for Off {
     fn drop(&mut self) {
         // The thread that looked for frames may be done meanwhile.
-        if USERS.load(Ordering::Relaxed) > 0 {
+        if self.changed && USERS.load(Ordering::Relaxed) > 0 {
             exchange(self.instead, eval);
         }
     }
 }
 
-fn exchange(from: Eval, to: Eval) {
-    // SAFETY: called by an evaluator, so with the GIL held; both functions take the current interpreter.
+/// Whether it was the one to exchange.
+fn exchange(from: Eval, to: Eval) -> bool {
+    // SAFETY: called with the GIL held; both functions take the current interpreter.
     unsafe {
         let interpreter = ffi::PyInterpreterState_Get();
-        if _PyInterpreterState_GetEvalFrameFunc(interpreter) as *const c_void == from as *const c_void {
+        let set = _PyInterpreterState_GetEvalFrameFunc(interpreter) as *const c_void == from as *const c_void;
+        if set {
             _PyInterpreterState_SetEvalFrameFunc(interpreter, to);
         }
+        set
     }
 }
 

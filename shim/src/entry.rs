@@ -262,6 +262,7 @@ impl Entry {
                     // Below a hook, callers hold the arguments of the functions they call until these return: nothing is
                     // looked for where that would be seen.
                     let quiet = next.frees_visibly(py);
+                    let _unhooked = quiet.then(|| Discovery::unhooked(py));
                     let _discovery = if quiet { None } else { self.discovery(py, here, &table, null_mut()) };
                     let result = next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
                     return if let Went::Raises(what) = went { say_unraised(py, &what, result) } else { result };

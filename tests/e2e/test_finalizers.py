@@ -240,20 +240,28 @@ def test_a_callee_lets_go_of_an_argument(backend):
     test_finalizers_run_when_they_would(handed_on, backend)
 
 
-def test_what_a_call_gives_as_its_frame_is_taken_up():
+@pytest.mark.parametrize("above", [lambda x, n: watches_below(x, n), lambda x, n: eval("watches_below(x, n)")])
+def test_what_a_call_gives_as_its_frame_is_taken_up(above):
     """The call after which the rest runs as plain Python gives the object that only a frame further in holds."""
-    told = []
+    compiled = flambeau.compile(above)
+    watched_for.clear()
+    for n in (12, 3):
+        compiled(torch.ones(3), n)
+    assert watched_for == [True, None] * 15
 
-    def inner(n):
-        for _ in range(n):
-            held = Ends.__init__.__get__(told)  # a method
-            watched = weakref.ref(held)
-            told.append(watched() is held)
-            del held
-            told.append(watched())
 
-    def outer(n):
-        inner(n)
+watched_for = []
 
-    flambeau.compile(lambda n: outer(n))(12)
-    assert told == [True, None] * 12
+
+def watches(x, n):
+    for _ in range(n):
+        held = Ends.__init__.__get__(watched_for)  # a method
+        watched = weakref.ref(held)
+        watched_for.append(watched() is held)
+        del held
+        watched_for.append(watched())
+    return x + 1
+
+
+def watches_below(x, n):
+    return watches(x * 2, n)
