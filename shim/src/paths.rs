@@ -147,8 +147,8 @@ impl Paths {
                 paths.add_type(py, &class, &format!("{module}.{name}"));
             }
         }
+        let class_method = &raw mut ffi::PyClassMethodDescr_Type;
         for (i, object) in paths.objects.iter().enumerate() {
-            let class_method = &raw mut ffi::PyClassMethodDescr_Type;
             // A class method is another object wherever it is read.
             if object.bind(py).get_type_ptr() != class_method
                 && let Some(path) = paths.by_address.get(&(object.as_ptr() as usize))

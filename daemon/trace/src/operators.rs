@@ -30,27 +30,21 @@ impl Tracer<'_> {
         need_no_address(&[a, b])?;
         let mut in_place = inplace;
         if may_define(a) || may_define(b) {
-            let own = inplace.then(|| format!("__i{}__", op.method()));
-            if let Some(own) = &own
-                && let Some(result) = self.try_operator(a, own, b)?
-            {
-                return Ok(result);
+            if inplace {
+                let own = format!("__i{}__", op.method());
+                if let Some(result) = self.try_operator(a, &own, b)? {
+                    return Ok(result);
+                }
+                // What Python code of its class does not do in place makes a new object.
+                in_place = !(may_define(a) && self.python_special(a, &own)?.is_some());
             }
-            let by_base = match &own {
-                Some(own) => self.base_changes(op, a, b) && self.python_special(a, own)?.is_none(),
-                None => false,
-            };
-            if !by_base {
+            if !(in_place && self.base_changes(op, a, b)) {
                 if let Some(result) = self.own_binary(op, a, b)? {
                     return Ok(result);
                 }
                 if self.only_own_answer(op, a, b)? {
                     return self.no_operator(op, inplace, a, b);
                 }
-            }
-            // What Python code of its class does not do in place makes a new object.
-            if let Some(own) = &own {
-                in_place = !(may_define(a) && self.python_special(a, own)?.is_some());
             }
         }
         let of_bytes = matches!(a, Value::Const(Const::Bytes(_))) && !matches!(b, Value::Const(_));
