@@ -155,9 +155,9 @@ fn eval_here(here: &Thread, thread: *mut ffi::PyThreadState, frame: *mut Interpr
         // SAFETY: the frame has not begun; candidates have an argument and return something.
         Ok(value) => unsafe { layout::end_frame(thread, frame, value) },
         Err(None) => run(thread, frame, throws),
-        Err(Some(reason)) => {
+        Err(Some(failed)) => {
             let result = run(thread, frame, throws);
-            Python::attach(|py| entry::say_failed(py, &reason, result))
+            Python::attach(|py| entry::say_failed(py, &failed, result))
         }
     }
 }

@@ -60,8 +60,15 @@ enum Went {
     Eager,
     /// It has to run, and is to raise this.
     Raises(String),
-    /// It has to run because the frame failed before anything could be seen of it, for this reason.
-    Failed(String),
+    /// It has to run because the compiled frame failed.
+    Failed(Failed),
+}
+
+/// Why a compiled frame failed before anything could be seen of it.
+pub struct Failed {
+    why: String,
+    /// An op raised, and the original code may handle that.
+    handled: bool,
 }
 
 impl Entry {
@@ -187,9 +194,9 @@ impl Entry {
                 drop(quiet);
                 say_unraised(py, &what, plain())
             }
-            Went::Failed(reason) => {
+            Went::Failed(failed) => {
                 drop(quiet);
-                say_failed(py, &reason, plain())
+                say_failed(py, &failed, plain())
             }
         }
     }
@@ -205,7 +212,7 @@ impl Entry {
         here: &Thread,
         function: Raw,
         slots: &[Raw],
-    ) -> Result<Raw, Option<String>> {
+    ) -> Result<Raw, Option<Failed>> {
         // SAFETY: a live function.
         if here.is_capturing() || observers::lines_are_watched(py) || !unsafe { raw::runs_its_code(py, function) } {
             return Err(None);
@@ -229,7 +236,7 @@ impl Entry {
             Went::Done(value) => Ok(value),
             Went::Broken(broken) => Ok(self.go_on(py, here, &table, *broken)),
             Went::Eager | Went::Raises(_) => Err(None),
-            Went::Failed(reason) => Err(Some(reason)),
+            Went::Failed(failed) => Err(Some(failed)),
         }
     }
 
@@ -267,9 +274,9 @@ impl Entry {
                     let result = next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
                     return if let Went::Raises(what) = went { say_unraised(py, &what, result) } else { result };
                 }
-                Went::Failed(reason) => {
+                Went::Failed(failed) => {
                     let result = next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
-                    return say_failed(py, &reason, result);
+                    return say_failed(py, &failed, result);
                 }
             };
         }
@@ -372,14 +379,16 @@ fn run(
     }
 }
 
-/// Counts a failure of a frame, and says why it failed, unless the original code raised as well: then that was why.
+/// Counts a failure of a frame, and says why it failed, unless the original code raised as well, or may have handled what
+/// was raised: then that was why.
 #[cold]
-pub fn say_failed(py: Python<'_>, reason: &str, result: Raw) -> Raw {
-    if result.is_null() {
+pub fn say_failed(py: Python<'_>, failed: &Failed, result: Raw) -> Raw {
+    let Failed { why, handled } = failed;
+    if result.is_null() || *handled {
         counters::eager_fallback(py, "raises");
     } else {
         counters::eager_fallback(py, "run_failed");
-        say::warn_once(py, &format!("run_failed:{reason}"), &format!("a compiled frame ran eagerly: {reason}"));
+        say::warn_once(py, &format!("run_failed:{why}"), &format!("a compiled frame ran eagerly: {why}"));
     }
     result
 }
@@ -406,7 +415,8 @@ fn failed(
 ) -> Went {
     match error {
         RunError::Python(error) => Went::Done(raise(py, error)),
-        RunError::Fallback(reason) => Went::Failed(reason),
+        RunError::Fallback(why) => Went::Failed(Failed { why, handled: false }),
+        RunError::Raised(why) => Went::Failed(Failed { why, handled: installed.frame().exit.handles }),
         RunError::Wrong(what, error) => {
             let fingerprint = compile::fingerprint_of(py, slots);
             let dropped = table.borrow(py).give_up(installed, fingerprint);

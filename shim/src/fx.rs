@@ -2,7 +2,8 @@
 //! returns is kept, one callable for each set of sizes.
 
 use crate::run::args::Template;
-use crate::run::{Failure, Outputs, commit, eager, failure};
+use crate::run::{Failure, Outputs, eager, failure};
+use flambeau_ir::commit;
 use flambeau_ir::dim::SymId;
 use flambeau_ir::graph::{Graph, Node, NodeOp, Target};
 use flambeau_ir::source::SourceId;

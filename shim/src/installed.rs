@@ -40,6 +40,8 @@ pub enum RunError {
     Python(PyErr),
     /// Nothing visible happened yet: run the original code. One line saying why, for counters.
     Fallback(String),
+    /// As `Fallback`: an op raised this.
+    Raised(String),
     /// Torch did other than the frame was compiled for: do not use it again. Raise the error, or without one run the
     /// original code.
     Wrong(String, Option<PyErr>),
@@ -184,6 +186,7 @@ impl From<Failure> for Box<RunError> {
     fn from(failure: Failure) -> Self {
         Box::new(match failure {
             Failure::Before(why) => RunError::Fallback(why),
+            Failure::Raised(why) => RunError::Raised(why),
             Failure::After(error) => RunError::Python(error),
             Failure::Wrong(what, error) => RunError::Wrong(what, error),
         })

@@ -72,7 +72,7 @@ impl TestFrame {
             RunError::Python(error) => error,
             RunError::Wrong(_, Some(error)) => error,
             RunError::Wrong(what, None) => pyo3::exceptions::PyNotImplementedError::new_err(what),
-            RunError::Fallback(why) => pyo3::exceptions::PyNotImplementedError::new_err(why),
+            RunError::Fallback(why) | RunError::Raised(why) => pyo3::exceptions::PyNotImplementedError::new_err(why),
         })?;
         match left {
             Left::Value(value) => Ok(value),

@@ -132,6 +132,9 @@ pub struct Exit {
     pub effects: Vec<Effect>,
     /// How the frame ends.
     pub end: End,
+    /// Calls of the graph that may raise for what their tensors hold stand in `try` or `with` blocks: if one does, the
+    /// original code may go on.
+    pub handles: bool,
 }
 
 /// How a frame ends, once its effects are applied.
@@ -221,7 +224,7 @@ pub struct Catch {
 impl Exit {
     /// An exit that returns this build.
     pub fn returning(builds: Vec<Build>, effects: Vec<Effect>, result: BuildId) -> Exit {
-        Exit { builds, effects, end: End::Return(result) }
+        Exit { builds, effects, end: End::Return(result), handles: false }
     }
 
     /// The break the frame ends in.

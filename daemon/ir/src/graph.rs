@@ -24,11 +24,14 @@ pub struct Graph {
     pub locations: Vec<Location>,
     /// Torch's default dtype where its calls run: what a Python float is beside tensors of integers.
     pub default_dtype: DType,
+    /// A call may raise for what its tensors hold after others drew: if one fails, the state of the CPU's default generator
+    /// is put back before the frame is run again.
+    pub restores: bool,
 }
 
 impl Default for Graph {
     fn default() -> Graph {
-        Graph { nodes: vec![], outputs: vec![], locations: vec![], default_dtype: DType::F32 }
+        Graph { nodes: vec![], outputs: vec![], locations: vec![], default_dtype: DType::F32, restores: false }
     }
 }
 
@@ -43,8 +46,13 @@ pub struct Node {
     pub meta: ValueMeta,
     /// User line it comes from: index into [`Graph::locations`].
     pub location: Option<u32>,
+    /// The frames it is called in, outermost first, as indices into [`Graph::locations`]: of calls whose failure does not
+    /// run the frame again ([`crate::commit`]), as what comes before cannot be taken back.
+    pub stack: Vec<u32>,
     /// It writes, but only to memory made in this graph: nobody sees it if the frame is run again.
     pub private: bool,
+    /// It draws from the CPU's default generator, and does nothing else that is seen if the frame is run again.
+    pub draws: bool,
     /// It yields a view of its argument, which its symbolic sizes alone may not tell: what the guards say of them is known
     /// to the trace.
     pub view: bool,

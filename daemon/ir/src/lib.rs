@@ -1,6 +1,7 @@
 //! Types every stage shares: plain data, printers, parsers and verifiers. No stage logic lives here.
 
 pub mod code;
+pub mod commit;
 pub mod core;
 pub mod dim;
 pub mod exit;

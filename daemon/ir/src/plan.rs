@@ -97,6 +97,8 @@ pub struct Plan {
     pub written: Vec<Reg>,
     /// Index of the first step whose effect cannot be taken back; `steps.len()` if none.
     pub commit: u32,
+    /// Steps before that draw from the CPU's default generator, whose state is put back if one fails.
+    pub restores: bool,
 }
 
 impl Plan {

@@ -155,7 +155,7 @@ impl Scope<'_> {
 
     fn graph(&self, graph: &Graph) -> Checked {
         for (index, node) in graph.nodes.iter().enumerate() {
-            let location = node.location.is_none_or(|l| (l as usize) < graph.locations.len());
+            let location = node.location.iter().chain(&node.stack).all(|l| (*l as usize) < graph.locations.len());
             ensure(location, || format!("node {index} has no location"))?;
             match &node.op {
                 NodeOp::Placeholder(source) => self.source(*source)?,

@@ -46,6 +46,8 @@ struct Builder<'a> {
     kernels: Vec<Kernel>,
     known: HashMap<Kernel, u32>,
     commit: Option<usize>,
+    /// Draws can be taken back.
+    restores: bool,
     /// Inputs that kernels write to.
     written: BTreeSet<u32>,
 }
@@ -59,8 +61,8 @@ pub struct Lowered {
     pub kernels: Vec<Kernel>,
 }
 
-/// Plans memory and writes the plan. `inputs` are the sources of the tensor inputs.
-pub fn plan(core: &Core, schedule: &Schedule, inputs: Vec<SourceId>, backend: &str) -> Lowered {
+/// Plans memory and writes the plan. `inputs` are the sources of the tensor inputs; `restores`: draws can be taken back.
+pub fn plan(core: &Core, schedule: &Schedule, inputs: Vec<SourceId>, backend: &str, restores: bool) -> Lowered {
     let mut builder = Builder {
         core,
         schedule,
@@ -74,6 +76,7 @@ pub fn plan(core: &Core, schedule: &Schedule, inputs: Vec<SourceId>, backend: &s
         kernels: vec![],
         known: HashMap::new(),
         commit: None,
+        restores,
         written: BTreeSet::new(),
     };
     builder.take_inputs(inputs.len());
@@ -99,6 +102,7 @@ pub fn plan(core: &Core, schedule: &Schedule, inputs: Vec<SourceId>, backend: &s
         kernels: names,
         written: builder.written.iter().map(|i| Reg(*i)).collect(),
         commit: commit as u32,
+        restores,
     };
     Lowered { plan, kernels: builder.kernels }
 }
@@ -300,7 +304,7 @@ impl Builder<'_> {
         let call: &ExternCall = call;
         let mut args: Vec<PlanArg> = call.args.iter().map(|a| self.argument(at, a)).collect();
         let nodes = self.results(id);
-        if call.rng.is_some() {
+        if call.rng.is_some() && !self.restores {
             self.commits();
         }
         if let (Some(out), true) = (&call.out, nodes.len() == call.results as usize) {

@@ -53,7 +53,7 @@ pub fn lower(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Resul
     if laid_out.core.device.is_cpu() && !options.own_memory {
         early::hoist(&laid_out.core, &mut schedule);
     }
-    let mut lowered = memory::plan(&laid_out.core, &schedule, functional.inputs, &options.backend);
+    let mut lowered = memory::plan(&laid_out.core, &schedule, functional.inputs, &options.backend, graph.restores);
     if options.own_memory {
         transfers::add(&mut lowered.plan, &lowered.kernels);
     } else {

@@ -57,7 +57,7 @@ pub(crate) fn run(
     match (canon.op.rule)(&mut call) {
         // What torch refuses differs from device to device.
         Err(InferError::Invalid(_)) if devices.foreign => Err(InferError::NoRule),
-        answer => answer,
+        answer => answer.map(|inferred| Inferred { checks: inferred.checks || canon.op.checks, ..inferred }),
     }
 }
 
@@ -85,7 +85,7 @@ impl Devices {
 impl Inferred {
     /// A fresh value.
     pub(crate) fn fresh(meta: ValueMeta) -> Inferred {
-        Inferred { meta, returns_argument: None, view_of: None, mutates: Vec::new(), rng: false }
+        Inferred { meta, returns_argument: None, view_of: None, mutates: Vec::new(), rng: false, checks: false }
     }
 
     /// A fresh tensor.

@@ -68,6 +68,8 @@ pub struct Inferred {
     pub mutates: Vec<usize>,
     /// Consumes torch's random generator.
     pub rng: bool,
+    /// It may raise for what its tensors hold: an index out of bounds, a division by zero, a matrix that is singular.
+    pub checks: bool,
 }
 
 /// Why no metadata came.

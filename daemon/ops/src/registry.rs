@@ -43,6 +43,8 @@ pub struct OpDef {
     pub(crate) cpu_only: bool,
     /// What autocast does to it.
     pub(crate) autocast: Autocast,
+    /// It may raise for what its tensors hold.
+    pub(crate) checks: bool,
 }
 
 /// What autocast does to an op's arguments.
@@ -91,6 +93,7 @@ impl OpDef {
             operator: None,
             cpu_only: false,
             autocast: Autocast::Untouched,
+            checks: false,
         }
     }
 
@@ -127,6 +130,12 @@ impl OpDef {
     /// Marks a rule that holds on the CPU only.
     pub(crate) const fn cpu_only(mut self) -> OpDef {
         self.cpu_only = true;
+        self
+    }
+
+    /// Marks an op that may raise for what its tensors hold.
+    pub(crate) const fn checks(mut self) -> OpDef {
+        self.checks = true;
         self
     }
 

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 
 @functools.cache
@@ -49,10 +49,10 @@ def call(
                     stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
             stack.enter_context(mode())
             stack.enter_context(_quiet())
+            writes = stack.enter_context(_Writes())
             given = [*args, *kwargs.values()]
-            before = [_versions(argument) for argument in given]
             result = target(*args, **kwargs)
-            written = [place for place, old in enumerate(before) if _versions(given[place]) != old]
+            written = [place for place, argument in enumerate(given) if any(map(writes.has, _tensors(argument)))]
             if written:
                 return "written", (_meta(result, []), written)
             if name.endswith("_") or "out" in kwargs:  # what is written to is returned; how it is then matters
@@ -69,11 +69,36 @@ def call(
         return "raised", f"{type(error).__name__}: {error}"
 
 
-def _versions(argument: Any) -> list[int]:
-    """How often each tensor of an argument was written to."""
+class _Writes(TorchDispatchMode):
+    """What ops write to, by their schemas: a fake kernel need not do what the op's own kernel does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[torch.Tensor] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        for place, parameter in enumerate(func._schema.arguments):
+            if parameter.alias_info is not None and parameter.alias_info.is_write:
+                argument = args[place] if place < len(args) else kwargs.get(parameter.name)
+                self.written.extend(_tensors(argument))
+        return func(*args, **kwargs)
+
+    def has(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor or a view of it was written to."""
+        own = [tensor, tensor._base]
+        return any(written is one or (one is not None and written._base is one) for written in self.written for one in own)
+
+
+def _tensors(argument: Any) -> Iterator[torch.Tensor]:
+    """The tensors of an argument."""
     if isinstance(argument, (list, tuple)):
-        return [version for item in argument for version in _versions(item)]
-    return [argument._version] if isinstance(argument, torch.Tensor) else []
+        for item in argument:
+            yield from _tensors(item)
+    elif isinstance(argument, torch.Tensor):
+        yield argument
 
 
 @contextlib.contextmanager

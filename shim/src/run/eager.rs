@@ -1,10 +1,11 @@
 //! A torch-level graph, op by op: callables found at installation, called with vectorcall, under autograd as in eager.
 
 use super::args::Template;
-use super::{Failure, Outputs, commit, failure, injected_failure};
+use super::{Failure, Outputs, failure, generator, injected_failure, traceback};
 use crate::paths;
 use crate::torch_abi::Torch;
-use flambeau_ir::graph::{Graph, NodeOp, Target};
+use flambeau_ir::commit;
+use flambeau_ir::graph::{Graph, Location, NodeOp, Target};
 use flambeau_ir::source::SourceId;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -26,6 +27,8 @@ pub struct EagerBody {
     commit: usize,
     /// Whether grad mode changes on the way.
     grad_mode: bool,
+    /// Whether a failure takes back what was drawn.
+    restores: bool,
 }
 
 struct Step {
@@ -36,6 +39,8 @@ struct Step {
     dest: usize,
     /// Registers that no later step reads.
     free: Vec<usize>,
+    /// The frames that a failure is seen in, outermost first.
+    stack: Vec<Location>,
 }
 
 /// The object that a target names.
@@ -56,17 +61,20 @@ impl EagerBody {
             regs: graph.nodes.len(),
             commit: usize::MAX,
             grad_mode: false,
+            restores: graph.restores,
         };
         for (dest, node) in graph.nodes.iter().enumerate() {
             match &node.op {
                 NodeOp::Placeholder(source) => body.inputs.push((slot(*source), dest)),
                 NodeOp::Call { target, args, kwargs } => {
-                    if body.commit == usize::MAX && !node.private && commit::commits(target, args, kwargs) {
+                    let again = node.private || node.draws && graph.restores;
+                    if body.commit == usize::MAX && !again && commit::commits(target, args, kwargs) {
                         body.commit = body.steps.len();
                     }
                     body.grad_mode |= commit::is_grad_mode(target);
-                    let step = Step::new(py, target, args, kwargs, dest)
+                    let mut step = Step::new(py, target, args, kwargs, dest)
                         .map_err(|e| format!("{}: {target:?} cannot be called: {e}", node.name))?;
+                    step.stack = node.stack.iter().filter_map(|at| graph.locations.get(*at as usize)).cloned().collect();
                     body.steps.push(step);
                 }
             }
@@ -93,11 +101,25 @@ impl EagerBody {
 
     /// Whether a run, once done, cannot be taken back.
     pub fn commits(&self) -> bool {
-        self.commit != usize::MAX
+        self.commit != usize::MAX || self.restores
     }
 
     /// Runs the graph, and gives its outputs.
     pub fn run(
+        &self,
+        py: Python<'_>,
+        values: &[Option<Py<PyAny>>],
+        symbols: &[i64],
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
+        if self.restores {
+            return generator::restoring(py, || self.run_in_mode(py, values, symbols, outputs));
+        }
+        self.run_in_mode(py, values, symbols, outputs)
+    }
+
+    /// Runs it, and puts grad mode back if it failed.
+    fn run_in_mode(
         &self,
         py: Python<'_>,
         values: &[Option<Py<PyAny>>],
@@ -137,7 +159,11 @@ impl EagerBody {
             } else {
                 step.call(py, &regs, symbols)
             };
-            let value = result.map_err(|e| failure(py, e, index >= self.commit))?;
+            let value = result.map_err(|error| {
+                let committed = index >= self.commit;
+                let error = if committed { traceback::with(py, error, &step.stack) } else { error };
+                failure(py, error, committed)
+            })?;
             regs[step.dest] = Some(value);
             for reg in &step.free {
                 regs[*reg] = None;
@@ -175,6 +201,7 @@ impl Step {
             names,
             dest,
             free: Vec::new(),
+            stack: Vec::new(),
         })
     }
 

@@ -2,11 +2,11 @@
 //! `GraphModule`, `native` a launch plan, `recorded` one that is recorded and replayed.
 
 pub mod args;
-pub mod commit;
 mod direct;
 pub mod eager;
 pub mod expect;
 pub mod extents;
+mod generator;
 mod kernel;
 pub mod native;
 pub mod ops;
@@ -15,6 +15,7 @@ mod prepare;
 pub mod recorded;
 pub mod regs;
 mod stream;
+mod traceback;
 mod transfer;
 mod view;
 
@@ -29,6 +30,8 @@ pub type Outputs = SmallVec<[Py<PyAny>; 4]>;
 pub enum Failure {
     /// Before the commit point: nothing that the user can see happened.
     Before(String),
+    /// As `Before`: an op raised this.
+    Raised(String),
     /// After it, or an interrupt: raise this.
     After(PyErr),
     /// The frame must not be used again, for this reason; the error is to be raised where the call cannot be taken back.
@@ -40,7 +43,7 @@ pub fn failure(py: Python<'_>, error: PyErr, committed: bool) -> Failure {
     if committed || !error.is_instance_of::<pyo3::exceptions::PyException>(py) {
         Failure::After(error)
     } else {
-        Failure::Before(error.to_string())
+        Failure::Raised(error.to_string())
     }
 }
 

@@ -11,7 +11,7 @@ use super::regs::Regs;
 use super::stream::Stream;
 use super::transfer::{LaunchThere, Places, Transfer};
 use super::view::View;
-use super::{Failure, Outputs, failure, injected_failure};
+use super::{Failure, Outputs, failure, generator, injected_failure};
 use crate::fork;
 use crate::guard::Slot as Input;
 use crate::launch::{self, LoadedKernel, OwnMemory};
@@ -50,6 +50,8 @@ pub struct NativeBody {
     regs: usize,
     /// First step that cannot be taken back.
     commit: usize,
+    /// Whether a failure before takes back what was drawn.
+    restores: bool,
     kernels: Vec<LoadedKernel>,
     /// Inputs that kernels write to.
     written: Vec<usize>,
@@ -145,6 +147,7 @@ impl NativeBody {
             outputs: plan.outputs.iter().map(|r| r.0 as usize).collect(),
             regs: plan.regs as usize,
             commit,
+            restores: plan.restores,
             kernels: kernels.collect::<Result<_, _>>()?,
             written: plan.written.iter().map(|r| r.0 as usize).collect(),
             increment_version: crate::paths::resolve(py, "torch._C._increment_version")
@@ -160,7 +163,7 @@ impl NativeBody {
 
     /// Whether a run, once done, cannot be taken back.
     pub fn commits(&self) -> bool {
-        self.commit < self.steps.len()
+        self.commit < self.steps.len() || self.restores
     }
 
     /// How many of a call's values are inputs: the first ones.
@@ -179,6 +182,19 @@ impl NativeBody {
         if self.does_nothing() {
             return Ok(());
         }
+        if self.restores {
+            return generator::restoring(py, || self.run_parts(py, values, symbols, outputs));
+        }
+        self.run_parts(py, values, symbols, outputs)
+    }
+
+    fn run_parts(
+        &self,
+        py: Python<'_>,
+        values: &[Input],
+        symbols: &[i64],
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
         let threads = if fork::is_child() { 1 } else { self.torch.threads() };
         let mut regs = Regs::new(self.torch, threads, &values[..self.inputs], self.regs);
         regs.stream = self.stream.current(self.torch).map_err(Failure::Before)?;
@@ -206,7 +222,7 @@ impl NativeBody {
         }
         for reg in &self.outputs {
             outputs.push(regs.python(py, *reg).map_err(|why| {
-                if self.commits() { Failure::After(PyRuntimeError::new_err(why)) } else { Failure::Before(why) }
+                if self.commit < self.steps.len() { Failure::After(PyRuntimeError::new_err(why)) } else { Failure::Before(why) }
             })?);
         }
         Ok(())
@@ -217,7 +233,8 @@ impl NativeBody {
         match error {
             OpError::Python(error) => failure(py, error, step >= self.commit),
             OpError::Native(why) if step < self.commit => Failure::Before(why),
-            OpError::Native(why) => Failure::After(PyRuntimeError::new_err(why)),
+            OpError::Checked(why) if step < self.commit => Failure::Raised(why),
+            OpError::Native(why) | OpError::Checked(why) => Failure::After(PyRuntimeError::new_err(why)),
             OpError::Unexpected(what) if step < self.commit => Failure::Wrong(what, None),
             OpError::Unexpected(what) => {
                 let text = format!("{what}; the call cannot be taken back any more. This is a bug of flambeau");
@@ -325,7 +342,7 @@ impl NativeBody {
                 let kernel = &self.kernels[launch.kernel as usize];
                 match launch.run_plain(kernel, regs) {
                     Some(0) => {}
-                    Some(status) => return Err(OpError::Native(kernel.explain(status))),
+                    Some(status) => return Err(OpError::Checked(kernel.explain(status))),
                     None => launch.run(kernel, regs, symbols)?,
                 }
             }

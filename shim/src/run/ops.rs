@@ -45,6 +45,8 @@ impl OpArg {
 pub enum OpError {
     /// Torch's message, from its C interface.
     Native(String),
+    /// What a kernel found wrong with its tensors, where torch raises.
+    Checked(String),
     /// A Python exception.
     Python(PyErr),
     /// Torch returned other metadata than the plan was made for: prediction and finding in words.

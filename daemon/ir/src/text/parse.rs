@@ -25,8 +25,11 @@ impl Parser<'_> {
         let mut graph = Graph::default();
         self.lex.expect("graph")?;
         if !self.lex.eat("{") {
-            graph.default_dtype = self.lex.dtype()?;
-            self.lex.expect("{")?;
+            graph.restores = self.lex.eat_word("restores");
+            if !self.lex.eat("{") {
+                graph.default_dtype = self.lex.dtype()?;
+                self.lex.expect("{")?;
+            }
         }
         while self.lex.eat("%") {
             let node = self.node()?;
@@ -71,9 +74,10 @@ impl Parser<'_> {
             self.call()?
         };
         let private = self.lex.eat_word("private");
+        let draws = self.lex.eat_word("draws");
         let view = self.lex.eat_word("view");
         let location = if self.lex.eat("#") { Some(self.lex.number()?) } else { None };
-        Ok(Node { name, op, meta, location, private, view })
+        Ok(Node { name, op, meta, location, stack: Vec::new(), private, draws, view })
     }
 
     fn call(&mut self) -> Parsed<NodeOp> {

@@ -152,6 +152,7 @@ impl Printer<'_> {
             }
         }
         f.write_str(if node.private { " private" } else { "" })?;
+        f.write_str(if node.draws { " draws" } else { "" })?;
         f.write_str(if node.view { " view" } else { "" })?;
         match node.location {
             Some(l) => writeln!(f, " # {l}"),
@@ -163,9 +164,10 @@ impl Printer<'_> {
 impl Display for Graph {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let printer = Printer(self);
+        f.write_str(if self.restores { "graph restores" } else { "graph" })?;
         match self.default_dtype {
-            DType::F32 => f.write_str("graph {\n")?,
-            other => writeln!(f, "graph {} {{", other.short())?,
+            DType::F32 => f.write_str(" {\n")?,
+            other => writeln!(f, " {} {{", other.short())?,
         }
         self.nodes.iter().try_for_each(|n| printer.node(f, n))?;
         f.write_str("  return ")?;

@@ -99,7 +99,7 @@ impl Display for Plan {
         if !self.device.is_cpu() {
             write!(f, " on {}", self.device)?;
         }
-        f.write_str(" {\n")?;
+        f.write_str(if self.restores { " restores {\n" } else { " {\n" })?;
         for (at, step) in self.steps.iter().enumerate() {
             if at == self.commit as usize {
                 f.write_str("  commit\n")?;

@@ -46,6 +46,7 @@ fn sound() -> CompiledFrame {
         kernels: vec![PlanKernel { name: "k".into(), artifact: [0; 32], buffers: 2, scalars: 0 }],
         written: vec![],
         commit: 4,
+        restores: false,
     };
     CompiledFrame {
         frame: FrameId { code: CodeHash([0; 32]), path: vec![] },

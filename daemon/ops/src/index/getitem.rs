@@ -25,7 +25,7 @@ pub(super) fn getitem(call: &mut Call) -> Answer {
         Indexed::Picked(mut meta) => {
             let base = call.tensor("input")?;
             meta.requires_grad = call.grad_of(meta.dtype, [base]);
-            Ok(Inferred::tensor(meta))
+            Ok(Inferred { checks: true, ..Inferred::tensor(meta) })
         }
     }
 }
@@ -33,7 +33,10 @@ pub(super) fn getitem(call: &mut Call) -> Answer {
 /// A store writes into its first argument and yields `None`.
 pub(super) fn setitem(call: &mut Call) -> Answer {
     let base = call.tensor("input")?;
-    let (Indexed::View(place) | Indexed::Picked(place)) = index(call)?;
+    let (place, checks) = match index(call)? {
+        Indexed::View(place) => (place, false),
+        Indexed::Picked(place) => (place, true),
+    };
     match call.bound.arg("value").ok_or(InferError::NoRule)? {
         OpArg::Tensor(value) => {
             // A store may drop leading dimensions of size one from the value.
@@ -56,7 +59,7 @@ pub(super) fn setitem(call: &mut Call) -> Answer {
         return Err(InferError::NoRule);
     }
     let mutates = vec![call.place("input")?];
-    Ok(Inferred { mutates, ..Inferred::fresh(ValueMeta::Const(Const::None)) })
+    Ok(Inferred { mutates, checks, ..Inferred::fresh(ValueMeta::Const(Const::None)) })
 }
 
 fn index(call: &mut Call) -> Result<Indexed, InferError> {

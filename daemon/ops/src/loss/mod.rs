@@ -18,7 +18,8 @@ pub(crate) static OPS: &[OpDef] = &[
     )
     .autocast(),
     OpDef::new("nll_loss_nd", "input:T, target:T, weight:T=None, reduction:I=1, ignore_index:I=-100", classes, NN)
-        .autocast(),
+        .autocast()
+        .checks(),
     OpDef::new("mse_loss", ELEMENTWISE, elementwise, NN).autocast(),
     OpDef::new("l1_loss", ELEMENTWISE, elementwise, NN).autocast(),
     OpDef::new("smooth_l1_loss", "input:T, target:T, reduction:I=1, beta:N=1.0, *, out:T=None", elementwise, NN)

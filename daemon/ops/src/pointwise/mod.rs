@@ -165,7 +165,8 @@ pub(super) fn arithmetic(call: &mut Call) -> Answer {
         }
     }
     let result = call.pointwise(&over, dtype, Some(dtype))?;
-    call.finish(result, "input")
+    let checks = !dtype.is_float() && matches!(call.canon.op.name, "floor_divide" | "remainder" | "fmod" | "div");
+    Ok(Inferred { checks, ..call.finish(result, "input")? })
 }
 
 /// Ops without a kernel for bools.

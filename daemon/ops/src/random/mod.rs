@@ -10,7 +10,7 @@ use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("dropout", "input:T, p:N, train:B", dropout, FN | INPLACE),
-    OpDef::new("bernoulli", "input:T, *, generator=None, out:T=None", bernoulli, BOTH),
+    OpDef::new("bernoulli", "input:T, *, generator=None, out:T=None", bernoulli, BOTH).checks(),
     OpDef::new("bernoulli_", "input:T, p:TN=0.5, *, generator=None", draw, METHOD),
     OpDef::new("uniform_", "input:T, from:N=0, to:N=1, *, generator=None", draw, METHOD),
     OpDef::new("normal_", "input:T, mean:N=0, std:N=1, *, generator=None", draw, METHOD),
@@ -60,6 +60,16 @@ fn draw(call: &mut Call) -> Answer {
         return Err(InferError::NoRule);
     }
     if call.bound.value("p").is_some() && call.maybe_tensor_or_number("p").is_some() {
+        return Err(InferError::NoRule);
+    }
+    let number = |name: &str, default: f64| Ok(call.bound.float(name)?.unwrap_or(default));
+    let fits = match call.canon.op.name {
+        "bernoulli_" => (0.0..=1.0).contains(&number("p", 0.5)?),
+        "uniform_" => number("from", 0.0)? <= number("to", 1.0)?,
+        "normal_" => number("std", 1.0)? >= 0.0,
+        _ => number("lambd", 1.0)? > 0.0,
+    };
+    if !fits {
         return Err(InferError::NoRule);
     }
     let rng = !call.env.is_empty(&input.sizes);

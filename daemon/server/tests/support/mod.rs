@@ -197,7 +197,9 @@ pub fn graph(number: u8) -> Graph {
         op,
         meta: meta.clone(),
         location: None,
+        stack: vec![],
         private: false,
+        draws: false,
         view: false,
     };
     let call = NodeOp::Call {

@@ -86,6 +86,16 @@ impl Tracer<'_> {
         Ok(())
     }
 
+    /// Whether an outside object was changed so far: that is done where the frame ends.
+    pub(crate) fn has_effects(&self) -> bool {
+        let arenas = &self.arenas;
+        arenas.dicts.iter().any(|(_, d)| d.origin.is_some() && (d.rewritten || !d.writes.is_empty()))
+            || arenas.lists.iter().any(|(_, l)| l.origin.is_some() && l.dirty)
+            || arenas.sets.iter().any(|(_, s)| s.origin.is_some() && !s.history.changes.is_empty())
+            || arenas.cells.iter().any(|(_, c)| c.origin.is_some() && c.dirty)
+            || arenas.instances.iter().any(|(_, i)| i.origin.is_some() && !i.slot_writes.is_empty())
+    }
+
     fn dict_effects(&mut self, builder: &mut Builder, dict: DictId) -> Flow<()> {
         let entry = self.arenas.dicts[dict].clone();
         let Some(origin) = entry.origin else { return Ok(()) };

@@ -472,9 +472,10 @@ impl Tracer<'_> {
         let is_of = |f: &Frozen, origin| Origin::of(&f.code.filename) == origin;
         let is_standard = |f: &Frozen| is_of(f, Origin::Standard);
         let standard = frames.iter().take_while(|f| is_standard(f)).count().checked_sub(1);
-        // Where a frame let go of an object, the call would hold the state of the frame, and the object with it.
+        // Where a frame let go of an object, or goes on after a break, the call would hold the state of the frame.
         let lets_go = frames.first().is_some_and(|leaf| leaf.next.is_some());
-        let below = if lets_go { 0 } else { frames.len().saturating_sub(1) };
+        let inner = frames.len().saturating_sub(1);
+        let below = if lets_go { 0 } else { frames.iter().position(|f| f.code.is_resume()).unwrap_or(inner).min(inner) };
         let apart = self.apart(&frames[..below], is_standard).checked_sub(1);
         let whole = frames.iter().rposition(|f| is_of(f, Origin::Whole) || f.handling);
         let recursive = frames.iter().any(|f| frames.iter().filter(|g| same_source(f, g)).count() > MOST_LEVELS);

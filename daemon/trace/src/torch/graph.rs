@@ -34,6 +34,14 @@ pub struct GraphBuilder {
     pub(crate) writes: Writes,
     /// A call of which no rule says whether it returns views.
     pub(crate) may_view: bool,
+    /// A call cannot be taken back by running the frame again.
+    pub(crate) commits: bool,
+    /// A call draws from the CPU's default generator, and does nothing else.
+    pub(crate) draws: bool,
+    /// Another one may raise for what its tensors hold, after that.
+    pub(crate) restores: bool,
+    /// One of these stands in a `try` or `with` block.
+    pub(crate) handles: bool,
     /// A call switches grad mode or makes a tensor require grad.
     pub(crate) touches_grad: bool,
 }
@@ -75,7 +83,9 @@ impl GraphBuilder {
             op: NodeOp::Placeholder(source),
             meta,
             location: None,
+            stack: Vec::new(),
             private: false,
+            draws: false,
             view: false,
         });
         NodeId(self.nodes.len() as u32 - 1)
@@ -130,7 +140,10 @@ impl GraphBuilder {
             sorted.push(node);
         }
         let outputs = outputs.iter().filter_map(|o| places[o.0 as usize]).collect();
-        (Graph { nodes: sorted, outputs, locations: self.locations, ..Graph::default() }, places)
+        (
+            Graph { nodes: sorted, outputs, locations: self.locations, restores: self.restores, ..Graph::default() },
+            places,
+        )
     }
 }
 
@@ -176,8 +189,13 @@ impl Tracer<'_> {
         let base = path.rsplit('.').next().unwrap_or(path).trim_matches('_');
         let name = self.graph.unique(base);
         let location = self.user_location().map(|l| self.graph.location(l));
+        let stack = if self.graph.commits {
+            self.locations().into_iter().map(|l| self.graph.location(l)).collect()
+        } else {
+            Vec::new()
+        };
         let op = NodeOp::Call { target: target.clone(), args, kwargs };
-        self.graph.nodes.push(Node { name, op, meta, location, private: false, view: false });
+        self.graph.nodes.push(Node { name, op, meta, location, stack, private: false, draws: false, view: false });
         Ok(NodeId(self.graph.nodes.len() as u32 - 1))
     }
 

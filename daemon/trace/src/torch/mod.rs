@@ -14,6 +14,7 @@ use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Class, Payload, TensorId, TensorValue, Tuple, Value};
 use flambeau_ir::code::Const;
+use flambeau_ir::commit;
 use flambeau_ir::graph::{Arg, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::guard::{Guard, GuardKind};
 use flambeau_ir::oracle::{AnswerValue, QueryArg, Question};
@@ -205,18 +206,19 @@ impl Tracer<'_> {
             }
         };
         let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
-        let is_outside = |i: &usize| matches!(argument(*i), Some(Value::Tensor(id)) if self.is_outside(*id));
-        let commits = inferred.mutates.iter().any(is_outside);
-        if (commits || self.graph.writes == Writes::Inputs) && self.stack.iter().any(|frame| frame.handles) {
-            // A plan that failed after a write is not run again as plain Python, so no handler of the user would run.
-            let name = target_name(&target);
-            return stop(ReasonCode::SideEffect, format!("{name} in a try or with block, once inputs are written to"));
-        }
+        let is_outside = |i: &usize| argument(*i).is_some_and(|value| self.shows_outside(value));
+        let writes_outside = inferred.mutates.iter().any(is_outside);
+        let private = by_rule && !inferred.mutates.is_empty() && !writes_outside && !inferred.rng;
+        let draws = !writes_outside
+            && on_cpu(&inferred.meta)
+            && (by_rule && inferred.rng || commit::only_draws(&target, &graph_args, &graph_kwargs));
+        let commits = !private && !draws && commit::commits(&target, &graph_args, &graph_kwargs);
+        self.check_failure(&target, writes_outside, commits, inferred.checks)?;
         self.check_out(&target, &args, &inferred.meta)?;
         self.graph.may_view |= !by_rule;
         if !inferred.mutates.is_empty() {
             self.check_leaves(&target, inferred.mutates.iter().filter_map(|i| argument(*i)).cloned())?;
-            let writes = match (commits, self.graph.may_view) {
+            let writes = match (writes_outside, self.graph.may_view) {
                 (true, _) => Writes::Inputs,
                 (false, true) => Writes::PerhapsInputs,
                 (false, false) => Writes::Nothing,
@@ -236,9 +238,14 @@ impl Tracer<'_> {
             // `contiguous()` of a contiguous tensor and the like: nothing happens.
             return Ok(value.clone());
         }
+        self.graph.commits |= commits;
+        self.graph.draws |= draws;
+        self.graph.restores |= self.graph.draws && inferred.checks;
+        self.graph.handles |= inferred.checks && self.stack.iter().any(|frame| frame.handles);
         let node = self.graph_call(&target, graph_args, graph_kwargs, inferred.meta.clone())?;
         let known = &mut self.graph.nodes[node.0 as usize];
-        known.private = by_rule && !inferred.mutates.is_empty() && !commits && !inferred.rng;
+        known.private = private;
+        known.draws = draws;
         known.view = inferred.view_of.is_some() && inferred.meta.as_tensor().is_some_and(TensorMeta::is_symbolic);
         if inferred.meta.as_tensor().is_none() {
             self.grad_of_written(&args, &inferred.mutates)?;
@@ -275,6 +282,34 @@ impl Tracer<'_> {
             self.arenas.tensors[*id].is_leaf = true;
         }
         Ok(value)
+    }
+
+    /// A graph that fails behind its commit point is not run again as plain Python: no handler of the user would run, and
+    /// what the frame did to outside objects would be lost. A call that may fail then is one of plain Python.
+    fn check_failure(&self, target: &Target, writes: bool, commits: bool, checks: bool) -> Flow<()> {
+        let handled = self.stack.iter().any(|frame| frame.handles);
+        let what = if handled && (writes || self.graph.writes == Writes::Inputs) {
+            "in a try or with block, once inputs are written to"
+        } else if !checks || !(commits || self.graph.commits) || self.frame.options.fullgraph {
+            return Ok(());
+        } else if handled {
+            "may raise in a try or with block, once inputs are written to or random numbers drawn"
+        } else if self.has_effects() {
+            "may raise after changes to objects, once inputs are written to or random numbers drawn"
+        } else {
+            return Ok(());
+        };
+        stop(ReasonCode::SideEffect, format!("{} {what}", target_name(target)))
+    }
+
+    /// Whether the value is, or holds, a tensor that was there before the trace, or a view of one.
+    fn shows_outside(&self, value: &Value) -> bool {
+        match value {
+            Value::Tensor(id) => self.is_outside(*id),
+            Value::Tuple(tuple) => tuple.items.iter().any(|item| self.shows_outside(item)),
+            Value::List(list) => self.arenas.lists[*list].items.iter().any(|item| self.shows_outside(item)),
+            _ => false,
+        }
     }
 
     /// Torch refuses to change a leaf that requires grad, also through a view of it, and views of which one call made
@@ -576,11 +611,14 @@ impl Tracer<'_> {
         let out = args.kw.iter().position(|(n, _)| &**n == "out");
         let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
         let stores = ["_operator.setitem", "operator.setitem", "__setitem__"].contains(&name);
-        let mutates: Vec<usize> = written.or(stores.then_some(0)).into_iter().collect();
+        let mut mutates: Vec<usize> = written.or(stores.then_some(0)).into_iter().collect();
         let mut meta = match self.ask_one(question)? {
             AnswerValue::Meta(meta) => meta,
             AnswerValue::Written(meta, places) => {
-                if !places.iter().all(|place| mutates.contains(&(*place as usize))) {
+                let mut others = places.iter().map(|place| *place as usize).filter(|place| !mutates.contains(place));
+                if meta == ValueMeta::Const(Const::None) && itself::is_for_its_effect(name) {
+                    mutates = others.collect();
+                } else if others.next().is_some() {
                     return stop(ReasonCode::OpUnknown, format!("{name} writes to an argument"));
                 }
                 meta
@@ -605,8 +643,9 @@ impl Tracer<'_> {
                     meta,
                     returns_argument: None,
                     view_of: None,
-                    mutates: vec![],
+                    mutates,
                     rng: false,
+                    checks: true,
                 })),
                 // Fake tensors stand for their metadata, and for nothing else of a tensor.
                 _ => self.ask_itself(name),
@@ -618,7 +657,7 @@ impl Tracer<'_> {
         {
             meta.requires_grad |= self.arenas.tensors[*id].meta.requires_grad;
         }
-        Ok(Asked::Call(Inferred { meta, returns_argument: written, view_of: None, mutates, rng: false }))
+        Ok(Asked::Call(Inferred { meta, returns_argument: written, view_of: None, mutates, rng: false, checks: true }))
     }
 }
 
@@ -628,6 +667,15 @@ enum Asked {
     Known(Value),
     /// What the call gives and writes to.
     Call(Inferred),
+}
+
+/// Whether all tensors that a call gives are on the CPU.
+fn on_cpu(meta: &ValueMeta) -> bool {
+    match meta {
+        ValueMeta::Tensor(tensor) => tensor.device.is_cpu(),
+        ValueMeta::Tuple(parts) => parts.iter().all(on_cpu),
+        ValueMeta::Int(_) | ValueMeta::Const(_) => true,
+    }
 }
 
 fn target_name(target: &Target) -> &str {

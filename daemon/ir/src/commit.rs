@@ -1,8 +1,8 @@
 //! Which torch calls can be taken back by running the frame again: those that write to nothing the user can see, draw no
 //! random numbers and leave the thread's state alone. What is not known to be such commits.
 
-use flambeau_ir::code::Const;
-use flambeau_ir::graph::{Arg, Target};
+use crate::code::Const;
+use crate::graph::{Arg, Target};
 use std::sync::Arc;
 
 /// Roots whose functions are pure unless named below.
@@ -56,10 +56,10 @@ const RANDOM: &[&str] = &[
     "rnn_relu",
     "lstm",
     "gru",
-    "manual_seed",
-    "seed",
-    "set_rng_state",
 ];
+
+/// Functions that set the state of torch's generators.
+const SEEDS: &[&str] = &["manual_seed", "seed", "set_rng_state"];
 
 /// Functions that may update running statistics or renormalise a weight.
 const UPDATES: &[&str] = &[
@@ -71,7 +71,7 @@ const UPDATES: &[&str] = &[
     "_batch_norm_impl_index",
 ];
 
-/// Whether the call is one that [`super::eager`] undoes itself.
+/// Whether the call switches grad mode, which executors undo themselves.
 pub fn is_grad_mode(target: &Target) -> bool {
     matches!(target, Target::Function(path) if path.ends_with("._set_grad_enabled"))
 }
@@ -102,11 +102,25 @@ pub fn commits(target: &Target, args: &[Arg], kwargs: &[(Arc<str>, Arg)]) -> boo
         || (!dunder && base.ends_with('_') && !matches!(base, "and_" | "or_" | "not_" | "is_"))
         || STORES.contains(&base)
         || RANDOM.contains(&base)
+        || SEEDS.contains(&base)
         || UPDATES.contains(&base)
         || base.contains("dropout")
         || base.starts_with("set_")
         || base.starts_with("_set_")
         || base.contains("autocast")
+}
+
+/// Whether all that a failure after this call must not repeat is a draw from the default generator of a device.
+pub fn only_draws(target: &Target, args: &[Arg], kwargs: &[(Arc<str>, Arg)]) -> bool {
+    let (Target::Method(path) | Target::Function(path)) = target;
+    let name = path.rsplit('.').next().unwrap_or(path);
+    let draws = match name {
+        "scaled_dot_product_attention" => may_drop_out(args, kwargs),
+        _ => !name.ends_with('_') && (RANDOM.contains(&name) || name.contains("dropout")),
+    };
+    let known = matches!(target, Target::Method(_)) || KNOWN_ROOTS.iter().any(|root| path.starts_with(root));
+    let given = |name: &str| kwargs.iter().any(|(n, value)| &**n == name && *value != Arg::Const(Const::None));
+    draws && known && !given("generator") && !given("out")
 }
 
 fn argument<'a>(args: &'a [Arg], kwargs: &'a [(Arc<str>, Arg)], index: usize, name: &str) -> Option<&'a Arg> {
@@ -145,7 +159,7 @@ mod tests {
         }
         assert!(commits(&Target::Method("add_".into()), &[], &[]));
         assert!(commits(&Target::Method("__iadd__".into()), &[], &[]));
-        let out = [("out".into(), Arg::Node(flambeau_ir::graph::NodeId(0)))];
+        let out = [("out".into(), Arg::Node(crate::graph::NodeId(0)))];
         assert!(commits(&Target::Function("torch.add".into()), &[], &out));
         let training = vec![Arg::Const(Const::Bool(true)); 6];
         assert!(commits(&Target::Function("torch.batch_norm".into()), &training, &[]));
