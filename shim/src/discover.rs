@@ -88,8 +88,8 @@ impl<'a> Discovery<'a> {
 
     /// Without the hook, which another call may have set: Python then hands arguments on to the functions that it calls, where
     /// it would hold them below a hook.
-    pub fn unhooked(_: Python<'_>) -> Off {
-        Off::new(before())
+    pub fn unhooked(_: Python<'_>) -> Option<Off> {
+        (USERS.load(Ordering::Relaxed) > 0).then(|| Off::new(before()))
     }
 
     /// Looks for nothing: compiled code runs.
@@ -115,10 +115,8 @@ impl Drop for Discovery<'_> {
 }
 
 fn before() -> Eval {
-    let set = BEFORE.load(Ordering::Relaxed);
-    let before = if set.is_null() { _PyEval_EvalFrameDefault as *mut c_void } else { set };
-    // SAFETY: the interpreter's own, or what was found set in `start`: functions of this type.
-    unsafe { std::mem::transmute::<*mut c_void, Eval>(before) }
+    // SAFETY: what was found set in `start`, a function of this type: frames are looked for.
+    unsafe { std::mem::transmute::<*mut c_void, Eval>(BEFORE.load(Ordering::Relaxed)) }
 }
 
 /// The evaluator while frames are looked for.

@@ -67,8 +67,18 @@ enum Went {
 /// Why a compiled frame failed before anything could be seen of it.
 pub struct Failed {
     why: String,
+    kind: FailedFor,
+}
+
+/// What for.
+#[derive(PartialEq)]
+enum FailedFor {
+    /// The original code has to raise too, or this is a mistake.
+    Error,
     /// An op raised, and the original code may handle that.
-    handled: bool,
+    Handled,
+    /// An int of more than 64 bits.
+    LargeInt,
 }
 
 impl Entry {
@@ -266,11 +276,7 @@ impl Entry {
                 Went::Done(value) => return value,
                 Went::Broken(broken) => *broken,
                 went @ (Went::Eager | Went::Raises(_)) => {
-                    // Below a hook, callers hold the arguments of the functions they call until these return: nothing is
-                    // looked for where that would be seen.
-                    let quiet = next.frees_visibly(py);
-                    let _unhooked = quiet.then(|| Discovery::unhooked(py));
-                    let _discovery = if quiet { None } else { self.discovery(py, here, &table, null_mut()) };
+                    let _discovery = self.discovery(py, here, &table, null_mut());
                     let result = next.call(py).map_or_else(|error| raise(py, error), Py::into_ptr);
                     return if let Went::Raises(what) = went { say_unraised(py, &what, result) } else { result };
                 }
@@ -383,11 +389,11 @@ fn run(
 /// was raised: then that was why.
 #[cold]
 pub fn say_failed(py: Python<'_>, failed: &Failed, result: Raw) -> Raw {
-    let Failed { why, handled } = failed;
-    if result.is_null() || *handled {
+    let Failed { why, kind } = failed;
+    if *kind == FailedFor::Handled || *kind == FailedFor::Error && result.is_null() {
         counters::eager_fallback(py, "raises");
     } else {
-        counters::eager_fallback(py, "run_failed");
+        counters::eager_fallback(py, if *kind == FailedFor::LargeInt { "large_int" } else { "run_failed" });
         say::warn_once(py, &format!("run_failed:{why}"), &format!("a compiled frame ran eagerly: {why}"));
     }
     result
@@ -415,8 +421,15 @@ fn failed(
 ) -> Went {
     match error {
         RunError::Python(error) => Went::Done(raise(py, error)),
-        RunError::Fallback(why) => Went::Failed(Failed { why, handled: false }),
-        RunError::Raised(why) => Went::Failed(Failed { why, handled: installed.frame().exit.handles }),
+        RunError::Fallback(why) => Went::Failed(Failed { why, kind: FailedFor::Error }),
+        RunError::Raised(why) => {
+            let kind = if installed.frame().exit.handles { FailedFor::Handled } else { FailedFor::Error };
+            Went::Failed(Failed { why, kind })
+        }
+        RunError::LargeInt => {
+            let why = "an int of more than 64 bits is computed with".to_owned();
+            Went::Failed(Failed { why, kind: FailedFor::LargeInt })
+        }
         RunError::Wrong(what, error) => {
             let fingerprint = compile::fingerprint_of(py, slots);
             let dropped = table.borrow(py).give_up(installed, fingerprint);

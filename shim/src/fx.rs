@@ -65,7 +65,9 @@ impl FxBody {
     /// Lets the back end compile the graph for these inputs.
     pub fn compile(&self, py: Python<'_>, values: &[Option<Py<PyAny>>], symbols: &[i64]) -> Result<(), Failure> {
         let compiled = self.call_backend(py, values, symbols).map_err(|e| match failure(py, e, false) {
-            Failure::Before(why) => Failure::Before(format!("the back end refused the graph: {why}")),
+            Failure::Before(why) | Failure::Raised(why) => {
+                Failure::Before(format!("the back end refused the graph: {why}"))
+            }
             other => other,
         })?;
         self.compiled.borrow_mut().insert(self.key(symbols), compiled);

@@ -42,6 +42,8 @@ pub enum RunError {
     Fallback(String),
     /// As `Fallback`: an op raised this.
     Raised(String),
+    /// As `Fallback`: an int of the call, or what becomes of it, has more than 64 bits.
+    LargeInt,
     /// Torch did other than the frame was compiled for: do not use it again. Raise the error, or without one run the
     /// original code.
     Wrong(String, Option<PyErr>),
@@ -313,7 +315,7 @@ impl Installed {
     ) -> Result<Left, Box<RunError>> {
         let symbols = &passed.symbols;
         if !self.ending.fits(symbols) {
-            return Err(fallback("an int is too large to be computed with").into());
+            return Err(RunError::LargeInt.into());
         }
         match (&self.body, &self.plain) {
             (Run::Native(body), Some(Plain::Output(i))) => {

@@ -99,7 +99,9 @@ class Frame:
                 "op": op,
                 "meta": {"Const": "None"},
                 "location": None,
+                "stack": [],
                 "private": False,
+                "draws": False,
                 "view": False,
             }
         )
@@ -176,15 +178,17 @@ class Frame:
                 "kernels": self.kernels,
                 "written": [],
                 "commit": self.commit,
+                "restores": False,
             }
         else:
             body = {"nodes": self.nodes, "outputs": self.outputs, "locations": [], "default_dtype": "F32"}
+            body["restores"] = False
         frame = {
             "frame": {"code": [0] * 32, "path": []},
             "guards": {"sources": {"nodes": self.sources}, "guards": self.guards},
             "symbols": self.symbols,
             "body": {self.kind: body},
-            "exit": {"builds": self.builds, "effects": self.effects, "end": self.end},
+            "exit": {"builds": self.builds, "effects": self.effects, "end": self.end, "handles": False},
             "graph_text": "",
             "fallback": None,
         }

@@ -265,3 +265,47 @@ def watches(x, n):
 
 def watches_below(x, n):
     return watches(x * 2, n)
+
+
+class Held:
+    """Something that weak references can watch."""
+
+
+def lets_go_of_it(x):
+    held = Held()
+    watched = weakref.ref(held)
+    del held
+    return watched() is None
+
+
+def through_a_call(x):
+    return lets_go_of_it(x)
+
+
+def through_two_calls(x):
+    found = through_a_call(x)
+    return found
+
+
+def through_a_try(x):
+    try:
+        return through_a_call(x)
+    finally:
+        x + 1
+
+
+def through_a_call_of_a_try(x):
+    try:
+        found = through_a_try(x)
+    except ValueError:
+        found = None
+    return found
+
+
+THROUGH = [lets_go_of_it, through_a_call, through_two_calls, through_a_try, through_a_call_of_a_try]
+
+
+@pytest.mark.parametrize("fn", THROUGH, ids=lambda f: f.__name__)
+def test_a_resumed_callee_lets_go(fn):
+    """No break of a caller holds what the resume function of a callee is called with."""
+    assert flambeau.compile(fn)(torch.ones(3)) is True

@@ -276,7 +276,9 @@ def guarded(model):
             "op": {"Placeholder": s},
             "meta": {"Const": "None"},
             "location": None,
+            "stack": [],
             "private": False,
+            "draws": False,
             "view": False,
         }
         for i, s in enumerate(inputs)

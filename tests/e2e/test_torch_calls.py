@@ -215,3 +215,36 @@ def test_reductions_of_what_has_no_rows(backend):
     compiled = flambeau.compile(fn, backend=backend)
     assert_same(compiled(torch.randn(0, 5)), fn(torch.randn(0, 5)))
     assert not flambeau.counters()["eager_graph_reasons"]
+
+
+W = torch.randn(10, 32)
+RESHAPED = [
+    lambda x: F.layer_norm(x, (32,)).view(-1, 9, 32),
+    lambda x: F.linear(F.layer_norm(x, (32,)).view(-1, 9, 32)[:, slice(0, None), :], W),
+    lambda x: F.linear(x.view(-1, 9, 32), W),
+    lambda x: (x * 2).view(-1, 9, 32)[:, 0:].contiguous(),
+    lambda x: x.sum(0).reshape(-1, 3, 32) + 1,
+    lambda x: torch.cat([x, x], 1).view(-1, 9, 32).softmax(0),
+    lambda x: x.transpose(1, 2).reshape(-1, 9, 32) * 2,
+]
+
+
+@pytest.mark.plain_only("counts what runs op by op")
+@pytest.mark.parametrize("fn", RESHAPED)
+def test_reshapes_by_symbolic_sizes_run_as_kernels(fn):
+    """That the sizes divide is a fact of the call, which symbols alone do not tell."""
+    compiled = flambeau.compile(fn, backend="cpu", dynamic=True)
+    for rows in (9, 18):
+        x = torch.randn(2, rows, 32)
+        assert_same(compiled(x), fn(x))
+    assert not flambeau.counters()["eager_graph_reasons"] and not flambeau.counters()["eager_fallbacks"]
+
+
+def test_reshapes_of_strided_memory_by_symbolic_sizes():
+    def fn(x):
+        return (x.transpose(0, 1) * 2).reshape(3, -1, 32).softmax(-1), x.reshape(-1, 9, 32).transpose(0, 1).sum(1)
+
+    compiled = flambeau.compile(fn, backend="cpu", dynamic=True)
+    for rows in (9, 18):
+        for x in (torch.randn(2, rows, 32), torch.randn(rows, 2, 32).transpose(0, 1)):
+            assert_same(compiled(x), fn(x))

@@ -237,7 +237,8 @@ pub fn strides_through_view(
     }
 }
 
-/// Strides of the same memory under other sizes, by the rule of `at::detail::computeStride`.
+/// Strides of the same memory under other sizes, of which there are as many elements, by the rule of
+/// `at::detail::computeStride`.
 pub fn reshaped_strides(old: &[Dim], strides: &[Dim], new: &[Dim]) -> Option<Vec<Dim>> {
     if old == new {
         return Some(strides.to_vec());
@@ -258,15 +259,16 @@ pub fn reshaped_strides(old: &[Dim], strides: &[Dim], new: &[Dim]) -> Option<Vec
         if !ends {
             continue;
         }
-        while at > 0 && (want != have || new[at - 1].is(1)) {
+        // What is left are as many elements on both sides, which symbols alone may not tell.
+        while at > 0 && (d == 0 || want != have || new[at - 1].is(1)) {
             at -= 1;
             out[at] = want.mul(&base);
             want = want.mul(&new[at]);
         }
-        if want != have {
-            return None;
-        }
         if d > 0 {
+            if want != have {
+                return None;
+            }
             base = strides[d - 1].clone();
             (have, want) = (Dim::Const(1), Dim::Const(1));
         }

@@ -461,6 +461,12 @@ impl Planner<'_> {
         if changed {
             return Ok(());
         }
+        if let Unfit::Realise(id) = unfit
+            && self.core.node(*id).sizes.iter().any(|size| size.as_const().is_none())
+        {
+            // It has memory, which no strides read in the order that is wanted, and no digits can be told of its sizes.
+            return Err(Reason::new(ReasonCode::NotLowered, "a reshape whose sizes are not known"));
+        }
         Err(Reason::new(ReasonCode::Internal, format!("a value cannot be scheduled: {unfit:?}")))
     }
 

@@ -82,6 +82,7 @@ fn expected(seen: &Value) -> Option<Inferred> {
         view_of: index("view"),
         mutates: writes.into_iter().flatten().map(|v| v.as_u64().unwrap() as usize).collect(),
         rng: seen.get("rng").is_some(),
+        checks: false,
     })
 }
 

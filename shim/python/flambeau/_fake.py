@@ -89,7 +89,9 @@ class _Writes(TorchDispatchMode):
     def has(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor or a view of it was written to."""
         own = [tensor, tensor._base]
-        return any(written is one or (one is not None and written._base is one) for written in self.written for one in own)
+        return any(
+            written is one or (one is not None and written._base is one) for written in self.written for one in own
+        )
 
 
 def _tensors(argument: Any) -> Iterator[torch.Tensor]:

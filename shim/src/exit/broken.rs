@@ -3,6 +3,7 @@
 //! The frame's graph ran and its effects are replayed, so nothing here may run twice: a failure is raised as eager code
 //! would raise it.
 
+use crate::discover::Discovery;
 use crate::gil::GilCell;
 use crate::raw::Raw;
 use flambeau_ir::code::CodeHash;
@@ -65,7 +66,7 @@ impl Next {
 
     /// Whether the program would see that the caller of a resume function holds what it handed over: an object with a
     /// finalizer, or one that is watched by a weak reference and that only a frame further in holds.
-    pub fn frees_visibly(&self, py: Python<'_>) -> bool {
+    fn frees_visibly(&self, py: Python<'_>) -> bool {
         // SAFETY: live objects.
         unsafe {
             self.args.iter().any(|arg| holds_finalizer(arg.as_ptr()))
@@ -73,8 +74,10 @@ impl Next {
         }
     }
 
-    /// Calls it as plain Python, which holds what it is handed by itself from then on.
+    /// Calls it as plain Python, which holds what it is handed by itself from then on. Below the hook of frames callers hold
+    /// the arguments of the functions they call until these return: it is off where that would be seen.
     pub fn call(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let _unhooked = if self.frees_visibly(py) { Discovery::unhooked(py) } else { None };
         let Next { function, args: [state, value], .. } = self;
         let borrowed = value.as_ptr();
         let handed = Handed::new(state.bind(py).cast_exact::<PyTuple>()?, value)?;

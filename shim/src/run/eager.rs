@@ -74,7 +74,8 @@ impl EagerBody {
                     body.grad_mode |= commit::is_grad_mode(target);
                     let mut step = Step::new(py, target, args, kwargs, dest)
                         .map_err(|e| format!("{}: {target:?} cannot be called: {e}", node.name))?;
-                    step.stack = node.stack.iter().filter_map(|at| graph.locations.get(*at as usize)).cloned().collect();
+                    step.stack =
+                        node.stack.iter().filter_map(|at| graph.locations.get(*at as usize)).cloned().collect();
                     body.steps.push(step);
                 }
             }

@@ -222,7 +222,11 @@ impl NativeBody {
         }
         for reg in &self.outputs {
             outputs.push(regs.python(py, *reg).map_err(|why| {
-                if self.commit < self.steps.len() { Failure::After(PyRuntimeError::new_err(why)) } else { Failure::Before(why) }
+                if self.commit < self.steps.len() {
+                    Failure::After(PyRuntimeError::new_err(why))
+                } else {
+                    Failure::Before(why)
+                }
             })?);
         }
         Ok(())

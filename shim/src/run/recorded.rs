@@ -218,7 +218,9 @@ impl Callable {
         match self.body.run(py, &inputs, &self.symbols, &mut outputs) {
             Ok(()) => Ok(PyList::new(py, outputs)?.unbind()),
             Err(Failure::After(error) | Failure::Wrong(_, Some(error))) => Err(error),
-            Err(Failure::Before(why) | Failure::Raised(why) | Failure::Wrong(why, None)) => Err(PyRuntimeError::new_err(why)),
+            Err(Failure::Before(why) | Failure::Raised(why) | Failure::Wrong(why, None)) => {
+                Err(PyRuntimeError::new_err(why))
+            }
         }
     }
 }

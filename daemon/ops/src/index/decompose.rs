@@ -221,17 +221,14 @@ fn triangle(cx: &mut Decompose, keep: Binary) -> Done {
 }
 
 fn one_hot(cx: &mut Decompose) -> Done {
-    if cx.int("num_classes")?.unwrap_or(-1) < 0 {
+    let classes = cx.int("num_classes")?.unwrap_or(-1);
+    if classes < 0 {
         return refuse("one_hot without a number of classes");
     }
-    let x = cx.tensor("input")?;
-    let sizes = cx.result()?.sizes;
-    let mut wide = cx.sizes(x);
-    wide.push(Dim::Const(1));
-    let x = cx.reshape(x, wide);
-    let classes = iota(cx, &sizes, sizes.len() - 1);
-    let hit = cx.binary(Binary::Eq, x, classes);
-    Ok(Outcome::Fresh(cx.cast(hit, DType::I64)))
+    // Torch's own checks the classes.
+    let args = vec![ExternArg::Value(cx.tensor("input")?), ExternArg::Const(Const::Int(classes))];
+    let meta = cx.result()?;
+    Ok(Outcome::Fresh(cx.call(("aten::one_hot", "default"), None, args, &[meta])[0]))
 }
 
 /// A value whose parts follow each other along `dim`.

@@ -159,7 +159,7 @@ impl Tracer<'_> {
             .iter()
             .any(|n| matches!(n.op, NodeOp::Placeholder(_)) && n.meta.as_tensor().is_some_and(|t| t.requires_grad));
         let needs_autograd = needs_input && (initial || touches) || self.makes_leaves();
-        builder.exit.handles = self.graph.handles;
+        builder.exit.handles = self.graph.before.handled;
         let mut graph = std::mem::take(&mut self.graph);
         if !needs_autograd {
             // Without autograd, switching grad mode changes nothing.

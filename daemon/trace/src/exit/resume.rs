@@ -278,9 +278,9 @@ impl Tracer<'_> {
         let first = usize::from(matches!(kind, Kind::Step | Kind::After(_)));
         let handled = |(_, f): &(usize, &Frozen)| f.decoded.handler(f.at).is_some();
         let Some((i, frame)) = frames.iter().enumerate().skip(first).find(handled) else { return Ok(None) };
-        let depth = frame.decoded.handler(frame.at).map_or(0, |h| h.depth as usize);
-        let stack = &frame.stack[..depth.min(frame.stack.len())];
-        let raise = self.take_up(b, frame, frame.at as u32, stack, Entry::Raise, None).map_err(|_| Some(i))?;
+        let Some(handler) = frame.decoded.handler(frame.at) else { return Ok(None) };
+        let stack = &frame.stack[..(handler.depth as usize).min(frame.stack.len())];
+        let raise = self.take_up(b, frame, handler.target, stack, Entry::Raise, None).map_err(|_| Some(i))?;
         let resume = self.onwards(b, &frames[i + 1..], Some(raise)).map_err(|above| above.map(|j| i + j))?;
         let frames = (frames.len() - i) as u32;
         Ok(resume.map(|resume| Catch { resume, frames }))
@@ -475,7 +475,8 @@ impl Tracer<'_> {
         // Where a frame let go of an object, or goes on after a break, the call would hold the state of the frame.
         let lets_go = frames.first().is_some_and(|leaf| leaf.next.is_some());
         let inner = frames.len().saturating_sub(1);
-        let below = if lets_go { 0 } else { frames.iter().position(|f| f.code.is_resume()).unwrap_or(inner).min(inner) };
+        let below =
+            if lets_go { 0 } else { frames.iter().position(|f| f.code.is_resume()).unwrap_or(inner).min(inner) };
         let apart = self.apart(&frames[..below], is_standard).checked_sub(1);
         let whole = frames.iter().rposition(|f| is_of(f, Origin::Whole) || f.handling);
         let recursive = frames.iter().any(|f| frames.iter().filter(|g| same_source(f, g)).count() > MOST_LEVELS);

@@ -23,6 +23,28 @@ pub enum Writes {
     Inputs,
 }
 
+/// Random numbers that calls drew from the CPU's default generator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Drawn {
+    /// None.
+    #[default]
+    Nothing,
+    /// Some.
+    Some,
+    /// Some, and then came a call that may raise for what its tensors hold.
+    BeforeCheck,
+}
+
+/// What a call that fails finds.
+#[derive(Debug, Default)]
+pub struct Before {
+    pub(crate) drawn: Drawn,
+    /// A call was made that cannot be taken back by running the frame again.
+    pub(crate) commits: bool,
+    /// One that may raise for what its tensors hold stands in a `try` or `with` block.
+    pub(crate) handled: bool,
+}
+
 /// The graph under construction. Placeholders are made when an input is first read, so they stand among the calls until the end.
 #[derive(Debug, Default)]
 pub struct GraphBuilder {
@@ -34,14 +56,8 @@ pub struct GraphBuilder {
     pub(crate) writes: Writes,
     /// A call of which no rule says whether it returns views.
     pub(crate) may_view: bool,
-    /// A call cannot be taken back by running the frame again.
-    pub(crate) commits: bool,
-    /// A call draws from the CPU's default generator, and does nothing else.
-    pub(crate) draws: bool,
-    /// Another one may raise for what its tensors hold, after that.
-    pub(crate) restores: bool,
-    /// One of these stands in a `try` or `with` block.
-    pub(crate) handles: bool,
+    /// What calls so far mean for one that fails.
+    pub(crate) before: Before,
     /// A call switches grad mode or makes a tensor require grad.
     pub(crate) touches_grad: bool,
 }
@@ -141,7 +157,13 @@ impl GraphBuilder {
         }
         let outputs = outputs.iter().filter_map(|o| places[o.0 as usize]).collect();
         (
-            Graph { nodes: sorted, outputs, locations: self.locations, restores: self.restores, ..Graph::default() },
+            Graph {
+                nodes: sorted,
+                outputs,
+                locations: self.locations,
+                restores: self.before.drawn == Drawn::BeforeCheck,
+                ..Graph::default()
+            },
             places,
         )
     }
@@ -189,7 +211,7 @@ impl Tracer<'_> {
         let base = path.rsplit('.').next().unwrap_or(path).trim_matches('_');
         let name = self.graph.unique(base);
         let location = self.user_location().map(|l| self.graph.location(l));
-        let stack = if self.graph.commits {
+        let stack = if self.graph.before.commits {
             self.locations().into_iter().map(|l| self.graph.location(l)).collect()
         } else {
             Vec::new()

@@ -2,12 +2,13 @@
 
 mod ambient;
 mod attr;
+mod checks;
 mod fold;
 mod graph;
 mod input;
 mod itself;
 
-pub use graph::{GraphBuilder, Writes};
+pub use graph::{Drawn, GraphBuilder, Writes};
 
 use crate::call::Args;
 use crate::flow::{Flow, stop};
@@ -238,10 +239,16 @@ impl Tracer<'_> {
             // `contiguous()` of a contiguous tensor and the like: nothing happens.
             return Ok(value.clone());
         }
-        self.graph.commits |= commits;
-        self.graph.draws |= draws;
-        self.graph.restores |= self.graph.draws && inferred.checks;
-        self.graph.handles |= inferred.checks && self.stack.iter().any(|frame| frame.handles);
+        let handles = self.handles_errors();
+        let before = &mut self.graph.before;
+        before.commits |= commits;
+        before.handled |= inferred.checks && handles;
+        if draws {
+            before.drawn = before.drawn.max(Drawn::Some);
+        }
+        if inferred.checks && before.drawn == Drawn::Some {
+            before.drawn = Drawn::BeforeCheck;
+        }
         let node = self.graph_call(&target, graph_args, graph_kwargs, inferred.meta.clone())?;
         let known = &mut self.graph.nodes[node.0 as usize];
         known.private = private;
@@ -287,10 +294,10 @@ impl Tracer<'_> {
     /// A graph that fails behind its commit point is not run again as plain Python: no handler of the user would run, and
     /// what the frame did to outside objects would be lost. A call that may fail then is one of plain Python.
     fn check_failure(&self, target: &Target, writes: bool, commits: bool, checks: bool) -> Flow<()> {
-        let handled = self.stack.iter().any(|frame| frame.handles);
+        let handled = self.handles_errors();
         let what = if handled && (writes || self.graph.writes == Writes::Inputs) {
             "in a try or with block, once inputs are written to"
-        } else if !checks || !(commits || self.graph.commits) || self.frame.options.fullgraph {
+        } else if !checks || !(commits || self.graph.before.commits) || self.frame.options.fullgraph {
             return Ok(());
         } else if handled {
             "may raise in a try or with block, once inputs are written to or random numbers drawn"
@@ -300,6 +307,11 @@ impl Tracer<'_> {
             return Ok(());
         };
         stop(ReasonCode::SideEffect, format!("{} {what}", target_name(target)))
+    }
+
+    /// Whether a frame handles exceptions of the call in a way that user code can see.
+    fn handles_errors(&self) -> bool {
+        self.stack.iter().any(|frame| frame.handles)
     }
 
     /// Whether the value is, or holds, a tensor that was there before the trace, or a view of one.
@@ -607,6 +619,7 @@ impl Tracer<'_> {
             kwargs: query_kw,
             ambient: Box::new(self.ambient.clone()),
         };
+        let checks = checks::may_raise(target, op_args, op_kwargs);
         let inplace = writes_first(name) && !args.pos.is_empty();
         let out = args.kw.iter().position(|(n, _)| &**n == "out");
         let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
@@ -645,7 +658,7 @@ impl Tracer<'_> {
                     view_of: None,
                     mutates,
                     rng: false,
-                    checks: true,
+                    checks,
                 })),
                 // Fake tensors stand for their metadata, and for nothing else of a tensor.
                 _ => self.ask_itself(name),
@@ -657,7 +670,7 @@ impl Tracer<'_> {
         {
             meta.requires_grad |= self.arenas.tensors[*id].meta.requires_grad;
         }
-        Ok(Asked::Call(Inferred { meta, returns_argument: written, view_of: None, mutates, rng: false, checks: true }))
+        Ok(Asked::Call(Inferred { meta, returns_argument: written, view_of: None, mutates, rng: false, checks }))
     }
 }
 

@@ -1,0 +1,264 @@
+"""Ops that raise for what their tensors hold, after the graph wrote, drew, or the program changed its objects: handlers
+run, changes are made, random numbers go on and tracebacks show the program, as in eager."""
+
+import traceback
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import flambeau
+
+LIBRARY = torch.library.Library("flambeau_raising", "DEF")
+LIBRARY.define("bump(Tensor(a!) a, int k) -> ()")
+LIBRARY.define("bump_all(Tensor(a!)[] a, int k) -> ()")
+
+
+def _bump(a, k):
+    if k < 0:
+        raise ValueError("a negative step")
+    a.add_(k)
+
+
+LIBRARY.impl("bump", _bump, "CompositeExplicitAutograd")
+LIBRARY.impl("bump_all", lambda tensors, k: [_bump(a, k) for a in tensors], "CompositeExplicitAutograd")
+bump, bump_all = torch.ops.flambeau_raising.bump, torch.ops.flambeau_raising.bump_all
+OUT = torch.tensor([7])
+
+
+class Watch:
+    """A manager that writes down how its block ended."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append("in")
+
+    def __exit__(self, kind, error, trace):
+        self.log.append(kind and kind.__name__)
+
+
+def write_then_index(x, log):
+    x[0] = 2
+    return x[OUT]
+
+
+def change_write_change_index(x, log):
+    log.append(1)
+    x[0] = 2
+    log.append(2)
+    y = x[OUT]
+    log.append(3)
+    return y
+
+
+def draw_then_index(x, log):
+    log.append(torch.rand(2))
+    y = x[OUT]
+    log.append(3)
+    return y
+
+
+def inner(x, log):
+    log.append("inner")
+    return x.take(OUT)
+
+
+def draw_then_call(x, log):
+    y = F.dropout(x, 0.5)
+    return inner(y, log)
+
+
+def write_then_call(x, log):
+    x.mul_(2)
+    return inner(x, log)
+
+
+def write_then_call_in_a_list(x, log):
+    x.mul_(2)
+    return [F.embedding(i, x[:, None]) for i in (torch.tensor([0]), OUT)]
+
+
+def handled_after_a_write(x, log):
+    x[0] = 2
+    try:
+        return x[OUT]
+    except IndexError as error:
+        log.append(str(error))
+        return x * 2
+
+
+def handled_after_a_draw(x, log):
+    y = torch.rand(2)
+    try:
+        return x.index_select(0, OUT)
+    except IndexError:
+        return y, torch.rand(1)
+
+
+def handled_alone(x, log):
+    try:
+        return x.gather(0, OUT)
+    except RuntimeError as error:
+        return str(error)
+
+
+def in_a_finally(x, log):
+    y = F.dropout(x, 0.5)
+    try:
+        return F.one_hot(torch.tensor([-1]) - 1, 3)
+    finally:
+        log.append(y)
+
+
+def in_a_with(x, log):
+    x[1] = 5
+    with Watch(log):
+        return F.nll_loss(x[None], OUT)
+
+
+def draws_in_a_with(x, log):
+    with Watch(log):
+        y = torch.bernoulli(x.abs() * 0 + 0.5)
+        return torch.bernoulli(y - 3)
+
+
+def divides(x, log):
+    log.append("before")
+    x.add_(1)
+    return torch.tensor([3]) // (OUT - 7)
+
+
+def divides_in_a_row(x, log):
+    y = torch.randint(0, 9, (3,))
+    return y % (OUT - 7)
+
+
+def stores(x, log):
+    log.append("before")
+    x[OUT] = 1
+
+
+def singular(x, log):
+    y = torch.randn(2)
+    log.append(y)
+    return torch.linalg.inv(torch.zeros(2, 2))
+
+
+def library_op(x, log):
+    x[0] = 2
+    bump(x, -1)
+
+
+def library_op_handled(x, log):
+    try:
+        bump(x, 3)
+        bump(x, -1)
+    except ValueError:
+        log.append("handled")
+    return x + 1
+
+
+def library_op_of_a_list(x, log):
+    y = x * 2
+    try:
+        bump_all([x, y], 1)
+        bump_all([y], -1)
+    except ValueError:
+        log.append("handled")
+    return x, y
+
+
+def another_generator(x, log):
+    generator = torch.Generator().manual_seed(3)
+    y = torch.rand(2, generator=generator)
+    try:
+        return x[OUT]
+    except IndexError:
+        return y, torch.rand(2, generator=generator)
+
+
+def seeds(x, log):
+    torch.manual_seed(5)
+    try:
+        return x[OUT + torch.randint(1, 2, (1,))]
+    except IndexError:
+        return torch.rand(2)
+
+
+PROGRAMS = [
+    write_then_index,
+    change_write_change_index,
+    draw_then_index,
+    draw_then_call,
+    write_then_call,
+    write_then_call_in_a_list,
+    handled_after_a_write,
+    handled_after_a_draw,
+    handled_alone,
+    in_a_finally,
+    in_a_with,
+    draws_in_a_with,
+    divides,
+    divides_in_a_row,
+    stores,
+    singular,
+    library_op,
+    library_op_handled,
+    library_op_of_a_list,
+    another_generator,
+    seeds,
+]
+
+
+def outcome(call):
+    """Twice in a row: what came of the call, where it raised, what it wrote, and the next random number."""
+    found = []
+    torch.manual_seed(0)
+    for _ in range(2):
+        x, log = torch.tensor([0.5, -1.0, 2.0]), []
+        try:
+            result = call(x, log)
+        except Exception as error:
+            own = [(f.name, f.lineno) for f in traceback.extract_tb(error.__traceback__) if f.filename == __file__]
+            result = (type(error), str(error), [entry for entry in own if entry[0] != "outcome"])
+        found.append((result, log, x, torch.rand(1)))
+    return str(found)
+
+
+@pytest.mark.parametrize("backend", ["eager", "cpu"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_as_eager(program, backend):
+    expected = outcome(program)
+    before = flambeau.counters()["eager_fallbacks"].get("run_failed", 0)
+    assert outcome(flambeau.compile(program, backend=backend)) == expected
+    assert flambeau.counters()["eager_fallbacks"].get("run_failed", 0) == before
+
+
+def draws_then_looks_up(x, i):
+    y = F.dropout(x.exp(), 0.5)
+    return F.cross_entropy(y[i], i % 2)
+
+
+@pytest.mark.plain_only("counts breaks")
+@pytest.mark.parametrize("backend", ["eager", "cpu"])
+def test_draws_need_no_break(backend):
+    compiled = flambeau.compile(draws_then_looks_up, backend=backend, fullgraph=True)
+    x, i = torch.randn(4, 5), torch.tensor([3, 0])
+    torch.manual_seed(1)
+    expected = draws_then_looks_up(x, i), torch.rand(1)
+    for _ in range(2):
+        torch.manual_seed(1)
+        torch.testing.assert_close((compiled(x, i), torch.rand(1)), expected)
+
+
+@pytest.mark.plain_only("reads the counters of one call")
+def test_an_int_of_more_than_64_bits():
+    def grown(x, n):
+        return x + 1, n * n
+
+    compiled = flambeau.compile(grown, dynamic=True)
+    for n in (3, 5, 1 << 40):
+        assert compiled(torch.zeros(1), n)[1] == n * n
+    assert flambeau.counters()["eager_fallbacks"] == {"large_int": 1}
