@@ -208,7 +208,8 @@ PROGRAMS = [
     library_op_handled,
     library_op_of_a_list,
     another_generator,
-    seeds,
+    # Torch's queue of calls for CUDA grows with each of them.
+    pytest.param(seeds, marks=pytest.mark.mode_bug("the length of a list that grows is guarded", "warm")),
 ]
 
 
@@ -228,7 +229,7 @@ def outcome(call):
 
 
 @pytest.mark.parametrize("backend", ["eager", "cpu"])
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: getattr(f, "__name__", None))
 def test_as_eager(program, backend):
     expected = outcome(program)
     before = flambeau.counters()["eager_fallbacks"].get("run_failed", 0)
