@@ -4,6 +4,7 @@ meets, so that a wrong guess changes its result."""
 # ruff: noqa: B018, F821, SIM300, UP008
 
 import collections
+import copy
 import enum
 import functools
 import itertools
@@ -455,7 +456,49 @@ def extends_by_a_number():
     return message(extend), message(lambda: items.extend(Number(4))), items
 
 
+class Row(tuple):
+    pass
+
+
+class Shelf(list):
+    pass
+
+
+def compares_with_a_subclass():
+    """What is on the right is asked first, item by item."""
+    pairs = [((1,), Row("a")), (Row("a"), (1,)), ([1], Shelf("a")), (Shelf("a"), [1]), (Row("a"), Row([1]))]
+    return [
+        [message(lambda a=a, b=b: a < b), message(lambda a=a, b=b: a >= b), message(lambda a=a, b=b: a == b)]
+        for a, b in pairs
+    ]
+
+
+class Stores(type):
+    def __setattr__(cls, name, value):
+        STORED.append(name)
+        super().__setattr__(name, value)
+
+
+class Stored(metaclass=Stores):
+    pass
+
+
+STORED = []
+
+
+def copies_store_what_slots_there_are():
+    STORED.clear()
+    made = Stored()
+    made.a = 1
+    copied = copy.deepcopy(made)
+    found = list(STORED)
+    if "__slotnames__" in vars(Stored):
+        type.__delattr__(Stored, "__slotnames__")
+    return found, vars(copied)
+
+
 PROGRAMS = [
+    compares_with_a_subclass, copies_store_what_slots_there_are,
     raises_what_is_no_exception, asks_abstract_classes, factories_given_late, names_of_types, pairs_of_ordered_dicts,
     containers_that_are_called, modules_as_keys, attributes_past_a_local, extends_by_a_number,
     bytes_and_a_buffer, percent_of_bytes, keywords_of_exceptions, numbers_of_os_errors, methods_that_cannot_be_had,
@@ -463,6 +506,16 @@ PROGRAMS = [
     text_of_members, repeats, causes, ends_of_generators, throws_below, ends_with_a_value, own_cell,
     arguments_of_object, attributes_past_the_class,
 ]  # fmt: skip
+
+
+def divides(x, n, m):
+    return [message(lambda: n % m), message(lambda: n // m), message(lambda: divmod(n, m))]
+
+
+def test_divisions_of_symbolic_ints():
+    compiled = flambeau.compile(divides, dynamic=True)
+    for n, m in [(7, 3), (8, 4), (7, 0), (9, 0)]:
+        assert compiled(torch.ones(n), n, m) == divides(None, n, m)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

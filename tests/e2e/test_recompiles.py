@@ -46,6 +46,7 @@ class Box:
 
 BOX = Box()
 STATS: dict = {}
+LATER: list = []
 
 
 def traces(fn, calls, *rounds):
@@ -442,3 +443,58 @@ def test_what_is_stored_into_a_list_after_a_break():
 
     for n in (7, 2, 7.5, "x", (1, 2)):
         assert flambeau.compile(stores)(n, [1, 2]) == stores(n, [1, 2])
+
+
+def appends(x, items):
+    items.append(x * 2)
+    items.extend([1, 2])
+    items += (3,)
+    return x + 1
+
+
+def appends_then_reads(x, items):
+    items.append(1)
+    return x + items[-1] + len(items)
+
+
+def appends_after_a_break(x, items):
+    items.append(x)
+    pause()
+    items.append(x + 1)
+    return items[-1] + 1
+
+
+def appends_to_two(x, items, others=LATER):
+    items.append(1)
+    others.append(2)
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "most"),
+    [(appends, 1), (appends_after_a_break, 9), (appends_to_two, 1), (appends_then_reads, 9)],
+    ids=lambda given: getattr(given, "__name__", None),
+)
+def test_what_is_appended_to_may_have_any_length(fn, most):
+    """A list that grows from call to call is not read for that."""
+    expected, found = [], []
+    compiled = flambeau.compile(fn)
+    before = flambeau.counters()["frames_traced"]
+    for i in range(20):
+        x = torch.ones(3) * i
+        assert torch.equal(compiled(x, found), fn(x, expected))
+    assert str(found) == str(expected)
+    assert flambeau.counters()["frames_traced"] - before <= most
+
+
+def test_what_is_appended_to_may_be_another_list_that_was_read():
+    def fn(x, a, b):
+        a.append(3)
+        return x + len(b), b[-1]
+
+    compiled = flambeau.compile(fn)
+    for same in (False, True, False, True):
+        a, b = [1], [2]
+        c, d = [1], [2]
+        assert str(compiled(torch.ones(1), a, a if same else b)) == str(fn(torch.ones(1), c, c if same else d))
+        assert (a, b) == (c, d)

@@ -3,6 +3,7 @@
 import copy
 import math
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -248,3 +249,24 @@ def test_reshapes_of_strided_memory_by_symbolic_sizes():
     for rows in (9, 18):
         for x in (torch.randn(2, rows, 32), torch.randn(rows, 2, 32).transpose(0, 1)):
             assert_same(compiled(x), fn(x))
+
+
+def test_warnings_of_torch_are_the_programs():
+    """What finds out the metadata of a call warns of nothing, and uses up no warning."""
+
+    def fn(x):
+        return torch.tensor([x.sum(), 1.0]) + 1, torch.vander(x.detach()).sum()
+
+    x = torch.ones(3, requires_grad=True)
+    seen = []
+    torch.set_warn_always(True)
+    try:
+        for call in (fn, flambeau.compile(fn), flambeau.compile(lambda x: fn(x))):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                call(x)
+            seen.append([(w.category, w.filename, w.lineno) for w in caught])
+    finally:
+        torch.set_warn_always(False)
+    assert seen[0] == seen[1] == seen[2]
+    assert seen[0]

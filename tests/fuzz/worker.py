@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 import time
 import warnings
@@ -18,11 +19,16 @@ import flambeau
 
 from . import check, program, shrink, world
 
+MEMORY = 6 << 30
+"""What a child may have, in bytes."""
+
 
 def main(job: dict[str, Any]) -> None:
     """Runs a job: {"programs": [[seed, source or null]], "mode", "backend", "until", "second"} or {"shrink": failure, "seconds"}."""
     events = os.fdopen(os.dup(1), "w", buffering=1)
     torch.set_num_threads(1)
+    # A program that asks for more gets a MemoryError, and no other process is killed for it.
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     with warnings.catch_warnings():  # the first use imports a lot, with warnings
         warnings.simplefilter("ignore")
         world.kept(world.off, torch.ones(1))

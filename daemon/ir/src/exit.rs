@@ -104,6 +104,8 @@ pub enum Effect {
     DelItem(BuildId, BuildId),
     /// `list[:] = items`.
     SetList(BuildId, Vec<BuildId>),
+    /// `list[len(list):] = items`.
+    ExtendList(BuildId, Vec<BuildId>),
     /// `set.method(*arguments)` of an exact set: `add`, `discard`, `clear`, `update` and its like.
     ChangeSet(BuildId, Arc<str>, Vec<BuildId>),
     /// `dict.clear()`, then these items in order.

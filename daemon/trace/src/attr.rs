@@ -185,12 +185,23 @@ impl Tracer<'_> {
         if !self.reads_generically(&class)? {
             return stop(ReasonCode::UnsupportedObject, format!("{}.__getattribute__", class.name.qualname));
         }
-        let found = self.type_lookup(&class, name)?;
+        let found = self.generic_subclass_attr(value, &class, attrs, name);
+        self.or_getattr(found, value, &class, name)
+    }
+
+    fn generic_subclass_attr(
+        &mut self,
+        value: &Value,
+        class: &Rc<Class>,
+        attrs: Option<DictId>,
+        name: &str,
+    ) -> Flow<Option<Value>> {
+        let found = self.type_lookup(class, name)?;
         if let Some((_, raw)) = &found
             && self.is_data_descriptor(raw)?
             && self.has_get(raw)?
         {
-            return self.bind_attr(raw, value, &class, name).map(Some);
+            return self.bind_attr(raw, value, class, name).map(Some);
         }
         if let Some(attrs) = attrs {
             if name == "__dict__" {
@@ -205,8 +216,8 @@ impl Tracer<'_> {
                 Some(bound) => Ok(Some(bound)),
                 None => stop(ReasonCode::UnsupportedObject, format!("{name} of a {}", class.name.qualname)),
             },
-            Some((_, raw)) => self.bind_attr(&raw, value, &class, name).map(Some),
-            None => self.getattr_hook(value, &class, name),
+            Some((_, raw)) => self.bind_attr(&raw, value, class, name).map(Some),
+            None => Ok(None),
         }
     }
 
@@ -219,9 +230,23 @@ impl Tracer<'_> {
             };
             return self.attr_by_hook(&value, &class, &hook, name);
         }
-        match self.generic_instance_attr(id, name)? {
-            Some(found) => Ok(Some(found)),
-            None => self.getattr_hook(&value, &class, name),
+        let found = self.generic_instance_attr(id, name);
+        self.or_getattr(found, &value, &class, name)
+    }
+
+    /// What a look-up found, or what the class's `__getattr__` gives where there is nothing, or a descriptor says so.
+    pub(crate) fn or_getattr(
+        &mut self,
+        found: Flow<Option<Value>>,
+        value: &Value,
+        class: &Rc<Class>,
+        name: &str,
+    ) -> Flow<Option<Value>> {
+        match self.catch(found.clone(), "AttributeError")? {
+            Some(Some(found)) => Ok(Some(found)),
+            Some(None) => self.getattr_hook(value, class, name),
+            None if self.type_lookup(class, "__getattr__")?.is_some() => self.getattr_hook(value, class, name),
+            None => found,
         }
     }
 
@@ -256,16 +281,7 @@ impl Tracer<'_> {
             && self.is_data_descriptor(raw)?
             && self.has_get(raw)?
         {
-            return match self.bind_attr(raw, &value, &class, name) {
-                // A property that raises AttributeError falls back to `__getattr__`.
-                Err(stopped) => match self.catch::<Value>(Err(stopped.clone()), "AttributeError")? {
-                    None if self.type_lookup(&class, "__getattr__")?.is_some() => {
-                        self.getattr_hook(&value, &class, name)
-                    }
-                    _ => Err(stopped),
-                },
-                Ok(v) => Ok(Some(v)),
-            };
+            return self.bind_attr(raw, &value, &class, name).map(Some);
         }
         if let Some(attrs) = attrs
             && let Some(item) = self.dict_get_str(attrs, name)?

@@ -37,11 +37,26 @@ impl Tracer<'_> {
                 _ => {}
             }
         }
-        let of_metaclass = match &metaclass {
+        let found = self.generic_class_attr(class, metaclass.as_ref(), name);
+        match metaclass {
+            Some(metaclass) => self.or_getattr(found, &value, &metaclass, name),
+            None => found,
+        }
+    }
+
+    /// `type.__getattribute__(class, name)`; `None` where it raises.
+    fn generic_class_attr(
+        &mut self,
+        class: &Rc<Class>,
+        metaclass: Option<&Rc<Class>>,
+        name: &str,
+    ) -> Flow<Option<Value>> {
+        let value = Value::Class(class.clone());
+        let of_metaclass = match metaclass {
             Some(metaclass) => self.type_lookup(metaclass, name)?,
             None => None,
         };
-        if let (Some(metaclass), Some((owner, raw))) = (&metaclass, &of_metaclass)
+        if let (Some(metaclass), Some((owner, raw))) = (metaclass, &of_metaclass)
             && !owner.is("builtins.type")
             && self.is_data_descriptor(raw)?
             && self.has_get(raw)?
@@ -62,8 +77,8 @@ impl Tracer<'_> {
             return Ok(Some(found));
         }
         match (metaclass, of_metaclass) {
-            (Some(metaclass), Some((_, raw))) => self.bind_attr(&raw, &value, &metaclass, name).map(Some),
-            (Some(metaclass), None) => self.getattr_hook(&value, &metaclass, name),
+            (Some(metaclass), Some((_, raw))) => self.bind_attr(&raw, &value, metaclass, name).map(Some),
+            (Some(_), None) => Ok(None),
             (None, _) => self.attr_of_type(&value, name),
         }
     }
@@ -77,11 +92,7 @@ impl Tracer<'_> {
         name: &str,
     ) -> Flow<Option<Value>> {
         let result = self.call(hook, Args::new(vec![value.clone(), Value::str(name)]));
-        match self.catch(result.clone(), "AttributeError")? {
-            Some(found) => Ok(Some(found)),
-            None if self.type_lookup(class, "__getattr__")?.is_some() => self.getattr_hook(value, class, name),
-            None => result.map(Some),
-        }
+        self.or_getattr(result.map(Some), value, class, name)
     }
 
     /// Data descriptors of `type` itself.

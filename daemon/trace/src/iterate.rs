@@ -418,13 +418,13 @@ impl Tracer<'_> {
     /// `list.extend` (`list_extend` in CPython's `Objects/listobject.c`).
     pub fn list_extend(&mut self, list: ListId, iterable: &Value) -> Flow<()> {
         if let Some(items) = self.items_at_once(iterable)? {
-            self.list_mut(list)?.extend(items);
+            self.list_add(list, items);
             return Ok(());
         }
         let iter = self.iter(iterable)?;
         self.length_hint(iterable)?;
         self.drain(&iter, |t, item| {
-            t.list_mut(list)?.push(item);
+            t.list_add(list, [item]);
             Ok(())
         })
     }

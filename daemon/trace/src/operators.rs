@@ -428,11 +428,12 @@ impl Tracer<'_> {
         if let Value::Proxy(dict) = b {
             return self.compare(op, a, &Value::Dict(*dict));
         }
+        let mut first = false;
         if may_define(a) || may_define(b) {
             let (method, reflected) = (format!("__{}__", op.method()), format!("__{}__", op.reflected().method()));
             let (left, right) = (self.class_of(a)?, self.class_of(b)?);
             // A subclass is asked first, and not again (`do_richcompare` in CPython's `Objects/object.c`).
-            let first = !left.same(&right) && right.is_subclass(&left);
+            first = !left.same(&right) && right.is_subclass(&left);
             if first && let Some(result) = self.try_operator(b, &reflected, a)? {
                 return Ok(result);
             }
@@ -450,7 +451,12 @@ impl Tracer<'_> {
         }
         let (x, y) = (self.base(a), self.base(b));
         if !(self.compares_as_object(op, a)? && self.compares_as_object(op, b)?) {
-            let result = builtins::compare(self, op, &x, &y);
+            // So are the items of a subclass of a sequence.
+            let result = if first {
+                builtins::compare(self, op.reflected(), &y, &x)
+            } else {
+                builtins::compare(self, op, &x, &y)
+            };
             // What is folded says nothing of subclasses when it raises.
             let folded = matches!((&x, &y), (Value::Const(_), Value::Const(_)));
             if !(folded && self.is_raise_of(&result, "TypeError"))

@@ -703,7 +703,7 @@ impl Tracer<'_> {
         self.guard(origin.source, GuardKind::Len(items.len()));
         let items = self.wrap_items(items, origin.source)?;
         let entry = &mut self.arenas.lists[list];
-        entry.items = items;
+        entry.items.splice(0..0, items);
         entry.loaded = true;
         Ok(())
     }

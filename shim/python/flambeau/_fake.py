@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -103,14 +104,25 @@ def _tensors(argument: Any) -> Iterator[torch.Tensor]:
         yield argument
 
 
+_IGNORED = ("ignore", None, Warning, None, 0)
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Torch logs a call that raises as an error of its own; here it is an answer like others."""
+    """Says nothing of the call: torch logs one that raises as an error of its own, and warns. What it warns of once it
+    does not count as said, nor do Python's registries of what was warned of change.
+    """
     log = logging.getLogger("torch._subclasses.fake_tensor")
     disabled, log.disabled = log.disabled, True
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    filters: list[Any] = warnings.filters  # type: ignore[assignment]
+    filters.insert(0, _IGNORED)
     try:
         yield
     finally:
+        filters.remove(_IGNORED)
+        torch.set_warn_always(always)
         log.disabled = disabled
 
 

@@ -22,8 +22,8 @@ pub enum Change {
     SetItem(usize, usize, usize),
     /// Dict delete.
     DelItem(usize, usize),
-    /// List contents.
-    SetList(usize, Vec<usize>),
+    /// List contents: from where on, and by what, they are replaced.
+    SetList(usize, isize, Vec<usize>),
     /// A method of a set.
     CallOfSet(usize, Py<PyString>, Vec<usize>),
     /// Dict contents.
@@ -49,7 +49,10 @@ impl Change {
             }
             Effect::SetItem(dict, key, value) => Change::SetItem(at(dict), at(key), at(value)),
             Effect::DelItem(dict, key) => Change::DelItem(at(dict), at(key)),
-            Effect::SetList(list, items) => Change::SetList(at(list), items.iter().map(at).collect()),
+            Effect::SetList(list, items) => Change::SetList(at(list), 0, items.iter().map(at).collect()),
+            Effect::ExtendList(list, items) => {
+                Change::SetList(at(list), ffi::Py_ssize_t::MAX, items.iter().map(at).collect())
+            }
             Effect::ChangeSet(set, method, args) => {
                 Change::CallOfSet(at(set), PyString::intern(py, method).unbind(), args.iter().map(at).collect())
             }
@@ -76,11 +79,11 @@ impl Change {
                 set_item(py, made[*dict].as_ptr(), made[*key].as_ptr(), made[*value].as_ptr())
             }
             Change::DelItem(dict, key) => del_item(py, made[*dict].as_ptr(), made[*key].as_ptr()),
-            Change::SetList(list, items) => {
+            Change::SetList(list, from, items) => {
                 let items = PyList::new(py, items.iter().map(|i| made[*i].bind(py)))?;
-                // SAFETY: a live list; the whole of it is replaced.
+                // SAFETY: a live list, whose end may be anywhere.
                 raised(py, unsafe {
-                    ffi::PyList_SetSlice(made[*list].as_ptr(), 0, ffi::Py_ssize_t::MAX, items.as_ptr())
+                    ffi::PyList_SetSlice(made[*list].as_ptr(), *from, ffi::Py_ssize_t::MAX, items.as_ptr())
                 })
             }
             Change::CallOfSet(set, method, args) => {

@@ -97,7 +97,14 @@ fn reduce(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     }
     // What `copyreg` has found of the slots before.
     match tracer.type_lookup(&class, "__slotnames__")? {
-        None => {}
+        // It sets them then, which is seen where the metaclass has a say in that.
+        None => {
+            if let Some(metaclass) = tracer.own_metaclass(&class)?
+                && tracer.type_lookup(&metaclass, "__setattr__")?.is_some_and(|(owner, _)| owner.is_python)
+            {
+                return unsupported(path);
+            }
+        }
         Some((_, Value::List(names))) if tracer.list_items(names)?.is_empty() => {}
         Some(_) => return unsupported(path),
     }

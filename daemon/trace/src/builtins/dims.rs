@@ -11,7 +11,8 @@ use flambeau_ir::guard::Relation;
 pub fn binary(tracer: &mut Tracer<'_>, op: Binary, a: &Dim, b: &Dim) -> Flow<Option<Value>> {
     let divides = matches!(op, Binary::FloorDivide | Binary::Remainder);
     if divides && !tracer.decide(Relation::Ne, b, &Dim::Const(0)) {
-        return tracer.raise_named("ZeroDivisionError", "integer division or modulo by zero");
+        let what = if op == Binary::Remainder { "integer modulo" } else { "integer division or modulo" };
+        return tracer.raise_named("ZeroDivisionError", &format!("{what} by zero"));
     }
     let result = match op {
         Binary::Add => a.add(b),

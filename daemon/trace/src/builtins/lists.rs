@@ -1,4 +1,4 @@
-//! Lists. Every change goes through [`Tracer::list_mut`], which logs it.
+//! Lists. Every change goes through [`Tracer::list_mut`] or [`Tracer::list_add`], which log it.
 
 use super::args::{bind, exactly, receiver};
 use super::{Table, fixed_int, unsupported};
@@ -57,7 +57,7 @@ fn init(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn append(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = receiver_list(path, args)?;
     let [item] = exactly(path, rest)?;
-    tracer.list_mut(id)?.push(item);
+    tracer.list_add(id, [item]);
     Ok(Value::NONE)
 }
 

@@ -87,10 +87,9 @@ impl Look<'_, '_> {
             Value::Tuple(tuple) => tuple.items.iter().any(|item| self.value(item, next)),
             Value::List(id) => {
                 let list = &arenas.lists[*id];
-                match list.origin {
-                    Some(origin) if !list.loaded => self.object(origin.object, depth),
-                    _ => list.items.iter().any(|item| self.value(item, next)),
-                }
+                let unread = list.origin.filter(|_| !list.loaded);
+                unread.is_some_and(|origin| self.object(origin.object, depth))
+                    || list.items.iter().any(|item| self.value(item, next))
             }
             Value::Set(id) => {
                 let set = &arenas.sets[*id];

@@ -43,12 +43,13 @@ impl Tracer<'_> {
             .lists
             .iter()
             .filter(|(_, l)| l.dirty)
-            .filter_map(|(_, l)| Some((l.origin?, l.items.clone())))
+            .filter_map(|(_, l)| Some((l.origin?, l.loaded, l.items.clone())))
             .collect();
-        for (origin, items) in lists {
+        for (origin, loaded, items) in lists {
             let items = self.build_all(builder, &items)?;
             let target = builder.source(origin.source);
-            builder.exit.effects.push(Effect::SetList(target, items));
+            let effect = if loaded { Effect::SetList(target, items) } else { Effect::ExtendList(target, items) };
+            builder.exit.effects.push(effect);
         }
         let changed = |(id, set): (_, &SetValue)| Some((id, set.origin.filter(|_| !set.history.changes.is_empty())?));
         let sets: Vec<_> = self.arenas.sets.iter().filter_map(changed).collect();

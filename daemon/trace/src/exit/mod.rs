@@ -256,7 +256,7 @@ impl Tracer<'_> {
             .arenas
             .lists
             .iter()
-            .filter(|(_, l)| l.loaded)
+            .filter(|(_, l)| l.loaded || l.dirty)
             .filter_map(|(_, l)| Some((l.origin?, l.dirty)))
             .collect();
         let plain = |d: &crate::value::DictValue| d.owner.is_none();

@@ -8,9 +8,11 @@ use std::rc::Rc;
 /// Names a list object.
 pub type ListId = Id<ListValue>;
 
-/// A list. One from outside is read when first touched: use [`Tracer::list_items`] and [`Tracer::list_mut`].
+/// A list. One from outside is read when first touched: use [`Tracer::list_items`], [`Tracer::list_mut`] and, for what needs
+/// no items, [`Tracer::list_add`].
 #[derive(Clone, Debug, Default)]
 pub struct ListValue {
+    /// Of a list that was not read yet: those behind the ones that it came with.
     pub(crate) items: Vec<Value>,
     /// False for a list from outside whose items were not read yet.
     pub(crate) loaded: bool,
@@ -41,5 +43,12 @@ impl Tracer<'_> {
         let entry = &mut self.arenas.lists[list];
         entry.dirty = true;
         Ok(&mut entry.items)
+    }
+
+    /// Adds items at the end. A list from outside is not read for that: how long it is does not matter.
+    pub fn list_add(&mut self, list: ListId, items: impl IntoIterator<Item = Value>) {
+        let entry = &mut self.arenas.lists[list];
+        entry.dirty = true;
+        entry.items.extend(items);
     }
 }
