@@ -30,7 +30,7 @@ print(json.dumps([list(sys.version_info[:2]), counts["frames_traced"]]))
 ROOT = Path(__file__).parents[2]
 OTHERS = [
     folder / "bin/python"
-    for folder in sorted(ROOT.glob(".venv*"))
+    for folder in (ROOT / ".venv", *sorted(ROOT.glob(".venv-3.*")))
     if Path(sys.prefix).resolve() != folder.resolve() and (folder / "bin/python").exists()
 ]
 
