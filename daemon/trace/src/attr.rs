@@ -242,11 +242,13 @@ impl Tracer<'_> {
         class: &Rc<Class>,
         name: &str,
     ) -> Flow<Option<Value>> {
-        match self.catch(found.clone(), "AttributeError")? {
-            Some(Some(found)) => Ok(Some(found)),
-            Some(None) => self.getattr_hook(value, class, name),
-            None if self.type_lookup(class, "__getattr__")?.is_some() => self.getattr_hook(value, class, name),
-            None => found,
+        match found {
+            Ok(None) => self.getattr_hook(value, class, name),
+            Err(stopped) => match self.catch::<Value>(Err(stopped.clone()), "AttributeError")? {
+                None if self.type_lookup(class, "__getattr__")?.is_some() => self.getattr_hook(value, class, name),
+                _ => Err(stopped),
+            },
+            found => found,
         }
     }
 
