@@ -497,7 +497,52 @@ def copies_store_what_slots_there_are():
     return found, vars(copied)
 
 
+class Hinted(collections.Counter):
+    def __length_hint__(self):
+        raise AttributeError("not asked")
+
+
+class HintedList(list):
+    def __length_hint__(self):
+        raise AttributeError("not asked")
+
+
+def lengths_come_before_hints():
+    return [message(lambda m=m: [*m]) for m in (Hinted("ab"), HintedList("ab"))], message(lambda: list(Hinted()))
+
+
+class Subscripted(int):
+    def __getitem__():
+        pass
+
+
+class Sized(float):
+    def __len__(self):
+        return 3
+
+
+class PlainInt(int):
+    pass
+
+
+def tensors_of_numbers():
+    given = (Subscripted(1), Sized(2), PlainInt(3), [PlainInt(1), PlainInt(2)], [1, Subscripted(2)], (Sized(1),))
+    return [message(lambda g=g, make=make: str(make(g))) for g in given for make in (torch.tensor, torch.as_tensor)]
+
+
+KEPT = KeyError("kept")
+
+
+def initialised_again():
+    KEPT.__init__("again")
+    Exception.__init__(KEPT, *KEPT.args, 2)
+    found = KEPT.args
+    Exception.__init__(KEPT, "kept")
+    return found, KEPT.args
+
+
 PROGRAMS = [
+    lengths_come_before_hints, tensors_of_numbers, initialised_again,
     compares_with_a_subclass, copies_store_what_slots_there_are,
     raises_what_is_no_exception, asks_abstract_classes, factories_given_late, names_of_types, pairs_of_ordered_dicts,
     containers_that_are_called, modules_as_keys, attributes_past_a_local, extends_by_a_number,

@@ -480,10 +480,13 @@ impl Tracer<'_> {
                 Ok(Some(Value::NONE))
             }
             "builtins.BaseException.__init__" | "builtins.Exception.__init__" if args.kw.is_empty() => {
-                if let Some(Value::Instance(id)) = args.pos.first()
-                    && let Payload::Exception(stored, _) = &mut self.arenas.instances[*id].payload
-                {
-                    *stored = args.pos[1..].to_vec();
+                let made = match args.pos.first() {
+                    Some(Value::Instance(id)) => Some(&mut self.arenas.instances[*id]),
+                    _ => None,
+                };
+                match made.filter(|instance| instance.origin.is_none()).map(|instance| &mut instance.payload) {
+                    Some(Payload::Exception(stored, _)) => *stored = args.pos[1..].to_vec(),
+                    _ => return stop(ReasonCode::SideEffect, "__init__ of an exception that was there before"),
                 }
                 Ok(Some(Value::NONE))
             }

@@ -448,6 +448,10 @@ impl Tracer<'_> {
         if matches!(value, Value::Const(_) | Value::Generator(_) | Value::Range(_) | Value::Tensor(_)) {
             return Ok(());
         }
+        if self.special(value, "__len__")?.is_some() && self.python_special(value, "__len__")?.is_none() {
+            // The length that C code gives says it.
+            return Ok(());
+        }
         for method in ["__len__", "__length_hint__"] {
             let Some(method) = self.python_special(value, method)? else { continue };
             let result = self.call(&method, Args::default());
