@@ -37,7 +37,7 @@ impl Tracer<'_> {
     /// The next of the items that [`Self::hooks`] gave. A change of the dict meanwhile is left to Python.
     pub(crate) fn next_hook(&mut self, dict: DictId, items: &[Value], at: &mut usize) -> Flow<Option<Value>> {
         let entry = &self.arenas.dicts[dict];
-        if entry.rewritten || !entry.writes.is_empty() {
+        if entry.is_changed() {
             return stop(ReasonCode::SideEffect, "hooks that change while they are gone through");
         }
         *at += 1;
@@ -64,7 +64,7 @@ impl Tracer<'_> {
         let entry = &self.arenas.dicts[dict];
         let Some(origin) = entry.origin else { return Ok(None) };
         let named = matches!(&self.sources.get(origin.source).step, Step::Item(Const::Str(s)) if s.contains("_hooks"));
-        if !named || entry.loaded || entry.rewritten || !entry.writes.is_empty() {
+        if !named || entry.loaded || entry.is_changed() {
             return Ok(None);
         }
         let Some(index) = self.dict_index(dict)? else { return Ok(None) };

@@ -28,13 +28,8 @@ impl Tracer<'_> {
 
     /// Changes to outside objects.
     pub(super) fn effects(&mut self, builder: &mut Builder) -> Flow<()> {
-        let dicts: Vec<DictId> = self
-            .arenas
-            .dicts
-            .iter()
-            .filter(|(_, d)| d.origin.is_some() && (d.rewritten || !d.writes.is_empty()))
-            .map(|(id, _)| id)
-            .collect();
+        let dicts: Vec<DictId> =
+            self.arenas.dicts.iter().filter(|(_, d)| d.origin.is_some() && d.is_changed()).map(|(id, _)| id).collect();
         for dict in dicts {
             self.dict_effects(builder, dict)?;
         }
@@ -90,7 +85,7 @@ impl Tracer<'_> {
     /// Whether an outside object was changed so far: that is done where the frame ends.
     pub(crate) fn has_effects(&self) -> bool {
         let arenas = &self.arenas;
-        arenas.dicts.iter().any(|(_, d)| d.origin.is_some() && (d.rewritten || !d.writes.is_empty()))
+        arenas.dicts.iter().any(|(_, d)| d.origin.is_some() && d.is_changed())
             || arenas.lists.iter().any(|(_, l)| l.origin.is_some() && l.dirty)
             || arenas.sets.iter().any(|(_, s)| s.origin.is_some() && !s.history.changes.is_empty())
             || arenas.cells.iter().any(|(_, c)| c.origin.is_some() && c.dirty)

@@ -41,7 +41,7 @@ impl Tracer<'_> {
                     return stop(ReasonCode::SideEffect, "an iterator over a dict that lost items leaves the frame");
                 }
                 // It is made before the dict gets what the trace wrote to it, and remembers the length it found.
-                if entry.origin.is_some() && (entry.rewritten || !entry.writes.is_empty()) {
+                if entry.origin.is_some() && entry.is_changed() {
                     return stop(ReasonCode::SideEffect, "an iterator over a changed dict leaves the frame");
                 }
                 let over = match kind {

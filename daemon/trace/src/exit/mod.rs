@@ -265,7 +265,7 @@ impl Tracer<'_> {
             .dicts
             .iter()
             .filter(|(_, d)| plain(d))
-            .filter_map(|(_, d)| Some((d.origin?, d.rewritten || !d.writes.is_empty())))
+            .filter_map(|(_, d)| Some((d.origin?, d.is_changed())))
             .collect();
         for group in [lists, dicts] {
             for (changed, _) in group.iter().filter(|(_, dirty)| *dirty) {

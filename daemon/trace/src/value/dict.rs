@@ -66,6 +66,13 @@ pub struct DictValue {
 /// Items of a dict that are read by their positions: each is a guard of its own.
 const MOST_POSITIONS: usize = 256;
 
+impl DictValue {
+    /// Whether the program changed it: what it is now is replayed at the exit if it is from outside.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.rewritten || !self.writes.is_empty()
+    }
+}
+
 impl Tracer<'_> {
     /// A new dict; every key must be hashable by [`Tracer::key`].
     pub fn new_dict(&mut self, items: Vec<(Value, Value)>) -> Flow<Value> {
