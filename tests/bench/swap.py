@@ -168,6 +168,8 @@ class Bench:
                 raise SystemExit(f"clients did not move to {wanted}: {self.reports()}")
             time.sleep(0.002)
         self.moves.append(time.perf_counter() - begun)
+        # Each report follows a round of calls: by the second one every call was made with what was chosen.
+        self.reports()
 
     def step(self, *args: object) -> None:
         """A command, and the clients' moves. Notes what is compiled although every client had it before."""
@@ -183,10 +185,10 @@ class Bench:
 
     def wait_for_quiet(self) -> None:
         """Waits for compiles of the step before that are still under way: two clients may compile the same."""
-        before = -1
-        while before != (now := self.compiled()):
-            before = now
+        before, now = -1, self.status()
+        while now["in_flight"] or now["counters"]["lookups"] != before:
             time.sleep(0.05)
+            before, now = now["counters"]["lookups"], self.status()
 
     def compiled(self) -> int:
         """Frames that the daemon compiled so far."""
