@@ -10,7 +10,7 @@ import signal
 import sys
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -128,9 +128,17 @@ def outcomes(source: str, seed: int, root: str, calls: int, backend: str | None,
     return found
 
 
-def check(source: str, seed: int, mode: str, backend: str, calls: int = CALLS) -> Failure | None:
+def check(
+    source: str,
+    seed: int,
+    mode: str,
+    backend: str,
+    calls: int = CALLS,
+    survived: Callable[[], object] = lambda: None,
+) -> Failure | None:
     """The first difference between eager and compiled, or `None`. Skipped are programs that are too slow eagerly, or recur
-    without end: at what depth that fails, and what their handlers then do, is not the program's to say."""
+    without end: at what depth that fails, and what their handlers then do, is not the program's to say. `survived` is
+    called between the two: a process that ends before it was ended by the eager run."""
     text, root = modes.transform(source, mode, seed)
     file = f"<program {seed} {mode}>"
 
@@ -146,6 +154,7 @@ def check(source: str, seed: int, mode: str, backend: str, calls: int = CALLS) -
         return None
     if depth.most > sys.getrecursionlimit() // 2:
         return None
+    survived()
     before = reasons.counted(flambeau.counters())
     try:
         with deadline(30), modes.settings(mode):

@@ -120,10 +120,12 @@ class Run:
         tried: list[Given] = []
         while programs and time.time() < self.until:
             job = {"programs": programs, "mode": mode, "backend": backend, "until": self.until, "second": second}
-            running, done, note = False, 0, ""
+            running, survived, done, note = False, False, 0, ""
             for event in self.child(job, "warm" if mode == "warm" else "cache"):
                 if "start" in event:
-                    running = True
+                    running, survived = True, False
+                elif "survived" in event:
+                    survived = True
                 elif "done" in event:
                     self.count(mode)
                     if event["tried"]:
@@ -144,6 +146,8 @@ class Run:
             self.count(mode)
             if f"exit code {GAVE_UP}:" in note:
                 self.report.counts["endless"] = self.report.counts.get("endless", 0) + 1
+            elif not survived and "silent" not in note:
+                self.report.counts["crashed eagerly"] = self.report.counts.get("crashed eagerly", 0) + 1
             else:
                 self.fail(self.failure("hang" if "silent" in note else "crash", note, programs[done], mode, backend))
             programs = programs[done + 1 :]

@@ -1,6 +1,6 @@
 """A child process: checks the programs of one job, or shrinks one failure; an event per line of JSON on standard output.
 
-{"start": place}   {"done": place, "failure": null or {...}, "tried": whether it was run compiled}   {"end": {...counts}}
+{"start": place}   {"survived": place, its eager run}   {"done": place, "failure": null or {...}, "tried": whether it was run compiled}   {"end": {...counts}}
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import torch
@@ -48,7 +49,8 @@ def main(job: dict[str, Any]) -> None:
         text = program.source(seed) if given is None else given
         say({"start": at})
         flambeau.reset()
-        failure = check.check(text, seed, job["mode"], job["backend"])
+        said = partial(say, {"survived": at})
+        failure = check.check(text, seed, job["mode"], job["backend"], survived=said)
         now = flambeau.counters()
         traced = now["frames_traced"]
         if job["second"] and traced and not failure:
