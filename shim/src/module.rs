@@ -120,15 +120,7 @@ fn reset(py: Python<'_>) {
 /// A report of the daemon as JSON; `None` for `status` and `stop` if none runs.
 #[pyfunction]
 fn admin(py: Python<'_>, command: &str) -> PyResult<Option<String>> {
-    let admin = match command {
-        "status" => Admin::Status,
-        "stop" => Admin::Stop,
-        "cache stats" => Admin::CacheStats,
-        "cache clear" => Admin::CacheClear,
-        "cache why" => Admin::CacheWhy,
-        "backends" => Admin::Backends,
-        _ => return Err(PyValueError::new_err(format!("no command is called {command:?}"))),
-    };
+    let admin = Admin::try_from(command.to_owned()).map_err(PyValueError::new_err)?;
     let starts_none = matches!(admin, Admin::Status | Admin::Stop);
     if starts_none && !link::daemon_runs() {
         return Ok(None);

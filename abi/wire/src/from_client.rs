@@ -164,8 +164,9 @@ pub struct Snapshot {
     pub described: Described,
 }
 
-/// Administrative commands, for the CLI.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Administrative commands, for the CLI. They cross as words: a message that a bug damaged is none by accident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
 pub enum Admin {
     /// Processes, memory, counters.
     Status,
@@ -183,4 +184,30 @@ pub enum Admin {
     Backends,
     /// The user's back ends changed: tell the clients now.
     Swap,
+}
+
+const ADMIN_WORDS: [(Admin, &str); 8] = [
+    (Admin::Status, "status"),
+    (Admin::Stop, "stop"),
+    (Admin::CacheStats, "cache stats"),
+    (Admin::CacheFlush, "cache flush"),
+    (Admin::CacheClear, "cache clear"),
+    (Admin::CacheWhy, "cache why"),
+    (Admin::Backends, "backends"),
+    (Admin::Swap, "swap"),
+];
+
+impl From<Admin> for &'static str {
+    fn from(command: Admin) -> &'static str {
+        ADMIN_WORDS.iter().find(|(one, _)| *one == command).map_or("", |(_, word)| word)
+    }
+}
+
+impl TryFrom<String> for Admin {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Admin, String> {
+        let found = ADMIN_WORDS.iter().find(|(_, one)| *one == word);
+        found.map(|(command, _)| *command).ok_or_else(|| format!("no command is called {word:?}"))
+    }
 }

@@ -9,4 +9,4 @@ pub mod from_daemon;
 pub mod registry;
 
 /// Bumped with every change of a message. Both ends must match exactly, as must the build hash.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;

@@ -1,7 +1,7 @@
 //! Messages of both directions as bytes that anybody may have written, and the record of the user's back ends.
 
 use flambeau_mutate::{Memory, bytes, encodings, text};
-use flambeau_wire::from_client::FromClient;
+use flambeau_wire::from_client::{Admin, FromClient, RequestId};
 use flambeau_wire::from_daemon::FromDaemon;
 use flambeau_wire::{frame, registry};
 use serde::Serialize;
@@ -40,6 +40,21 @@ fn requests() {
 #[test]
 fn answers() {
     message::<FromDaemon>("answers");
+}
+
+/// The hash of a message says that it is whole, not that its writer was: one that a bug damaged before asks for no command.
+#[test]
+fn no_few_bytes_are_a_command() {
+    let bodies = (0..=u8::MAX).flat_map(|a| (0..=u8::MAX).flat_map(move |b| (0..=u8::MAX).map(move |c| [a, b, c])));
+    for whole in bodies {
+        for body in [&whole[..], &whole[..2]] {
+            let read = postcard::from_bytes::<FromClient>(body);
+            assert!(!matches!(read, Ok(FromClient::Admin { .. })), "{body:?} is {read:?}");
+        }
+    }
+    let stop = FromClient::Admin { request: RequestId(1), command: Admin::Stop };
+    let body = postcard::to_stdvec(&stop).unwrap();
+    assert_eq!(postcard::from_bytes::<FromClient>(&body), Ok(stop));
 }
 
 #[test]
