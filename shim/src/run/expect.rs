@@ -52,7 +52,7 @@ impl Expected {
     pub fn check(&self, regs: &Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
         let handle = regs.handle(self.reg)?;
         // SAFETY: a live handle.
-        if self.metadata.form.as_ref().is_some_and(|form| unsafe { regs.torch.fits(handle, form) }) {
+        if self.metadata.form.as_ref().is_some_and(|form| unsafe { form.fits(handle) }) {
             return Ok(());
         }
         self.check_each(regs.torch, handle, symbols)

@@ -6,8 +6,10 @@ use flambeau_ir::kernel::DType;
 use pyo3::prelude::*;
 use std::ffi::{CStr, c_void};
 
-/// Words of a `TensorImpl` that are searched for the dispatch key set.
-pub(super) const IMPL_WORDS: usize = 24;
+/// Words of a `TensorImpl` that are searched, if it has so many.
+const IMPL_WORDS: usize = 24;
+/// Words of a `StorageImpl`.
+const STORAGE_WORDS: usize = 6;
 
 /// Finds, checks and measures.
 pub(super) fn load(py: Python<'_>) -> Result<Torch, String> {
@@ -103,20 +105,33 @@ fn keys_offset(module: &Bound<'_, PyModule>, probes: &[Bound<'_, PyAny>]) -> PyR
     let mut candidates: Vec<usize> = (1..IMPL_WORDS).collect();
     for probe in probes {
         let keys: u64 = dispatch_keys.call1((probe,))?.call_method0("raw_repr")?.extract()?;
-        // SAFETY: the tensor's first word points to its `TensorImpl`, which is larger than the words read
-        // (c10 asserts at least 26 words on 64-bit machines).
+        // SAFETY: the tensor's first word points to its `TensorImpl`, which is not read beyond its end.
         unsafe {
             let tensor = probe.as_ptr().byte_add(TENSOR_OFFSET).cast::<*const u64>();
-            let words: *const u64 = *tensor;
-            candidates.retain(|i| *words.add(*i) == keys);
+            let body: *const u64 = *tensor;
+            let words = words(body, IMPL_WORDS);
+            candidates.retain(|i| *i < words && *body.add(*i) == keys);
         }
     }
     Ok(only(candidates.into_iter()).map(|at| at * 8))
 }
 
+/// Words of an allocation, of which this is the start: no more than may be read, and at most so many.
+#[cfg(target_os = "linux")]
+unsafe fn words(start: *const u64, most: usize) -> usize {
+    // SAFETY: the caller's, which is that of `malloc_usable_size`.
+    most.min(unsafe { libc::malloc_usable_size(start.cast_mut().cast()) } / size_of::<u64>())
+}
+
+#[cfg(not(target_os = "linux"))]
+unsafe fn words(_start: *const u64, most: usize) -> usize {
+    most
+}
+
 /// The one layout in which every probe says what torch's functions say of it.
 fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
-    // SAFETY: live tensors, whose `TensorImpl` is larger than the words read (see `keys_offset`).
+    // SAFETY: live tensors, whose `TensorImpl` is not read beyond its end; sizes of more than five dimensions, which lie
+    // elsewhere, are read where the count of dimensions is right.
     unsafe {
         let known = probes.iter().map(|probe| {
             let handle = torch.handle(probe.as_ptr());
@@ -124,6 +139,7 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
             (*handle.cast::<*const u64>(), torch.sizes(handle), torch.strides(handle), facts)
         });
         let known: Vec<_> = known.collect();
+        let words = known.iter().map(|(body, ..)| words(*body, IMPL_WORDS)).min()?;
         let one = |holds: &dyn Fn(usize) -> bool, count: usize| only((1..count).filter(|at| holds(*at)));
         let sizes = one(
             &|at| {
@@ -134,7 +150,7 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
                         && layout.strides(*body) == *strides
                 })
             },
-            IMPL_WORDS - 10,
+            words.saturating_sub(10),
         )?;
         let typed = one(
             &|at| {
@@ -143,11 +159,11 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
                     layout.dtype(*body) == *dtype && layout.device(*body) == *device
                 })
             },
-            IMPL_WORDS * 4,
+            words * 4 - 1,
         )?;
         let numel = one(
             &|at| known.iter().all(|(body, sizes, ..)| *body.add(at) == sizes.iter().product::<i64>() as u64),
-            IMPL_WORDS,
+            words,
         )?;
         // Of a view autograd knows something in any case.
         let autograd = one(
@@ -156,12 +172,12 @@ fn layout(torch: &Torch, probes: &[Bound<'_, PyAny>]) -> Option<Layout> {
                     (*body.add(at) != 0) == *requires_grad || i == CONJUGATE
                 })
             },
-            IMPL_WORDS,
+            words,
         )?;
         let required = required(&probes[GRADIENT], autograd);
         let memory = memory(torch, probes[0].py(), sizes).ok().flatten();
         let plain = plain_autograd(torch, &probes[GRADIENT], autograd).ok().flatten();
-        Some(Layout { sizes, numel, typed: typed * 2, autograd, required, plain, memory })
+        Some(Layout { words, sizes, numel, typed: typed * 2, autograd, required, plain, memory })
     }
 }
 
@@ -219,8 +235,6 @@ fn plain_autograd(torch: &Torch, leaf: &Bound<'_, PyAny>, autograd: usize) -> Py
 /// The one place of a tensor's elements, and what frees memory of torch's own allocator. `sizes`: what is looked for lies
 /// before that word, or within [`IMPL_WORDS`].
 fn memory(torch: &Torch, py: Python<'_>, sizes: usize) -> PyResult<Option<Memory>> {
-    /// Words of a `StorageImpl` that are searched.
-    const STORAGE_WORDS: usize = 6;
     let module = py.import("torch")?;
     let whole = module.call_method1("empty", (7,))?;
     let part = whole.get_item(pyo3::types::PySlice::new(py, 3, 7, 1))?;
@@ -230,10 +244,11 @@ fn memory(torch: &Torch, py: Python<'_>, sizes: usize) -> PyResult<Option<Memory
     kind.set_item("dtype", module.getattr("uint8")?)?;
     let borrowed = module.call_method("frombuffer", (bytes,), Some(&kind))?;
     let copied = module.call_method1("_lazy_clone", (module.call_method1("empty", (7,))?,))?;
-    // SAFETY: live tensors; words before the sizes are pointers or null, and a `StorageImpl` is larger than what is read.
+    // SAFETY: live tensors; words before the sizes are pointers to allocations or null, none of which is read beyond its end.
     unsafe {
         let body = |tensor: &Bound<'_, PyAny>| *torch.handle(tensor.as_ptr()).cast::<*const u64>();
         let [whole, part, other, borrowed, copied] = [&whole, &part, &other, &borrowed, &copied].map(body);
+        let words_of_impl = words(whole, IMPL_WORDS);
         let data = |body: *const u64| {
             let mut data = std::ptr::null_mut();
             (torch.c.data)((&raw const body).cast_mut().cast(), &raw mut data);
@@ -241,7 +256,8 @@ fn memory(torch: &Torch, py: Python<'_>, sizes: usize) -> PyResult<Option<Memory
         };
         let shared = |at: &usize| *whole.add(*at) == *part.add(*at) && *whole.add(*at) != *other.add(*at);
         let word = |body: *const u64, at: usize, i: usize| *(*body.add(at).cast::<*const u64>()).add(i);
-        let places = (1..sizes).filter(shared).flat_map(|at| (1..STORAGE_WORDS).map(move |i| (at, i)));
+        let in_storage = |at: usize| 1..words(*whole.add(at).cast::<*const u64>(), STORAGE_WORDS);
+        let places = (1..sizes).filter(shared).flat_map(|at| in_storage(at).map(move |i| (at, i)));
         let starts =
             |(at, i): &(usize, usize)| [whole, borrowed].iter().all(|body| word(*body, *at, *i) == data(*body));
         let Some((storage, start)) = only(places.filter(starts)) else { return Ok(None) };
@@ -252,7 +268,7 @@ fn memory(torch: &Torch, py: Python<'_>, sizes: usize) -> PyResult<Option<Memory
         };
         let moved = |at: &usize| [whole, part, other].map(|body| *body.add(*at)) == [0, 3, 0];
         let (Some(deleter), Some(offset)) =
-            (only((1..STORAGE_WORDS).filter(frees)), only((1..IMPL_WORDS).filter(moved)))
+            (only(in_storage(storage).filter(frees)), only((1..words_of_impl).filter(moved)))
         else {
             return Ok(None);
         };

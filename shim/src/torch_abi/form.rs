@@ -1,14 +1,17 @@
 //! What a tensor is - sizes, strides, dtype, device, dispatch keys - as words of its `TensorImpl`, compared all at once.
 
+use super::Handle;
 use super::layout::{INLINE, Layout};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
 
-/// Words from the sizes on that are compared.
+/// Words that are compared: from the sizes on, or the last that there are.
 const SPAN: usize = 16;
 
 /// Words of a `TensorImpl`, and which of their bits count.
 pub struct Form {
+    /// The first of them.
+    start: usize,
     values: Words,
     masks: Words,
     /// Only those of [`FLAT`] do: of a tensor with two dimensions at most.
@@ -41,12 +44,13 @@ pub struct Facts<'a> {
 impl Layout {
     /// The words of tensors with these facts; `None` where they do not lie together. `keys` is the word of the dispatch keys.
     pub(super) fn form(&self, facts: &Facts<'_>, keys: usize) -> Option<Form> {
-        if facts.sizes.len() > INLINE || self.sizes + SPAN > super::calibrate::IMPL_WORDS {
+        if facts.sizes.len() > INLINE {
             return None;
         }
-        let mut form = Form { values: Words([0; SPAN]), masks: Words([0; SPAN]), flat: false };
+        let start = self.sizes.min(self.words.checked_sub(SPAN)?);
+        let mut form = Form { start, values: Words([0; SPAN]), masks: Words([0; SPAN]), flat: false };
         let mut expect = |word: usize, value: u64, mask: u64| {
-            let at = word.checked_sub(self.sizes).filter(|at| *at < SPAN)?;
+            let at = word.checked_sub(start).filter(|at| *at < SPAN)?;
             form.values.0[at] |= value & mask;
             form.masks.0[at] |= mask;
             Some(())
@@ -72,18 +76,20 @@ impl Layout {
         form.flat = (0..SPAN).all(|at| FLAT.contains(&(at / 2 * 2)) || form.masks.0[at] == 0);
         Some(form)
     }
+}
 
+impl Form {
     /// Whether a tensor has the form.
     ///
     /// # Safety
-    /// A live `TensorImpl`.
+    /// A live tensor.
     #[expect(clippy::inline_always, reason = "a call costs a third of what it does")]
     #[inline(always)]
-    pub(super) unsafe fn fits(&self, body: *const u64, form: &Form) -> bool {
-        // SAFETY: a `TensorImpl` is larger than the words read (see `Layout::form`).
+    pub unsafe fn fits(&self, handle: Handle) -> bool {
+        // SAFETY: a `TensorImpl` has the words, or there were no form (see `Layout::form`).
         unsafe {
-            let words = &*body.add(self.sizes).cast();
-            if form.flat { same(words, form, FLAT) } else { same(words, form, WHOLE) }
+            let words = &*(*handle.cast::<*const u64>()).add(self.start).cast();
+            if self.flat { same(words, self, FLAT) } else { same(words, self, WHOLE) }
         }
     }
 }

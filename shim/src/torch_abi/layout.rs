@@ -10,6 +10,8 @@ pub(super) const INLINE: usize = 5;
 /// Offsets in a `TensorImpl`, whose addresses the functions take.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Layout {
+    /// Its words, or as many of them as were looked at.
+    pub words: usize,
     /// Word of the `SizesAndStrides`: the number of dimensions, then sizes and strides in place, or a pointer to both.
     pub sizes: usize,
     /// Byte of the dtype's number, two bytes; the device's type and index follow.

@@ -240,15 +240,6 @@ impl Torch {
         self.layout.as_ref()?.form(facts, self.keys_offset / 8)
     }
 
-    /// Whether a tensor has the form.
-    ///
-    /// # Safety
-    /// As [`Torch::keys`].
-    pub unsafe fn fits(&self, handle: Handle, form: &Form) -> bool {
-        // SAFETY: as `keys`.
-        self.layout.as_ref().is_some_and(|layout| unsafe { layout.fits(*handle.cast(), form) })
-    }
-
     /// The address of the first element of a tensor that has the form and requires a gradient or not; null where torch has
     /// to be asked for it. `None` of other tensors.
     ///
@@ -261,7 +252,7 @@ impl Torch {
         // SAFETY: as `keys`.
         unsafe {
             let body = *handle.cast::<*const u64>();
-            if !layout.fits(body, form) {
+            if !form.fits(handle) {
                 return None;
             }
             let found = layout.requires_grad(body).unwrap_or_else(|| (self.c.requires_grad)(body.cast()));
