@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import answers, cache, kills, models, requests
+from . import answers, cache, kills, models, requests, session
 from .session import Daemon, record
 
 
@@ -22,7 +22,7 @@ def main() -> None:
         place = Path(folder)
         sessions = {m.__name__: record(place / m.__name__, m.__name__) for m in models.ALL}
         every = list(sessions.values())
-        messages = sum(len(session) for session in every)
+        messages = sum(map(len, every))
         print(f"recorded {len(every)} sessions of {messages} messages", flush=True)
 
         def told(what: str, run) -> None:
@@ -39,12 +39,14 @@ def main() -> None:
                 print(f"memory of the daemon: {daemon.memory() >> 20} MiB", flush=True)
             finally:
                 daemon.kill()
+            told("models on that cache", lambda: session.run_models(place / "requests"))
         if asked.answers:
             told("answers", lambda: answers.answers(sessions, asked.answers, asked.seed))
         if asked.files:
             told("files", lambda: cache.damaged(place / "files", every, asked.files, asked.seed))
         if asked.kills:
             told("kills", lambda: kills.kills(place / "kills", every, asked.kills, asked.seed))
+            told("under clients", lambda: kills.under_clients(place / "clients", asked.kills, asked.seed))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,15 @@
-"""Kills: what was answered 250 ms before the daemon was killed is there after a start; nothing is left behind."""
+"""Kills: what was answered 250 ms before the daemon was killed is there after a start; nothing is left behind; programs
+give what they give eagerly, whenever daemons and workers are killed."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -13,11 +19,13 @@ from random import Random
 from flambeau._native import _testing
 
 from .cache import _converse
-from .session import Daemon, Message, receive, send
+from .session import DAEMON, ROOT, Daemon, Message, environment, receive, send
 
 #: What an answer promises, in seconds.
 STORED_WITHIN = 0.25
 CLIENTS = 4
+#: Time in which clients start another daemon, in seconds.
+LONGEST = 30
 
 
 class Load:
@@ -104,3 +112,50 @@ def _look(daemon: Daemon, hello: bytes, answered: list[tuple[float, bytes]], end
             there = bool(message and _testing.frames_of(message))
             old = ended - at > STORED_WITHIN
             said["kept" if there else "lost" if old else "young and lost"] += 1
+
+
+def under_clients(place: Path, count: int, seed: int) -> Counter[str]:
+    """Kills the daemon of four processes that compile, or one of its workers, so often."""
+    random, said = Random(seed), Counter[str]()
+    place.mkdir(mode=0o700, exist_ok=True)
+    settings = environment(place)
+    script = [sys.executable, "-m", "tests.hostile.models", "load"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    clients = [subprocess.Popen(script, env=settings, cwd=ROOT, **pipes) for _ in range(CLIENTS)]
+    try:
+        for client in clients:
+            client.stdout.readline()
+        for _ in range(count):
+            time.sleep(random.uniform(0.02, 0.6))
+            said[_kill(settings, random)] += 1
+    finally:
+        for client in clients:
+            client.stdin.close()
+        reports = [client.stdout.read() for client in clients]
+        subprocess.run([DAEMON, "stop"], env=settings, capture_output=True, check=False)
+    for client, report in zip(clients, reports, strict=True):
+        assert client.wait(60) == 0, f"a client ended with {client.returncode}"
+        seen = json.loads(report)
+        said.update({"programs": seen["programs"], "wrong": seen["wrong"], "raised": len(seen["raised"])})
+        said.update({f"eager: {cause}": times for cause, times in seen["eager"].items()})
+        assert not seen["raised"], seen["raised"][0]
+    return said
+
+
+def _kill(settings: dict[str, str], random: Random) -> str:
+    """Kills a worker where there is one, every other time; else the daemon. Waits until there is one."""
+    until = time.monotonic() + LONGEST
+    while time.monotonic() < until:
+        status = subprocess.run([DAEMON, "status", "--json"], env=settings, capture_output=True, text=True, check=True)
+        daemon = json.loads(status.stdout).get("pid")
+        with contextlib.suppress(OSError):
+            if daemon:
+                threads = Path(f"/proc/{daemon}/task").iterdir()
+                workers = [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
+                if workers and random.random() < 0.5:
+                    os.kill(random.choice(workers), signal.SIGKILL)
+                    return "kills of workers"
+                os.kill(daemon, signal.SIGKILL)
+                return "kills of daemons"
+        time.sleep(0.01)
+    raise AssertionError("clients start no daemon")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import random
+import select
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +96,43 @@ def main(names: list[str]) -> None:
     print("same")
 
 
+def scaled(model: Callable[..., Any], factor: float) -> Callable[..., Any]:
+    """A program that nobody compiled before, for each factor."""
+
+    def run(*args: Any) -> tuple[Any, torch.Tensor]:
+        return model(*args), (args[0] * factor).exp()
+
+    return run
+
+
+def load() -> None:
+    """Compiles one program after another until standard input ends. Prints a line after the first, and JSON at the end:
+    programs, how many of them gave another result than eagerly, what they raised, what ran eagerly."""
+    import flambeau
+
+    seen: dict[str, Any] = {"programs": 0, "wrong": 0, "raised": []}
+    parts = [build(model.__name__) for model in ALL]
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        seen["programs"] += 1
+        flambeau.reset()
+        fn, args = random.choice(parts)
+        program = scaled(fn, random.random())
+        try:
+            found = flambeau.compile(program)(*args)
+        except Exception as error:
+            seen["raised"].append(repr(error))
+        else:
+            seen["wrong"] += not same(program(*args), found)
+        if seen["programs"] == 1:
+            print("begun", flush=True)
+    print(json.dumps({**seen, "eager": flambeau.counters()["eager_fallbacks"]}))
+
+
 if __name__ == "__main__":
     torch.set_grad_enabled(True)
-    main(sys.argv[1:])
+    torch.set_num_threads(1)
+    if sys.argv[1:] == ["load"]:
+        warnings.simplefilter("ignore")
+        load()
+    else:
+        main(sys.argv[1:])

@@ -12,11 +12,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import flambeau
 from flambeau._native import _testing
+
+from . import models
 
 ROOT = Path(__file__).parents[2]
 DAEMON = Path(flambeau.__file__).parent / "_bin" / "flambeaud"
@@ -164,6 +166,17 @@ def record(folder: Path, name: str) -> list[Message]:
     kinds = {_testing.kind_of_request(body) for kind, body in seen if kind == "request"}
     assert {"hello", "compile"} <= kinds, kinds
     return seen
+
+
+def run_models(folder: Path, names: Iterable[str] = tuple(m.__name__ for m in models.ALL)) -> dict[str, int]:
+    """Runs the models in a process that uses the cache in `folder`, with a daemon of its own: each gives what it gives
+    eagerly."""
+    env, names = environment(folder), list(names)
+    script = [sys.executable, "-m", "tests.hostile.models", *names]
+    done = subprocess.run(script, env=env, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    subprocess.run([DAEMON, "stop"], env=env, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {"right": len(names)}
 
 
 def moved(session: list[Message], cache: Path) -> list[Message]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from . import answers, cache, kills, models, requests, users
-from .session import Daemon, record
+from .session import Daemon, record, run_models
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +27,14 @@ def place():
 
 
 def test_requests(sessions, place):
-    daemon = Daemon(place, place.parent / "elsewhere")
+    daemon = Daemon(place)
     try:
         said = requests.requests(daemon, list(sessions.values()), 600, seed=1)
         requests.connections(daemon, list(sessions.values()), 200, seed=1)
     finally:
         daemon.kill()
     assert said["sealed"] > 100 and said["changed"] > 100
+    run_models(place, sessions)
 
 
 def test_answers(sessions):
@@ -50,6 +51,12 @@ def test_damaged_caches(sessions, place):
 def test_kills(sessions, place):
     said = kills.kills(place, list(sessions.values()), 12, seed=1)
     assert said["kept"] and not said["lost"], said
+
+
+def test_kills_under_clients(place):
+    said = kills.under_clients(place, 12, seed=1)
+    assert said["programs"] > 100 and not said["wrong"], said
+    assert said["kills of daemons"] and said["kills of workers"], said
 
 
 of_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
