@@ -93,6 +93,8 @@ struct KernelRecord {
 
 /// Eviction frees down to this share of the limit, in percent, so that it is rare.
 const LOW_WATER: u64 = 80;
+/// Keys of one frame that are looked at to explain a miss: the latest. Each new key writes all of them.
+const FAMILY: usize = 32;
 /// Most frames kept under one key: modules of equal structure share one, whatever their hooks do.
 const FRAMES_PER_KEY: usize = 256;
 /// The index is rebuilt once it takes this many bytes per record, and no less than [`REBUILD_FROM`].
@@ -381,6 +383,9 @@ impl Cache {
         let group = tagged(b'P', &parts.family);
         let mut family = self.read::<Vec<Hash>>(&group).ok().flatten().unwrap_or_default();
         if !family.contains(key) {
+            if family.len() == FAMILY {
+                family.remove(0);
+            }
             family.push(*key);
             self.write(&group, &family);
         }

@@ -4,6 +4,7 @@ use crate::folder::{Folder, NEW};
 use crate::{CacheError, Hash};
 use std::fs::File;
 use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 /// Larger files are not ours. Unit: bytes.
 const MOST: u64 = 512 << 20;
@@ -31,7 +32,17 @@ pub enum FileError {
 #[derive(Debug)]
 pub struct Files {
     dir: Folder,
-    unsynced: Vec<File>,
+    /// To the thread that waits for the disk, so that nobody else does; `None` before the first file.
+    syncing: Option<SyncSender<Unsynced>>,
+}
+
+/// For the thread that waits for the disk.
+#[derive(Debug)]
+enum Unsynced {
+    /// A new file.
+    File(File),
+    /// Whoever waits for all files before.
+    Waits(SyncSender<()>),
 }
 
 impl Files {
@@ -41,7 +52,7 @@ impl Files {
             FileError::Io(error) => CacheError::Io(dir.path().join(name), error),
             _ => CacheError::Unsafe(dir.path().join(name)),
         })?;
-        Ok(Files { dir, unsynced: Vec::new() })
+        Ok(Files { dir, syncing: None })
     }
 
     /// Stores `content`: whole or not at all, and there for every process from now on, whatever ends this one. Returns
@@ -61,19 +72,23 @@ impl Files {
             }
             written => written?,
         };
-        self.unsynced.push(file);
-        if self.unsynced.len() > UNSYNCED {
-            self.sync();
+        if self.syncing.is_none() {
+            self.syncing = start_syncing().ok();
+        }
+        if let Some(syncing) = &self.syncing {
+            // Of a disk that is so far behind the system writes when it can.
+            let _ = syncing.try_send(Unsynced::File(file));
         }
         Ok(hash)
     }
 
     /// Waits until what was stored is on disk.
-    pub fn sync(&mut self) {
-        for file in self.unsynced.drain(..) {
-            if let Err(error) = file.sync_data() {
-                tracing::warn!(%error, "a cache file may not be on disk");
-            }
+    pub fn sync(&self) {
+        let (done, wait) = sync_channel(1);
+        if let Some(syncing) = &self.syncing
+            && syncing.send(Unsynced::Waits(done)).is_ok()
+        {
+            let _ = wait.recv();
         }
     }
 
@@ -125,6 +140,25 @@ impl Files {
             }
         }
     }
+}
+
+/// Starts the thread that waits for the disk. It ends once it has done so for all that it was given.
+fn start_syncing() -> io::Result<SyncSender<Unsynced>> {
+    let (sender, receiver) = sync_channel(UNSYNCED);
+    let run = move || {
+        for next in receiver {
+            match next {
+                Unsynced::File(file) => {
+                    if let Err(error) = file.sync_data() {
+                        tracing::warn!(%error, "a cache file may not be on disk");
+                    }
+                }
+                Unsynced::Waits(done) => _ = done.send(()),
+            }
+        }
+    };
+    std::thread::Builder::new().name("cache-sync".to_owned()).spawn(run)?;
+    Ok(sender)
 }
 
 fn name(hash: &Hash) -> String {

@@ -151,6 +151,22 @@ fn the_least_recently_used_is_evicted_and_the_index_rebuilt() {
     assert_eq!(Cache::open(&options(dir.path())).unwrap().stats().keys, 0);
 }
 
+/// What a key costs does not grow with the number of keys of the same frame: a daemon that is behind loses what it answered.
+#[test]
+fn many_keys_of_one_frame() {
+    const KEYS: u32 = 4000;
+    let dir = tempfile::tempdir().unwrap();
+    let mut cache = Cache::open(&options(dir.path())).unwrap();
+    for i in 0..KEYS {
+        let key = *blake3::hash(&i.to_le_bytes()).as_bytes();
+        cache.insert_frame(&key, &parts(1, "2.15"), &[1; 900], &[]).unwrap();
+    }
+    cache.flush();
+    let written: u64 = all_files(dir.path()).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
+    assert!(written < u64::from(KEYS) * 8192, "{} bytes a key", written / u64::from(KEYS));
+    assert!(matches!(cache.frames(&[0; 32], &parts(1, "2.16")), Err(Miss::Differs(_))));
+}
+
 #[test]
 fn frames_can_be_reordered() {
     let dir = tempfile::tempdir().unwrap();

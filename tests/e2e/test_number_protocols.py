@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import pytest
+import torch
 
 import flambeau
 
@@ -386,3 +387,91 @@ def test_in_place_a_built_in_base_comes_first(make):
     for fn in (add, multiply, unite, subtract):
         for other in ([1], 2, {1: 2}, {3}, frozenset({4}), Right()):
             same(fn, other)
+
+
+class Place(tuple):
+    def __index__(self):
+        return 1
+
+
+class WrongPlace(tuple):
+    def __index__(self):
+        return "1"
+
+
+class NoPlace(tuple):
+    def __index__():
+        pass
+
+
+@pytest.mark.parametrize("key", [Place((5, 6)), WrongPlace(), NoPlace(), (0,)])
+def test_an_index_is_what_its_class_says(key):
+    def read(key):
+        seen = []
+        for items in ((5, 6), [5, 6], "ab", b"ab", range(5, 7)):
+            for get in (lambda: items[key], lambda: items.__getitem__(key)):  # noqa: B023
+                try:
+                    seen.append(get())
+                except TypeError as error:
+                    seen.append(str(error))
+        return seen
+
+    def write(key):
+        items = [1, 2, 3]
+        try:
+            items[key] = 5
+            del items[key]
+        except TypeError as error:
+            return str(error)
+        return items
+
+    same(read, key)
+    same(write, key)
+
+
+class Text(str):
+    pass
+
+
+class Data(bytes):
+    __getitem__ = int
+
+
+@pytest.mark.parametrize("value", [Text("ab"), Data(b"ab")])
+def test_subclasses_of_text_are_iterated_by_their_base(value):
+    def each(value):
+        return [*value], [item for item in value], dict.fromkeys(value), max(value), type(iter(value)) is type(value)
+
+    same(each, value)
+
+
+class AnyAttribute(int):
+    def __getattr__(self, name):
+        return None
+
+
+class Named(tuple):
+    def __getattr__(self, name):
+        return name
+
+
+class Overrides(int):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return "own"
+
+
+def test_torch_asks_arguments_for_attributes():
+    x = torch.ones(2)
+
+    def run(value):
+        seen = []
+        for call in (lambda: x + value, lambda: torch.add(x, value), lambda: torch.tensor(value), lambda: x.sum(value)):
+            try:
+                seen.append(str(call()))
+            except Exception as error:
+                seen.append((type(error), str(error)))
+        return seen
+
+    for value in (AnyAttribute(1), Named((1, 2)), Overrides(1)):
+        same(run, value)

@@ -112,6 +112,8 @@ def _look(daemon: Daemon, hello: bytes, answered: list[tuple[float, bytes]], end
             there = bool(message and _testing.frames_of(message))
             old = ended - at > STORED_WITHIN
             said["kept" if there else "lost" if old else "young and lost"] += 1
+            if old and not there:
+                print(f"lost after {1000 * (ended - at):.0f} ms, kill {said['kills']}", file=sys.stderr)
 
 
 def under_clients(place: Path, count: int, seed: int) -> Counter[str]:

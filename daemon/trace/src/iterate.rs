@@ -26,7 +26,7 @@ impl Tracer<'_> {
             let iter = self.call(&iter, Args::default())?;
             return self.checked_iterator(iter);
         }
-        let iter = match value {
+        let iter = match &self.base(value) {
             Value::Iter(_) | Value::Generator(_) => return Ok(value.clone()),
             // An iterator's `__iter__` gives itself in all built-in types.
             Value::Opaque(o) if is_iterator(&o.class) => return Ok(value.clone()),

@@ -108,15 +108,28 @@ impl Tracer<'_> {
         }
     }
 
-    /// The int that an object gives for its place, if Python code of its class says so.
-    fn own_index(&mut self, value: &Value) -> Flow<Option<Value>> {
-        if !matches!(value, Value::Instance(_)) || matches!(self.base(value), Value::Const(_)) {
+    /// The int that an object which is none gives for its place, if Python code of its class says so (`PyNumber_Index`).
+    pub(crate) fn own_index(&mut self, value: &Value) -> Flow<Option<Value>> {
+        if !may_define(value) || self.base(value).is_int() {
             return Ok(None);
         }
         let Some(index) = self.python_special(value, "__index__")? else { return Ok(None) };
         match self.call(&index, Args::default())? {
-            count if count.is_int() => Ok(Some(count)),
-            _ => stop(ReasonCode::UnsupportedObject, "an __index__ that gives no int"),
+            place @ (Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_))) => Ok(Some(place)),
+            // Python warns of an instance of a subclass.
+            other
+                if matches!(
+                    self.base(&other),
+                    Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_) | Const::Bool(_))
+                ) =>
+            {
+                stop(ReasonCode::UnsupportedObject, "an __index__ that gives a subclass's int")
+            }
+            other => {
+                self.need_plain(&other, "__index__")?;
+                let name = self.type_name(&other);
+                self.raise_named("TypeError", &format!("__index__ returned non-int (type {name})"))
+            }
         }
     }
 
@@ -326,8 +339,8 @@ impl Tracer<'_> {
         Ok((!matches!(result, Value::Const(Const::NotImplemented))).then_some(result))
     }
 
-    /// The base value of an instance of an int, float or str subclass.
-    fn base(&self, value: &Value) -> Value {
+    /// The constant that an instance of a subclass of `int`, `str` and the like is; others as they are.
+    pub(crate) fn base(&self, value: &Value) -> Value {
         if let Value::Instance(id) = value
             && let Payload::Const(c) = &self.arenas.instances[*id].payload
         {

@@ -104,9 +104,8 @@ pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Valu
             _ => constant_method(tracer, path, &args),
         };
     };
-    let is_odd = |value: &Value| {
-        matches!(value, Value::Instance(_)) && !matches!(slots::base(tracer, value), Value::Instance(_))
-    };
+    let is_odd =
+        |value: &Value| matches!(value, Value::Instance(_)) && !matches!(tracer.base(value), Value::Instance(_));
     let odd = args.pos.iter().any(is_odd);
     let result = handler(tracer, path, args);
     if odd && tracer.is_raise_of(&result, "TypeError") {
@@ -173,7 +172,7 @@ fn unsupported<T>(path: &str) -> Flow<T> {
 fn fixed_int(tracer: &mut Tracer<'_>, value: &Value, path: &str) -> Flow<i64> {
     match value {
         Value::Int(dim) => Ok(tracer.fix(dim)),
-        _ => match slots::base(tracer, value).as_int() {
+        _ => match tracer.base(value).as_int() {
             Some(i) => Ok(i),
             None => unsupported(path),
         },
@@ -184,7 +183,7 @@ fn fixed_int(tracer: &mut Tracer<'_>, value: &Value, path: &str) -> Flow<i64> {
 fn fixed_const(tracer: &mut Tracer<'_>, value: &Value) -> Option<Const> {
     match value {
         Value::Int(dim) => Some(Const::Int(tracer.fix(dim))),
-        Value::Instance(_) => tracer.as_const(&slots::base(tracer, value)),
+        Value::Instance(_) => tracer.as_const(&tracer.base(value)),
         _ => tracer.as_const(value),
     }
 }

@@ -1,7 +1,7 @@
 //! `int`, `float`, `bool`, `abs`, `round`, `sum`, `min`, `max`, ... and the `math` module.
 
 use super::args::{bind, bind_or_none, exactly, name};
-use super::{Table, fixed_const, folded, slots, unsupported};
+use super::{Table, fixed_const, folded, unsupported};
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::fold;
@@ -127,7 +127,7 @@ fn own_conversion(tracer: &mut Tracer<'_>, value: &Value, method: &str) -> Flow<
 
 /// The number that C functions of floats take for an argument (`PyFloat_AsDouble`).
 fn real(tracer: &mut Tracer<'_>, path: &str, value: &Value) -> Flow<Value> {
-    let base = slots::base(tracer, value);
+    let base = tracer.base(value);
     if matches!(base, Value::Const(Const::Float(_))) {
         return Ok(base);
     }
@@ -140,7 +140,7 @@ fn real(tracer: &mut Tracer<'_>, path: &str, value: &Value) -> Flow<Value> {
 
 /// The int that C functions take for an argument (`PyNumber_Index`).
 fn whole(tracer: &mut Tracer<'_>, path: &str, value: &Value) -> Flow<Value> {
-    let base = slots::base(tracer, value);
+    let base = tracer.base(value);
     if base.is_int() {
         return Ok(base);
     }
@@ -165,8 +165,7 @@ fn int(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         return Ok(value);
     }
     // A number's own value comes before its `__index__`.
-    let is_number =
-        matches!(slots::base(tracer, &value), Value::Const(c) if !matches!(c, Const::Str(_) | Const::Bytes(_)));
+    let is_number = matches!(tracer.base(&value), Value::Const(c) if !matches!(c, Const::Str(_) | Const::Bytes(_)));
     for method in ["__int__", "__index__"].iter().take(if is_number { 1 } else { 2 }) {
         match own_conversion(tracer, &value, method)? {
             None => {}
@@ -175,7 +174,7 @@ fn int(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
             Some(_) => return unsupported(path),
         }
     }
-    match slots::base(tracer, &value) {
+    match tracer.base(&value) {
         Value::Const(c) => folded(tracer, fold::to_int(&c), path, std::slice::from_ref(&c)),
         _ => unsupported(path),
     }
@@ -205,7 +204,7 @@ fn new_number(_: &mut Tracer<'_>, path: &str, _: Args) -> Flow<Value> {
 
 fn index(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [value] = exactly(path, args)?;
-    match slots::base(tracer, &value) {
+    match tracer.base(&value) {
         Value::Const(Const::Bool(b)) => Ok(Value::int(i64::from(b))),
         value if value.is_int() => Ok(value),
         _ => unsupported(path),
@@ -217,7 +216,7 @@ fn abs(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     if let Some(own) = tracer.python_special(&value, "__abs__")? {
         return tracer.call(&own, Args::default());
     }
-    match slots::base(tracer, &value) {
+    match tracer.base(&value) {
         Value::Tensor(_) => tracer.torch_call(Target::Function("torch.abs".into()), Args::new(vec![value])),
         Value::Int(dim) => {
             let positive = tracer.decide(Relation::Ge, &dim, &Dim::Const(0));
@@ -245,7 +244,7 @@ fn round(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
             None => return unsupported(path),
         },
     };
-    match (slots::base(tracer, &value), digits) {
+    match (tracer.base(&value), digits) {
         (Value::Int(dim), None) => Ok(Value::dim(dim)),
         (Value::Const(c), digits) => {
             let mut asked = vec![c.clone()];
@@ -429,14 +428,14 @@ fn math(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
         args.pos[at] = match function {
             "floor" | "ceil" | "trunc" => match own_conversion(tracer, &value, &format!("__{function}__"))? {
                 Some(result) => return Ok(result),
-                None => match slots::base(tracer, &value) {
+                None => match tracer.base(&value) {
                     base @ (Value::Const(_) | Value::Int(_)) => base,
                     base if function == "trunc" => base,
                     _ => real(tracer, path, &value)?,
                 },
             },
             _ if of_ints => whole(tracer, path, &value)?,
-            "log" | "log2" | "log10" if slots::base(tracer, &value).is_int() => slots::base(tracer, &value),
+            "log" | "log2" | "log10" if tracer.base(&value).is_int() => tracer.base(&value),
             _ => real(tracer, path, &value)?,
         };
     }

@@ -101,7 +101,7 @@ fn truth_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value
 
 fn index_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [a] = exactly(path, args)?;
-    match slots::base(tracer, &a) {
+    match tracer.base(&a) {
         Value::Tensor(_) => stop(ReasonCode::DataDependentValue, "the index of a tensor"),
         Value::Const(Const::Bool(b)) => Ok(Value::int(i64::from(b))),
         value if value.is_int() => Ok(value),
@@ -132,7 +132,7 @@ fn is_function(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 /// `a <op> b` or `a <op>= b`; `None`: these types do not support it.
 pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Option<Value>> {
-    let (a, b) = (&slots::base(tracer, a), &slots::base(tracer, b));
+    let (a, b) = (&tracer.base(a), &tracer.base(b));
     if let (Value::Const(x), Value::Const(y)) = (a, b) {
         return constants(tracer, op, x, y).map(Some);
     }
@@ -303,7 +303,7 @@ pub fn unary(tracer: &mut Tracer<'_>, op: Unary, a: &Value) -> Flow<Option<Value
         Unary::Invert => "_operator.invert",
         Unary::Not => return tracer.truth(a).map(|t| Some(Value::bool(!t))),
     };
-    match slots::base(tracer, a) {
+    match tracer.base(a) {
         Value::Const(Const::Bool(_)) if op == Unary::Invert && tracer.builtins().inverted_bool_warns => {
             stop(ReasonCode::UnsupportedCall, "~ of a bool, which warns")
         }
@@ -315,7 +315,7 @@ pub fn unary(tracer: &mut Tracer<'_>, op: Unary, a: &Value) -> Flow<Option<Value
 
 /// `a <op> b`; `None`: these types have no such order.
 pub fn compare(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Flow<Option<Value>> {
-    let (x, y) = (&slots::base(tracer, a), &slots::base(tracer, b));
+    let (x, y) = (&tracer.base(a), &tracer.base(b));
     if let (Value::Const(x), Value::Const(y)) = (x, y) {
         let path = format!("_operator.{}", op.method());
         return folded(tracer, fold::compare(op, x, y), &path, &[x.clone(), y.clone()]).map(Some);
@@ -451,7 +451,7 @@ fn dicts_equal(tracer: &mut Tracer<'_>, a: crate::value::DictId, b: crate::value
 /// `item in container`; `None`: no container.
 pub fn contains(tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flow<Option<bool>> {
     match container {
-        Value::Const(c @ (Const::Str(_) | Const::Bytes(_))) => match tracer.as_const(&slots::base(tracer, item)) {
+        Value::Const(c @ (Const::Str(_) | Const::Bytes(_))) => match tracer.as_const(&tracer.base(item)) {
             Some(item) => decided(tracer, fold::contains(c, &item), "in").map(Some),
             None => unsupported("in"),
         },
@@ -521,7 +521,7 @@ pub fn contains(tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flo
 /// `container[key]`; `None`: not supported by this type.
 pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flow<Option<Value>> {
     let given = key;
-    let key = &slots::base(tracer, key);
+    let key = &tracer.base(key);
     match container {
         Value::Proxy(id) => tracer.subscript(&Value::Dict(*id), given).map(Some),
         Value::Tuple(tuple) => match key {
@@ -553,6 +553,9 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
             Some(value) => Ok(Some(value)),
             None => missing(tracer, container, *id, key).map(Some),
         },
+        Value::Const(Const::Str(_) | Const::Bytes(_)) if let Some(own) = tracer.own_index(given)? => {
+            subscript(tracer, container, &own)
+        }
         Value::Const(c @ (Const::Str(_) | Const::Bytes(_))) => match super::fixed_const(tracer, key) {
             // The message would name the base.
             Some(Const::Float(_) | Const::Str(_) | Const::Bytes(_)) if matches!(given, Value::Instance(_)) => {
@@ -625,7 +628,8 @@ fn assigned_position(tracer: &mut Tracer<'_>, key: &Value, length: usize) -> Flo
 
 /// As [`position`]; `None` of what is out of range.
 fn find(tracer: &mut Tracer<'_>, key: &Value, length: usize, kind: &str) -> Flow<Option<usize>> {
-    let base = slots::base(tracer, key);
+    let own = tracer.own_index(key)?;
+    let base = own.unwrap_or_else(|| tracer.base(key));
     let at = match &base {
         Value::Int(dim) => tracer.fix(dim),
         Value::Const(Const::Int(_) | Const::Bool(_)) => base.as_int().unwrap_or(0),

@@ -18,17 +18,6 @@ pub const TABLE: Table = &[
     ("builtins.object.__init_subclass__", nothing),
 ];
 
-/// The value that operators see: an int, float or str under an instance of a subclass (an enum member, say).
-pub fn base(tracer: &Tracer<'_>, value: &Value) -> Value {
-    match value {
-        Value::Instance(id) => match &tracer.arenas.instances[*id].payload {
-            Payload::Const(c) => Value::Const(c.clone()),
-            _ => value.clone(),
-        },
-        _ => value.clone(),
-    }
-}
-
 /// Data attributes.
 pub fn attribute(tracer: &mut Tracer<'_>, value: &Value, name: &str) -> Flow<Option<Value>> {
     Ok(match (value, name) {
@@ -131,7 +120,7 @@ fn range(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     if !args.kw.is_empty() {
         return unsupported(path);
     }
-    let ints: Vec<Value> = args.pos.iter().map(|v| base(tracer, v)).collect();
+    let ints: Vec<Value> = args.pos.iter().map(|v| tracer.base(v)).collect();
     if ints.iter().any(|v| v.as_dim().is_none()) {
         return unsupported(path);
     }

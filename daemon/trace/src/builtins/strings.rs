@@ -1,7 +1,7 @@
 //! `str`, `repr`, `format`, f-strings, and the methods of `str`.
 
 use super::args::{bind, exactly, name, receiver};
-use super::{Table, decided, fixed_const, folded, slots, unsupported};
+use super::{Table, decided, fixed_const, folded, unsupported};
 use crate::call::Args;
 use crate::flow::{Flow, stop};
 use crate::fold;
@@ -90,7 +90,7 @@ fn join_method(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     if let [text @ Value::Const(Const::Str(_))] = items.as_slice() {
         return Ok(text.clone());
     }
-    let parts: Option<Vec<Const>> = items.iter().map(|v| tracer.as_const(&slots::base(tracer, v))).collect();
+    let parts: Option<Vec<Const>> = items.iter().map(|v| tracer.as_const(&tracer.base(v))).collect();
     match parts {
         Some(parts) => {
             let folded_text = fold::method(&separator, "join", &[Const::Tuple(parts.clone())]);

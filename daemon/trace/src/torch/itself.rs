@@ -113,38 +113,10 @@ impl Tracer<'_> {
     pub(super) fn check_data(&mut self, target: &Target, args: &Args) -> Flow<()> {
         const MAKERS: &[&str] = &["tensor", "as_tensor", "asarray", "new_tensor", "scalar_tensor", "new"];
         let name = target_name(target);
-        if !MAKERS.contains(&name.rsplit('.').next().unwrap_or(name)) {
-            return Ok(());
-        }
-        if args.pos.iter().any(|v| self.holds_numpy(v)) {
+        if MAKERS.contains(&name.rsplit('.').next().unwrap_or(name)) && args.pos.iter().any(|v| self.holds_numpy(v)) {
             return stop(ReasonCode::UnsupportedObject, format!("{name} of a scalar of numpy's"));
         }
-        for value in &args.pos {
-            self.need_plain_numbers(value, name)?;
-        }
         Ok(())
-    }
-
-    /// Breaks at numbers whose class says in Python what else they are: torch may take them for sequences.
-    fn need_plain_numbers(&mut self, value: &Value, name: &str) -> Flow<()> {
-        match value {
-            Value::Instance(_) => {
-                for method in
-                    ["__len__", "__getitem__", "__array__", "__float__", "__index__", "__int__", "__complex__"]
-                {
-                    if self.python_special(value, method)?.is_some() {
-                        let class = self.type_name(value);
-                        return stop(ReasonCode::UnsupportedObject, format!("{name} of a {class}"));
-                    }
-                }
-                Ok(())
-            }
-            Value::Tuple(tuple) => tuple.items.clone().iter().try_for_each(|item| self.need_plain_numbers(item, name)),
-            Value::List(id) => {
-                self.arenas.lists[*id].items.clone().iter().try_for_each(|item| self.need_plain_numbers(item, name))
-            }
-            _ => Ok(()),
-        }
     }
 
     fn holds_numpy(&self, value: &Value) -> bool {

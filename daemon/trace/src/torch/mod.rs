@@ -531,10 +531,23 @@ impl Tracer<'_> {
         value
     }
 
-    /// Breaks at sequences of the user whose class says in Python what is in them: which of its methods torch calls, and which
-    /// it reads past, differs from call to call.
-    fn need_own_items(&mut self, value: &Value) -> Flow<()> {
-        for method in ["__len__", "__getitem__", "__iter__"] {
+    /// Breaks at numbers, strings and sequences of the user whose class says in Python what they are: which of its methods torch
+    /// calls, and which it reads past, differs from call to call.
+    fn need_plain_argument(&mut self, value: &Value) -> Flow<()> {
+        const OVERRIDES: [&str; 3] = ["__torch_function__", "__getattr__", "__getattribute__"];
+        const SEQUENCES: [&str; 3] = ["__len__", "__getitem__", "__iter__"];
+        const NUMBERS: [&str; 7] =
+            ["__len__", "__getitem__", "__array__", "__float__", "__index__", "__int__", "__complex__"];
+        let (is_plain, own) = match value {
+            Value::Tuple(tuple) => (tuple.class.is_none(), &SEQUENCES[..]),
+            Value::List(id) => (self.arenas.lists[*id].class.is_none(), &SEQUENCES[..]),
+            Value::Instance(_) => (false, &NUMBERS[..]),
+            _ => (true, &[][..]),
+        };
+        if is_plain {
+            return Ok(());
+        }
+        for method in OVERRIDES.iter().chain(own) {
             if self.python_special(value, method)?.is_some() {
                 let name = self.type_name(value);
                 return stop(ReasonCode::UnsupportedObject, format!("a {name} as an argument of a torch call"));
@@ -545,9 +558,7 @@ impl Tracer<'_> {
 
     fn torch_arg(&mut self, value: &Value) -> Flow<(Arg, OpArg)> {
         flambeau_ir::stack::check();
-        if matches!(value, Value::Tuple(_) | Value::List(_)) {
-            self.need_own_items(value)?;
-        }
+        self.need_plain_argument(value)?;
         Ok(match value {
             Value::Const(c) => (Arg::Const(c.clone()), OpArg::Const(c.clone())),
             Value::Tensor(id) => {
