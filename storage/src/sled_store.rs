@@ -3,34 +3,68 @@
 use crate::store::{Store, StoreError, StoreStats};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Upper bound of sled's page cache, in bytes. The index holds small records only.
 const PAGE_CACHE: u64 = 4 << 20;
 
-/// Between two flushes by sled's own thread: what is written meanwhile is gone if the process is killed.
-const FLUSH_MS: u64 = 100;
+/// From a change to its flush: changes that come meanwhile are flushed with it. What is not flushed is gone if the process is
+/// killed.
+const GROUP: Duration = Duration::from_millis(20);
 
 /// An open sled database.
 pub struct SledStore {
     /// `None` only while dropping.
     db: Option<sled::Db>,
+    /// Says that there is something to flush; `None` only while dropping.
+    changed: Option<SyncSender<()>>,
+    flusher: Option<JoinHandle<()>>,
 }
 
 impl SledStore {
-    /// Opens or makes the database in `dir`. What is written outlives the process after [`FLUSH_MS`] or [`Store::flush`]. An error means damage, or another opener.
+    /// Opens or makes the database in `dir`. What is written outlives the process soon after, and with [`Store::flush`] at
+    /// once. An error means damage, or another opener.
     pub fn open(dir: &Path) -> Result<SledStore, StoreError> {
+        // sled's own thread would wake all the time, and flush later.
         let config = sled::Config::new()
             .path(dir)
             .cache_capacity(PAGE_CACHE)
-            .flush_every_ms(Some(FLUSH_MS))
+            .flush_every_ms(None)
             .mode(sled::Mode::LowSpace)
             .print_profile_on_drop(false);
-        fence("open", || config.open()).map(|db| SledStore { db: Some(db) })
+        let db = fence("open", || config.open())?;
+        let (changed, changes) = sync_channel(1);
+        let flushed = db.clone();
+        let flusher = std::thread::Builder::new()
+            .name("cache-flush".to_owned())
+            .spawn(move || flush_changes(&flushed, &changes))
+            .map_err(|error| StoreError(format!("open: {error}")))?;
+        Ok(SledStore { db: Some(db), changed: Some(changed), flusher: Some(flusher) })
+    }
+
+    /// As [`SledStore::with`], for what is to be flushed.
+    fn change<T>(&self, what: &str, work: impl FnOnce(&sled::Db) -> sled::Result<T>) -> Result<(), StoreError> {
+        self.with(what, work)?;
+        // If the channel is full, the flush to come is of this, too.
+        _ = self.changed.as_ref().map(|changed| changed.try_send(()));
+        Ok(())
     }
 
     fn with<T>(&self, what: &str, work: impl FnOnce(&sled::Db) -> sled::Result<T>) -> Result<T, StoreError> {
         let db = self.db.as_ref().ok_or_else(|| StoreError("closed".into()))?;
         fence(what, || work(db))
+    }
+}
+
+/// Flushes what was changed, until nobody can change anything. sled notes an error, and gives it to the next call.
+fn flush_changes(db: &sled::Db, changes: &Receiver<()>) {
+    while changes.recv().is_ok() {
+        std::thread::sleep(GROUP);
+        if let Err(error) = fence("flush", || db.flush()) {
+            tracing::warn!(%error, "the index may lose what was stored");
+        }
     }
 }
 
@@ -53,11 +87,11 @@ impl Store for SledStore {
     }
 
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.with("insert", |db| db.insert(key, value).map(|_| ()))
+        self.change("insert", |db| db.insert(key, value))
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<(), StoreError> {
-        self.with("remove", |db| db.remove(key).map(|_| ()))
+        self.change("remove", |db| db.remove(key))
     }
 
     fn scan(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
@@ -75,6 +109,8 @@ impl Store for SledStore {
 
 impl Drop for SledStore {
     fn drop(&mut self) {
+        drop(self.changed.take());
+        _ = self.flusher.take().map(JoinHandle::join);
         let db = self.db.take();
         if catch_unwind(AssertUnwindSafe(move || drop(db))).is_err() {
             tracing::warn!("closing the index failed");
