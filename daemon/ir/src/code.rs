@@ -105,6 +105,7 @@ pub struct Code {
     pub flags: u32,
     /// `co_code`: de-specialised bytecode, caches included.
     pub bytecode: Vec<u8>,
+    #[serde(deserialize_with = "crate::stack::items")]
     pub consts: Vec<Const>,
     pub names: Vec<String>,
     pub localsplusnames: Vec<String>,
@@ -141,8 +142,8 @@ pub enum Const {
     Complex(f64, f64),
     Str(Arc<str>),
     Bytes(Vec<u8>),
-    Tuple(#[serde(deserialize_with = "crate::stack::nested")] Vec<Const>),
-    FrozenSet(#[serde(deserialize_with = "crate::stack::nested")] Vec<Const>),
+    Tuple(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<Const>),
+    FrozenSet(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<Const>),
     Slice(#[serde(deserialize_with = "crate::stack::nested")] Box<[Const; 3]>),
     Code(#[serde(deserialize_with = "crate::stack::nested")] Arc<Code>),
     Dtype(crate::kernel::DType),

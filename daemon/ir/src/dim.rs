@@ -1,5 +1,6 @@
 //! Sizes: a constant, or an expression over symbols. Every size, stride and offset in the project is a [`Dim`].
 
+use crate::stack::Items;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +33,7 @@ const MAX_FACTORS: usize = 256;
 /// A polynomial as it was sent.
 #[derive(Deserialize)]
 struct Terms {
-    terms: BTreeMap<Vec<Atom>, i64>,
+    terms: BTreeMap<Items<Atom>, i64>,
 }
 
 impl TryFrom<Terms> for Poly {
@@ -40,6 +41,7 @@ impl TryFrom<Terms> for Poly {
 
     /// What is computed with polynomials, and when they are equal, rests on their form.
     fn try_from(Terms { terms }: Terms) -> Result<Poly, Self::Error> {
+        let terms: BTreeMap<Vec<Atom>, i64> = terms.into_iter().map(|(atoms, c)| (atoms.0, c)).collect();
         let sound = |(atoms, c): (&Vec<Atom>, &i64)| *c != 0 && atoms.len() <= MAX_FACTORS && atoms.is_sorted();
         if terms.len() > MAX_TERMS || terms.keys().all(Vec::is_empty) || !terms.iter().all(sound) {
             return Err("a size that is not in its canonical form");

@@ -74,9 +74,9 @@ pub enum QueryArg {
     /// A constant.
     Const(Const),
     /// A list.
-    List(#[serde(deserialize_with = "crate::stack::nested")] Vec<QueryArg>),
+    List(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<QueryArg>),
     /// A tuple.
-    Tuple(#[serde(deserialize_with = "crate::stack::nested")] Vec<QueryArg>),
+    Tuple(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<QueryArg>),
 }
 
 /// The answer to one question.

@@ -258,5 +258,5 @@ pub enum PlanArg {
     /// A size.
     Dim(Dim),
     /// A list.
-    List(#[serde(deserialize_with = "crate::stack::nested")] Vec<PlanArg>),
+    List(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<PlanArg>),
 }

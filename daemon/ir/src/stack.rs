@@ -1,9 +1,11 @@
 //! Bounds of recursion over what a client sent: how deep decoding goes, and how much of its stack a stage's thread uses.
 //! Both end in an error or a panic that the stage's fence turns into a reason, never in the end of the process.
 
-use serde::de::Error;
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
 
 /// Deepest nesting of what is decoded: constants in constants, code in code, sizes in sizes.
 pub const MAX_DEPTH: u32 = 200;
@@ -56,6 +58,45 @@ pub fn nested<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result
     DEPTH.set(depth + 1);
     let _level = Level;
     T::deserialize(from)
+}
+
+/// As [`nested`], for items that may hold items of their own kind.
+pub fn nested_items<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    nested::<D, Items<T>>(from).map(|items| items.0)
+}
+
+/// Items of which some may hold further items, for `#[serde(deserialize_with)]`.
+pub fn items<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Items::deserialize(from).map(|items| items.0)
+}
+
+/// A list that is decoded with room for what came. Serde's own makes room for a mebibyte of what a long message announces, at
+/// each level of lists in lists.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub struct Items<T>(pub Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Items<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Each<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Each<T> {
+            type Value = Items<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a sequence")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Items<T>, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = from.next_element()? {
+                    items.push(item);
+                }
+                Ok(Items(items))
+            }
+        }
+
+        from.deserialize_seq(Each(PhantomData))
+    }
 }
 
 #[cfg(test)]

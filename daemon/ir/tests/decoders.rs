@@ -6,7 +6,8 @@ use flambeau_ir::graph::Graph;
 use flambeau_ir::plan::CompiledFrame;
 use flambeau_ir::text::parse_graph;
 use flambeau_ir::verify;
-use flambeau_mutate::{Memory, bytes, encodings, text};
+use flambeau_mutate::{Memory, bytes, cases, encodings, text};
+use proptest::strategy::Just;
 
 /// As of messages.
 const MEMORY: Memory = Memory::per_byte(512);
@@ -72,6 +73,14 @@ fn sizes() {
         dims.iter().for_each(computed);
         true
     });
+}
+
+/// Tuples in tuples, each of which announces more than there is.
+#[test]
+fn announced_at_each_depth() {
+    let deep = Just([&[1][..], &[10, 255, 255, 1].repeat(50_000)].concat());
+    let decode = |bytes: &Vec<u8>| postcard::from_bytes::<Vec<Const>>(bytes).is_ok();
+    cases("announced at each depth", deep, MEMORY, Vec::len, decode);
 }
 
 #[test]
