@@ -653,7 +653,7 @@ fn open_index(dir: &Folder, generation: u64) -> Result<SledStore, StoreError> {
     if bytes > LARGEST_INDEX {
         return Err(odd(FileError::Content));
     }
-    SledStore::open(folder.path())
+    SledStore::open(&folder)
 }
 
 fn current_generation(dir: &Folder) -> u64 {

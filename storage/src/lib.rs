@@ -8,6 +8,7 @@
 mod cache;
 mod files;
 mod folder;
+mod journal;
 mod record;
 mod sled_store;
 mod store;
@@ -15,6 +16,7 @@ mod store;
 pub use cache::{Cache, CacheOptions, Found, KeyParts, Stats};
 pub use files::{FileError, Files};
 pub use folder::{Entry, Folder};
+pub use journal::changes as journal_changes;
 pub use record::{RecordError, open as open_record, seal as seal_record};
 pub use sled_store::SledStore;
 pub use store::{MemoryStore, Store, StoreError, StoreStats};

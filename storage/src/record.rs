@@ -28,6 +28,12 @@ pub fn seal(body: &[u8]) -> Vec<u8> {
     sealed
 }
 
+/// The first of sealed records that follow each other, and the rest; `None` where it is not whole.
+pub fn first(records: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = records.get(1..5)?.first_chunk().map(|length| u32::from_le_bytes(*length))?;
+    records.split_at_checked(HEADER + length as usize)
+}
+
 /// The body of a sealed record, if everything about it checks.
 pub fn open(sealed: &[u8]) -> Result<&[u8], RecordError> {
     match sealed.first() {

@@ -2,7 +2,9 @@
 
 use flambeau_storage::{Cache, CacheError, CacheOptions, KeyParts, Miss};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 fn options(dir: &Path) -> CacheOptions {
     CacheOptions { dir: dir.join("cache"), build: "build".into(), limit: 1 << 30 }
@@ -58,6 +60,43 @@ fn survives_reopening() {
     assert_eq!(cache.frames(&[7; 32], &parts(7, "2.15")).unwrap().len(), 1);
     let stats = cache.stats();
     assert_eq!((stats.keys, stats.frames, stats.kernels, stats.bytes), (10, 10, 10, 14_000));
+}
+
+/// Where the process that is to be killed stores.
+const FOLDER: &str = "FLAMBEAU_TEST_FOLDER";
+
+#[test]
+#[ignore = "ends by being killed: what the next test starts"]
+fn stores_until_it_is_killed() {
+    let Some(dir) = std::env::var_os(FOLDER) else { return };
+    let mut cache = Cache::open(&options(Path::new(&dir))).unwrap();
+    for i in 0..=u8::MAX {
+        cache.insert_frame(&[i; 32], &parts(i, "2.15"), &[i; 900], &[]).unwrap();
+        println!("stored {i}");
+    }
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+#[test]
+fn what_was_stored_outlives_the_process_at_once() {
+    for last in [0, 1, 7, 100, 255] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "--nocapture", "stores_until_it_is_killed"])
+            .env(FOLDER, dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut stored = lines.map(Result::unwrap).filter(|line| line.ends_with(&format!("stored {last}")));
+        assert!(stored.next().is_some());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut cache = Cache::open(&options(dir.path())).unwrap();
+        for i in 0..=last {
+            assert!(cache.frames(&[i; 32], &parts(i, "2.15")).is_ok(), "{i} of {last}");
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Records and files of the cache as bytes that anybody may have written, also where their hash is right.
 
 use flambeau_mutate::{Memory, bytes};
-use flambeau_storage::{Cache, CacheOptions, KeyParts, SledStore, Store, open_record, seal_record};
+use flambeau_storage::{
+    Cache, CacheOptions, Folder, KeyParts, SledStore, Store, journal_changes, open_record, seal_record,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -81,19 +83,27 @@ fn envelopes_of_records() {
     });
 }
 
+/// Records that follow each other: what comes before damage is as it was written.
+#[test]
+fn journals() {
+    let change = |key: &[u8], value: Option<&[u8]>| seal_record(&postcard::to_stdvec(&(key, value)).unwrap());
+    let valid = [change(b"a", Some(&[1; 50])), change(b"b", None), change(b"c", Some(b""))].concat();
+    bytes("journals", vec![valid], Memory::per_byte(64), |content| !journal_changes(content).is_empty());
+}
+
 /// With the right hash, under each kind of key.
 #[test]
 fn records() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
-    let pairs = SledStore::open(&index(copied(dir.path()).path())).unwrap().scan(b"").unwrap();
+    let pairs = SledStore::open(&Folder::open(&index(copied(dir.path()).path())).unwrap()).unwrap().scan(b"").unwrap();
     for (key, sealed) in &pairs {
         let body = open_record(sealed).unwrap().to_vec();
         let name = format!("records of kind {}", char::from(key[0]));
         // What is valid is used as it is first: all of the cache is whole.
         bytes(&name, vec![body], SLED, |body| {
             let changed = copied(dir.path());
-            let mut store = SledStore::open(&index(changed.path())).unwrap();
+            let mut store = SledStore::open(&Folder::open(&index(changed.path())).unwrap()).unwrap();
             store.insert(key, &seal_record(body)).unwrap();
             store.flush().unwrap();
             drop(store);
