@@ -97,6 +97,7 @@ def planted(place: Path, session: list[Message]) -> list[str]:
     """What became of a file of ours that another user's folders, links and files point at, one after the other."""
     cache, target = place / "cache", place / "target"
     daemon = Daemon(place)
+    assert _is_answered(daemon, session)
     daemon.stop()
     build = next(entry for entry in cache.iterdir() if entry.is_dir())
     names = [entry.name for entry in build.iterdir()] + ["flambeaud.log"]
@@ -106,13 +107,8 @@ def planted(place: Path, session: list[Message]) -> list[str]:
             entry = build / name if name != "." else build
             _replace(entry, whose, target)
             daemon = Daemon(place)
-            # A greeting and a look-up, which is answered once the cache is open.
-            requests = [body for kind, body in moved(session, daemon.cache) if kind == "request"][:2]
-            with contextlib.closing(daemon.connect()) as raw:
-                for body in requests:
-                    send(raw, body)
-                    if receive(raw) is None:
-                        changed.append(f"{whose} for {name}: no answer")
+            if not _is_answered(daemon, session):
+                changed.append(f"{whose} for {name}: no answer")
             daemon.stop()
             if target.read_text() != "mine" or target.stat().st_uid != os.getuid():
                 changed.append(f"{whose} for {name}: the target")
@@ -120,6 +116,17 @@ def planted(place: Path, session: list[Message]) -> list[str]:
                 changed.append(f"{whose} for {name}: written to a folder of another user")
             subprocess.run(["rm", "-rf", cache, target.with_name("theirs")], check=True)
     return changed
+
+
+def _is_answered(daemon: Daemon, session: list[Message]) -> bool:
+    """Greets and looks up, which is answered once the cache is open."""
+    requests = [body for kind, body in moved(session, daemon.cache) if kind == "request"][:2]
+    with contextlib.closing(daemon.connect()) as raw:
+        for body in requests:
+            send(raw, body)
+            if receive(raw) is None:
+                return False
+    return True
 
 
 def _replace(entry: Path, whose: str, target: Path) -> None:
