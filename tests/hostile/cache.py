@@ -154,12 +154,16 @@ def _ask(place: Path, lookups: list[tuple[bytes, bytes]]) -> list[list[bytes]]:
     try:
         for hello, lookup in lookups:
             with contextlib.closing(daemon.connect(timeout=LONGEST)) as raw:
-                send(raw, hello)
-                receive(raw)
-                send(raw, lookup)
-                message = receive(raw)
+                message = None
+                # A closed connection is no answer.
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    send(raw, hello)
+                    receive(raw)
+                    send(raw, lookup)
+                    message = receive(raw)
                 found.append(_testing.frames_of(message) if message else [])
-        assert daemon.lives(), "the daemon ended"
+        log = (place / "daemon.log").read_text()[-2000:]
+        assert daemon.lives(), f"the daemon ended with {daemon.process.returncode}: {log}"
     finally:
         daemon.kill()
     return found
