@@ -50,13 +50,14 @@ impl SledStore {
             .spawn(move || flush_changes(&flushed, &noted, &notes))
             .map_err(|error| failed(error.into()))?;
         let mut store = SledStore { db: Some(db), changed: Some(changed), flusher: Some(flusher), journal };
-        if !changes.is_empty() {
-            for (key, value) in changes {
-                match value {
-                    Some(value) => store.with("insert", |db| db.insert(key, value).map(|_| ()))?,
-                    None => store.with("remove", |db| db.remove(key).map(|_| ()))?,
-                }
-            }
+        for (key, value) in changes {
+            match value {
+                Some(value) => store.with("insert", |db| db.insert(key, value))?,
+                None => store.with("remove", |db| db.remove(key))?,
+            };
+        }
+        // Behind a record that is not whole, nothing that is noted would be found.
+        if lock(&store.journal).length() > 0 {
             store.flush()?;
         }
         Ok(store)

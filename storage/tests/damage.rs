@@ -190,6 +190,19 @@ fn the_least_recently_used_is_evicted_and_the_index_rebuilt() {
     assert_eq!(Cache::open(&options(dir.path())).unwrap().stats().keys, 0);
 }
 
+/// A process that was killed while it noted a change leaves a part of it; what is noted next is found all the same.
+#[test]
+fn a_part_of_a_change_is_left_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(&mut Cache::open(&options(dir.path())).unwrap());
+    let journal = dir.path().join("cache/build/index-0/journal");
+    assert_eq!(fs::metadata(&journal).unwrap().len(), 0);
+    fs::write(&journal, [1, 2, 3]).unwrap();
+    let mut cache = Cache::open(&options(dir.path())).unwrap();
+    assert_eq!(fs::metadata(&journal).unwrap().len(), 0);
+    assert_eq!(cache.frames(&[3; 32], &parts(3, "2.15")).unwrap().len(), 1);
+}
+
 /// What a key costs does not grow with the number of keys of the same frame: a daemon that is behind loses what it answered.
 #[test]
 fn many_keys_of_one_frame() {

@@ -144,12 +144,12 @@ class Run:
                 self.fail(self.failure("crash", f"a child died outside programs: {note}", (-1, ""), mode, backend))
                 return tried
             self.count(mode)
-            if f"exit code {GAVE_UP}:" in note:
-                self.report.counts["endless"] = self.report.counts.get("endless", 0) + 1
-            elif not survived and "silent" not in note:
-                self.report.counts["crashed eagerly"] = self.report.counts.get("crashed eagerly", 0) + 1
+            silent = "silent" in note
+            if (endless := f"exit code {GAVE_UP}:" in note) or not (survived or silent):
+                name = "endless" if endless else "crashed eagerly"
+                self.report.counts[name] = self.report.counts.get(name, 0) + 1
             else:
-                self.fail(self.failure("hang" if "silent" in note else "crash", note, programs[done], mode, backend))
+                self.fail(self.failure("hang" if silent else "crash", note, programs[done], mode, backend))
             programs = programs[done + 1 :]
         return tried
 

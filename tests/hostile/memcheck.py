@@ -66,19 +66,14 @@ def findings(path: Path) -> list[Finding]:
     for error in ET.parse(path).getroot().iter("error"):
         if not (error.findtext("kind") or "").startswith("Leak_"):
             text = error.findtext("what") or error.findtext("xwhat/text") or ""
-            stack = error.find("stack")
-            frames = (
-                []
-                if stack is None
-                else [
-                    Frame(
-                        frame.findtext("obj") or "",
-                        frame.findtext("fn") or "",
-                        f"{frame.findtext('file')}:{frame.findtext('line')}" if frame.findtext("file") else "",
-                    )
-                    for frame in stack.iter("frame")
-                ]
-            )
+            frames = [
+                Frame(
+                    frame.findtext("obj") or "",
+                    frame.findtext("fn") or "",
+                    f"{frame.findtext('file')}:{frame.findtext('line')}" if frame.findtext("file") else "",
+                )
+                for frame in error.iterfind("stack[1]/frame")
+            ]
             found.append(Finding(error.findtext("kind") or "", text, frames))
     return found
 

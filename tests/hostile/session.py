@@ -158,9 +158,7 @@ def record(folder: Path, name: str) -> list[Message]:
     daemon = Daemon(folder)
     try:
         with proxy(path, daemon.socket, seen):
-            script = [sys.executable, "-m", "tests.hostile.models", name]
-            done = subprocess.run(script, env=env, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-            assert done.returncode == 0, done.stderr
+            _run(env, [name])
     finally:
         daemon.stop()
     kinds = {_testing.kind_of_request(body) for kind, body in seen if kind == "request"}
@@ -172,11 +170,17 @@ def run_models(folder: Path, names: Iterable[str] = tuple(m.__name__ for m in mo
     """Runs the models in a process that uses the cache in `folder`, with a daemon of its own: each gives what it gives
     eagerly."""
     env, names = environment(folder), list(names)
+    try:
+        _run(env, names)
+    finally:
+        subprocess.run([DAEMON, "stop"], env=env, capture_output=True, check=False)
+    return {"right": len(names)}
+
+
+def _run(env: dict[str, str], names: list[str]) -> None:
     script = [sys.executable, "-m", "tests.hostile.models", *names]
     done = subprocess.run(script, env=env, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    subprocess.run([DAEMON, "stop"], env=env, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
-    return {"right": len(names)}
 
 
 def moved(session: list[Message], cache: Path) -> list[Message]:

@@ -114,23 +114,17 @@ impl Tracer<'_> {
             return Ok(None);
         }
         let Some(index) = self.python_special(value, "__index__")? else { return Ok(None) };
-        match self.call(&index, Args::default())? {
-            place @ (Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_))) => Ok(Some(place)),
-            // Python warns of an instance of a subclass.
-            other
-                if matches!(
-                    self.base(&other),
-                    Value::Int(_) | Value::Const(Const::Int(_) | Const::BigInt(_) | Const::Bool(_))
-                ) =>
-            {
-                stop(ReasonCode::UnsupportedObject, "an __index__ that gives a subclass's int")
-            }
-            other => {
-                self.need_plain(&other, "__index__")?;
-                let name = self.type_name(&other);
-                self.raise_named("TypeError", &format!("__index__ returned non-int (type {name})"))
-            }
+        let place = self.call(&index, Args::default())?;
+        if place.is_int() {
+            return Ok(Some(place));
         }
+        // Python warns of an instance of a subclass.
+        if self.base(&place).is_int() || matches!(place, Value::Const(Const::Bool(_))) {
+            return stop(ReasonCode::UnsupportedObject, "an __index__ that gives a subclass's int");
+        }
+        self.need_plain(&place, "__index__")?;
+        let name = self.type_name(&place);
+        self.raise_named("TypeError", &format!("__index__ returned non-int (type {name})"))
     }
 
     /// `a <op> b` as Python code of their classes does it: the reflected method of a subclass of the left operand's class
