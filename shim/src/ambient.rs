@@ -184,18 +184,18 @@ fn forward_ad(py: Python<'_>) -> bool {
     module.and_then(|m| m.getattr("_current_level")?.extract::<i64>()).is_ok_and(|level| level >= 0)
 }
 
-/// The current CUDA device; -1 where CUDA was not initialised (asking would initialise it).
-fn current_device(py: Python<'_>, calls: &Calls) -> i16 {
-    let ready = py
-        .import("sys")
+/// Whether CUDA is in use. Whatever asks for its current device uses it.
+pub fn cuda_is_ready(py: Python<'_>) -> bool {
+    py.import("sys")
         .and_then(|sys| sys.getattr("modules")?.get_item("torch.cuda"))
         .and_then(|cuda| cuda.getattr("_initialized")?.extract::<bool>())
-        .unwrap_or(false);
-    if !ready {
-        return -1;
-    }
-    let device = calls.current_device.as_ref().and_then(|call| call.bind(py).call0().ok()?.extract::<i16>().ok());
-    device.unwrap_or(-1)
+        .unwrap_or(false)
+}
+
+/// The current CUDA device: the first one, until CUDA is in use.
+fn current_device(py: Python<'_>, calls: &Calls) -> i16 {
+    let ask = |call: &Py<PyAny>| call.bind(py).call0().ok()?.extract::<i16>().ok();
+    if cuda_is_ready(py) { calls.current_device.as_ref().and_then(ask).unwrap_or(-1) } else { 0 }
 }
 
 /// torch's number of a dtype; 255 for one that flambeau does not know.

@@ -298,6 +298,14 @@ def empty_tensors(a, b):
     )  # fmt: skip
 
 
+def too_few_to_reduce(a, b):
+    e, one = a[:, :0], a[:, :1]
+    return (
+        e.var(-1), e.var(), e.std(1), e.var(-1, correction=0), e.mean(-1), e.logsumexp(1), one.var(1), one.std(1, keepdim=True),
+        a.var(1, correction=7), a.var(0, correction=-2), torch.var_mean(e, 1), torch.std_mean(one, 1), e.sum(1), e.prod(1),
+    )  # fmt: skip
+
+
 def empty_reduction_error(a, b):
     return torch.empty(0).max()
 
@@ -559,7 +567,7 @@ ALL = [
     assign_index, assign_mask, assign_mask_tensor, assign_tensor_index, overlapping, overlapping_view_write, same_twice,
     swap_data, self_assign, overlapping_copy, out_arguments, metadata_inplace, resize, set_and_data, requires_grad_flow,
     grad_modes_nested, no_grad_decorator, backward_inside, autograd_grad, scalar_item, scalar_conversions,
-    zero_dim, scalar_tensors, promotion, inplace_promotion, inplace_promotion_error, special, empty_tensors,
+    zero_dim, scalar_tensors, promotion, inplace_promotion, inplace_promotion_error, special, empty_tensors, too_few_to_reduce,
     empty_reduction_error, shape_errors, caught_shape_error, random_mix, unused_random, seeds, generator_argument,
     rrelu_and_alpha, functions_without_rules, foreach_ops, view_dtype, return_types, sizes_out, tensor_makers,
     tensor_of_tensors, operators_mix, einsum_and_friends, data_dependent_shapes, autocast_inside,

@@ -86,8 +86,9 @@ def kills(place: Path, sessions: list[list[Message]], count: int, seed: int) -> 
     try:
         for _ in range(count):
             time.sleep(random.uniform(0.05, 0.9))
-            daemon.kill()
+            # Before: a daemon whose thread waits for the disk ends only when that is over.
             ended = time.monotonic()
+            daemon.kill()
             answered = load.take()
             daemon.start()
             _look(daemon, hello, [(at, lookup) for at, lookup in answered if at <= ended], ended, said)

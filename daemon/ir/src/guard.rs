@@ -189,7 +189,7 @@ pub struct Ambient {
     pub tls_keys: (u64, u64),
     /// Anomaly mode, tracing by `torch.jit`, profiler hooks: bit set (client-defined packing).
     pub observers: u32,
-    /// Global module hooks are kept in ordinary dicts and guarded as such; this is `torch.nn.Module` call overrides.
+    /// The current CUDA device, 0 until CUDA is in use; -1 where it cannot be asked for.
     pub current_device: i16,
 }
 

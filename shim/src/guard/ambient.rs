@@ -15,13 +15,20 @@ use std::cell::{OnceCell, RefCell};
 use std::ffi::{CStr, c_void};
 
 /// Number of words.
-const WORDS: usize = 34;
+const WORDS: usize = 35;
 
 /// A state to compare with.
 pub struct AmbientFact {
     expected: Ambient,
-    /// The words when the state was last found to be the expected one.
-    seen: RefCell<Option<[u64; WORDS]>>,
+    /// What was read when the state was last found to be the expected one.
+    seen: RefCell<Option<Seen>>,
+}
+
+/// What is read of a state.
+struct Seen {
+    words: [u64; WORDS],
+    /// Whether CUDA was in use, and so its current device is a word. `torch.cuda` says so, whose version is one, too.
+    on_cuda: bool,
 }
 
 impl AmbientFact {
@@ -36,20 +43,19 @@ impl AmbientFact {
         let any_precision = precision == Ambient::ANY_PRECISION;
         let probe = Probe::get(py, torch);
         if let (Some(probe), Some(seen)) = (probe, &*self.seen.borrow()) {
-            let (mut expected, mut different) = (seen.iter(), 0);
-            let all = probe.visit(py, any_precision, &mut |word| {
+            let (mut expected, mut different) = (seen.words.iter(), 0);
+            let all = probe.visit(py, any_precision, seen.on_cuda, &mut |word| {
                 different |= expected.next().map_or(u64::MAX, |expected| expected ^ word);
             });
             if all.is_some() && different == 0 {
                 return true;
             }
         }
-        let words = probe.and_then(|probe| probe.read(py, any_precision));
+        let seen = probe.and_then(|probe| probe.read(py, any_precision));
         let comparable = |found: Ambient| if any_precision { Ambient { precision, ..found } } else { found };
         let same = crate::ambient::capture(py).is_ok_and(|found| comparable(found) == self.expected);
-        // CUDA's current device is no word.
-        if same && self.expected.current_device < 0 {
-            self.seen.replace(words);
+        if same {
+            self.seen.replace(seen);
         }
         same
     }
@@ -133,6 +139,8 @@ struct Probe {
     function_modes: Option<FunctionModes>,
     saved_hooks: Option<SavedHooks>,
     top_saved_hooks: Py<PyAny>,
+    /// Gives the current CUDA device, a small int, where CUDA is in use.
+    current_device: Option<Py<PyAny>>,
     /// Modules whose variables say whether CUDA is ready and which level of forward-mode AD is entered: their dicts.
     _modules: [Py<PyAny>; 2],
 }
@@ -255,27 +263,29 @@ impl Probe {
             function_modes,
             saved_hooks,
             top_saved_hooks: autograd.getattr("_top_saved_tensors_default_hooks").ok()?.unbind(),
+            current_device: c.getattr("_cuda_getDevice").ok().map(Bound::unbind),
             _modules: modules,
         })
     }
 
     /// The words now; `None` where they do not say everything: a torch-function mode is in use.
-    fn read(&self, py: Python<'_>, any_precision: bool) -> Option<[u64; WORDS]> {
+    fn read(&self, py: Python<'_>, any_precision: bool) -> Option<Seen> {
         // SAFETY: torch's getter.
         if unsafe { (self.function_stack)() } != 0 {
             return None;
         }
+        let on_cuda = crate::ambient::cuda_is_ready(py);
         let (mut words, mut at) = ([0; WORDS], 0);
-        self.visit(py, any_precision, &mut |word| {
+        self.visit(py, any_precision, on_cuda, &mut |word| {
             words[at] = word;
             at += 1;
         })?;
-        Some(words)
+        Some(Seen { words, on_cuda })
     }
 
     /// Gives each word; `None` where torch cannot be asked.
     #[inline]
-    fn visit(&self, py: Python<'_>, any_precision: bool, give: &mut impl FnMut(u64)) -> Option<()> {
+    fn visit(&self, py: Python<'_>, any_precision: bool, on_cuda: bool, give: &mut impl FnMut(u64)) -> Option<()> {
         HERE.with(|here| {
             let here = here.get_or_init(|| self.find_here()).as_ref()?;
             // SAFETY: torch's own getters and data, the calling thread's.
@@ -286,6 +296,9 @@ impl Probe {
                 self.switches.getters.iter().for_each(|getter| give(getter.ask()));
                 if here.hooks.is_none() {
                     give(call_address(py, self.top_saved_hooks.as_ptr(), &[ffi::Py_True()])?);
+                }
+                if on_cuda {
+                    give(call_address(py, self.current_device.as_ref()?.as_ptr(), &[])?);
                 }
                 if !any_precision {
                     self.precision.words.visit(give);
@@ -329,7 +342,8 @@ impl Probe {
     }
 }
 
-/// What a built-in returns, as a number: its address if it is a singleton, the first letters if it is a str; else `None`.
+/// What a built-in returns, as a number: its address if it is a singleton, itself if it is an int, the first letters if it is
+/// a str; else `None`.
 unsafe fn call_address(py: Python<'_>, callable: Raw, args: &[Raw]) -> Option<u64> {
     // SAFETY: a live callable and arguments; the result is owned here.
     unsafe {
@@ -341,6 +355,12 @@ unsafe fn call_address(py: Python<'_>, callable: Raw, args: &[Raw]) -> Option<u6
         let object = result.as_ptr();
         if object == ffi::Py_None() || object == ffi::Py_True() || object == ffi::Py_False() {
             return Some(object as u64);
+        }
+        if ffi::PyLong_Check(object) != 0 {
+            // Too large an int is an error, and -1.
+            let number = ffi::PyLong_AsLong(object);
+            ffi::PyErr_Clear();
+            return Some(number as u64);
         }
         let text = crate::raw::utf8(object)?;
         Some(text.bytes().take(8).fold(0, |word, byte| word << 8 | u64::from(byte)))

@@ -167,7 +167,9 @@ impl Maker<'_, '_> {
 
     fn step(&mut self, at: usize) -> Result<(Step, Work), String> {
         let step = &self.plan.steps[at];
-        let direct = Direct::new(self.torch, &mut self.interner, self.plan.device, step);
+        // Behind the commit point its exception is what the user sees.
+        let is_told = self.torch.tells_errors() || at < self.plan.commit as usize;
+        let direct = is_told.then(|| Direct::new(self.torch, &mut self.interner, self.plan.device, step)).flatten();
         Ok(match step {
             PlanStep::Alloc { reg, dtype, device, sizes, strides } => {
                 let made = Alloc {

@@ -423,6 +423,11 @@ impl Torch {
         threads
     }
 
+    /// Whether the text of an exception is known here. Torch up to 2.11 has no function for it.
+    pub fn tells_errors(&self) -> bool {
+        self.what.is_some()
+    }
+
     /// Turns a status into the message of the exception behind it.
     pub fn check(&self, status: Status) -> Result<(), String> {
         if status == 0 {

@@ -115,6 +115,10 @@ fn group_norm(call: &mut Call) -> Answer {
         return invalid("Expected number of channels in input to be divisible by num_groups");
     }
     let format = suggest_format(&mut call.env, &input.sizes, &input.strides);
+    // On a GPU it depends on torch's version whether the result is laid out so, too.
+    if format != Format::Contiguous && input.device.kind != 0 {
+        return Err(InferError::NoRule);
+    }
     Ok(Inferred::tensor(call.in_format(input, input.dtype, input.sizes.clone(), format)?))
 }
 

@@ -56,7 +56,9 @@ fn shaped(cx: &mut Decompose, id: CoreId) -> Done {
 /// The number of elements reduced over, as a value.
 fn count(cx: &mut Decompose, sizes: &[Dim], over: &[usize], less: i64, dtype: DType) -> CoreId {
     let n = over.iter().fold(Dim::Const(1), |n, d| n.mul(&sizes[*d]));
+    // Torch divides by none where there are fewer elements than are taken off.
     let n = n.sub(&Dim::Const(less));
+    let n = if less > 0 { Dim::max(&n, &Dim::Const(0)) } else { n };
     cx.scalar(&n, dtype)
 }
 

