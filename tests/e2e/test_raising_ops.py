@@ -253,6 +253,34 @@ def test_draws_need_no_break(backend):
         torch.testing.assert_close((compiled(x, i), torch.rand(1)), expected)
 
 
+def writes_in_a_with(x, norm, log):
+    with Watch(log):
+        y = norm(x)
+        x.add_(1)
+        try:
+            return norm(y).relu() + x
+        finally:
+            log.append("done")
+
+
+@pytest.mark.plain_only("counts breaks")
+@pytest.mark.parametrize("backend", ["eager", "cpu"])
+def test_writes_in_a_with_block_need_no_break(backend):
+    """Nothing in it raises for what tensors hold."""
+    norms = [torch.nn.BatchNorm1d(5, momentum=0.3) for _ in range(2)]
+    compiled = flambeau.compile(writes_in_a_with, backend=backend)
+    for _ in range(2):
+        given, logs = torch.randn(4, 5), ([], [])
+        x, y = given.clone(), given.clone()
+        expected = writes_in_a_with(x, norms[0], logs[0])
+        torch.testing.assert_close(compiled(y, norms[1], logs[1]), expected)
+        torch.testing.assert_close(y, x)
+        assert logs[0] == logs[1] == ["in", "done", None]
+    torch.testing.assert_close(dict(norms[1].named_buffers()), dict(norms[0].named_buffers()))
+    counts = flambeau.counters()
+    assert counts["graphs"] == 1 and not counts["graph_breaks"] and not counts["eager_fallbacks"], counts
+
+
 @pytest.mark.plain_only("reads the counters of one call")
 def test_an_int_of_more_than_64_bits():
     def grown(x, n):

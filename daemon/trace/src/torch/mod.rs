@@ -214,7 +214,7 @@ impl Tracer<'_> {
             && on_cpu(&inferred.meta)
             && (by_rule && inferred.rng || commit::only_draws(&target, &graph_args, &graph_kwargs));
         let commits = !private && !draws && commit::commits(&target, &graph_args, &graph_kwargs);
-        self.check_failure(&target, writes_outside, commits, inferred.checks)?;
+        self.check_failure(&target, commits, inferred.checks)?;
         self.check_out(&target, &args, &inferred.meta)?;
         self.graph.may_view |= !by_rule;
         if !inferred.mutates.is_empty() {
@@ -293,13 +293,11 @@ impl Tracer<'_> {
 
     /// A graph that fails behind its commit point is not run again as plain Python: no handler of the user would run, and
     /// what the frame did to outside objects would be lost. A call that may fail then is one of plain Python.
-    fn check_failure(&self, target: &Target, writes: bool, commits: bool, checks: bool) -> Flow<()> {
-        let handled = self.handles_errors();
-        let what = if handled && (writes || self.graph.writes == Writes::Inputs) {
-            "in a try or with block, once inputs are written to"
-        } else if !checks || !(commits || self.graph.before.commits) || self.frame.options.fullgraph {
+    fn check_failure(&self, target: &Target, commits: bool, checks: bool) -> Flow<()> {
+        if !checks || !(commits || self.graph.before.commits) || self.frame.options.fullgraph {
             return Ok(());
-        } else if handled {
+        }
+        let what = if self.handles_errors() {
             "may raise in a try or with block, once inputs are written to or random numbers drawn"
         } else if self.has_effects() {
             "may raise after changes to objects, once inputs are written to or random numbers drawn"
