@@ -568,3 +568,27 @@ def test_as_eager(program):
     compiled = flambeau.compile(program)
     for _ in range(2):
         assert compiled() == program()
+
+
+class PlainText(str):
+    pass
+
+
+class Real(float):
+    pass
+
+
+NAMED = """
+n in "q"; r in "q"; t in b"q"; "q".join([n]); "q".join(["a", r]); "q".startswith(n); "q".replace("a", n); "q" + n;
+n + "q"; n < "q"; t * r; [1] * r; t[r]; (1, 2)[t]; float(t); ord(t); chr(t); abs(t); round(t); divmod(t, 2); range(r);
+int(t); f"{n:s}"; f"{t:d}"; f"{r:d}"; "{:d}".format(t); "%d" % t; ~r; -t; n | r; t.encode(n); t.translate(n);
+n.to_bytes(t, "big"); int("1", t)
+"""
+
+
+@pytest.mark.parametrize("expression", [text.strip() for text in NAMED.split(";")])
+def test_classes_that_errors_name(expression):
+    """Those of the program, where what is wrong is an instance of a subclass of a built-in type."""
+    scope = {"message": message, "n": PlainInt(2), "t": PlainText("ab"), "r": Real(1.5)}
+    exec(f"def f():\n    return message(lambda: {expression})", scope)
+    assert flambeau.compile(scope["f"])() == scope["f"]()

@@ -98,8 +98,8 @@ def differing(mode):
     for case in cases:
         on_cpu, on_cuda = outcome(case, "cpu", mode()), outcome(case, "cuda:0", mode())
         raised += isinstance(on_cpu, str)
-        # An op that has no kernel there raises when it is called, as in eager.
-        if on_cpu != on_cuda and on_cuda != "NotImplementedError":
+        # What it raises is no metadata: division by zero, or that there is no kernel.
+        if on_cpu != on_cuda and not isinstance(on_cpu, str) and on_cuda != "NotImplementedError":
             found.add(case[0])
     assert raised < len(cases) / 100, f"{raised} of {len(cases)} calls were not made"
     return found

@@ -27,6 +27,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=seeds, default=seeds("0:1000"), help="3, 0:1000, or several with commas")
     parser.add_argument("--mode", default="plain", help="of plain, wrap, leaf, flat, warm; several with commas")
     parser.add_argument("--backend", default="alternate", help="eager, cpu, both with a comma, or alternate by seed")
+    parser.add_argument(
+        "--device", default="cpu", help="torch's default device, like cuda:0, for tensors that are made"
+    )
     parser.add_argument("--unshrunk", default="", help="kinds of failures not to shrink, like traceback,state")
     parser.add_argument("--breaks", type=float, help="how often programs break, 0 to 1, instead of by seed")
     parser.add_argument("--jobs", type=int, default=1)
@@ -53,6 +56,7 @@ def main() -> int:
         seeds=args.seeds,
         modes=[m for m in wanted if m not in missing],
         backends=args.backend,
+        device=args.device,
         jobs=args.jobs,
         batch=args.batch,
         seconds=args.time_limit,
@@ -74,6 +78,9 @@ def main() -> int:
         f"{report.programs} programs in {report.seconds} s; modes skipped: {missing or 'none'}; failures: {kinds or 'none'}"
     )
     print("counts:", dict(sorted(report.counts.items(), key=lambda item: -item[1])))
+    if 2 * report.counts.get("left out", 0) > sum(report.programs.values()):
+        print("most programs could not be loaded, or were too slow eagerly: this run says nothing", file=sys.stderr)
+        return 1
     return 1 if report.failures else 0
 
 

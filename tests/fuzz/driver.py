@@ -30,6 +30,7 @@ class Options:
     seeds: list[int]
     modes: list[str]
     backends: str = "alternate"
+    device: str = "cpu"
     jobs: int = 1
     batch: int = 400
     seconds: float = 3600.0
@@ -119,7 +120,8 @@ class Run:
         """One child, and another from after the program that killed it: the programs that were not too slow for a try."""
         tried: list[Given] = []
         while programs and time.time() < self.until:
-            job = {"programs": programs, "mode": mode, "backend": backend, "until": self.until, "second": second}
+            job = {"programs": programs, "mode": mode, "backend": backend, "device": self.options.device}
+            job |= {"until": self.until, "second": second}
             running, survived, done, note = False, False, 0, ""
             for event in self.child(job, "warm" if mode == "warm" else "cache"):
                 if "start" in event:
@@ -214,7 +216,7 @@ class Run:
             if done[kind] > self.options.shrink:
                 continue
             failure["source"] = failure["source"] or program.source(failure["seed"])
-            job = {"shrink": failure, "seconds": self.options.shrink_seconds}
+            job = {"shrink": failure, "device": self.options.device, "seconds": self.options.shrink_seconds}
             shrunk = next((e["shrunk"] for e in self.child(job, "shrink") if "shrunk" in e), None)
             failure["shrunk"] = shrunk
             self.say("-" * 20, f"seed {failure['seed']} {failure['mode']} {failure['backend']}", flush=True)

@@ -162,6 +162,8 @@ class _Records(logging.Handler):
 def observe(module: types.ModuleType, fn: Any, args: tuple[Any, ...], seed: int, raised: bool = False) -> Outcome:
     """Calls `fn` and looks at the result, the arguments and the module's globals. `raised`: a call before it raised."""
     torch.default_generator.manual_seed(seed)  # of this device alone: `torch.manual_seed` costs 2 ms
+    if torch.get_default_device().type == "cuda":
+        torch.cuda.manual_seed(seed)
     torch.set_grad_enabled(True)
     random.seed(seed)
     dtype = torch.get_default_dtype()

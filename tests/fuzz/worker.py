@@ -25,11 +25,15 @@ MEMORY = 6 << 30
 
 
 def main(job: dict[str, Any]) -> None:
-    """Runs a job: {"programs": [[seed, source or null]], "mode", "backend", "until", "second"} or {"shrink": failure, "seconds"}."""
+    """Runs a job: {"programs": [[seed, source or null]], "mode", "backend", "device", "until", "second"} or
+    {"shrink": failure, "device", "seconds"}."""
     events = os.fdopen(os.dup(1), "w", buffering=1)
     torch.set_num_threads(1)
-    # A program that asks for more gets a MemoryError, and no other process is killed for it.
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    if job["device"] == "cpu":
+        # A program that asks for more gets a MemoryError, and no other process is killed for it.
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    else:  # whose driver maps all of its memory
+        torch.set_default_device(job["device"])
     with warnings.catch_warnings():  # the first use imports a lot, with warnings
         warnings.simplefilter("ignore")
         world.kept(world.off, torch.ones(1))
@@ -60,6 +64,7 @@ def main(job: dict[str, Any]) -> None:
         for name, count in {"graphs": now["graphs"], "traced": traced, **now["graph_breaks"], **fallbacks}.items():
             counts[name] = counts.get(name, 0) + count
         tried = bool(failure or traced or sum(now["cache"]["hits"].values()))
+        counts["left out"] = counts.get("left out", 0) + (not tried)
         say({"done": at, "failure": failure and failure.data(), "tried": tried})
     say({"end": counts})
 

@@ -486,10 +486,10 @@ def inputs(seed: int, call: int) -> tuple[Any, ...]:
     generator = torch.Generator().manual_seed(seed * 7 + call)
 
     def tensor(*sizes):
-        return torch.randint(-8, 9, sizes, generator=generator) * 0.25
+        return torch.randint(-8, 9, sizes, generator=generator, device="cpu").to(torch.get_default_device()) * 0.25
 
     rows = (2, 2, 4)[call % 3]
-    number = torch.randint(0, 6, (4,), generator=generator).tolist()
+    number = torch.randint(0, 6, (4,), generator=generator, device="cpu").tolist()
     kind = {8: PeekBox}.get(seed % 9, BOXES[seed % 9 if seed % 9 < len(BOXES) else 0])
     x, y = tensor(rows, 3), tensor(3) if seed % 5 == 0 else tensor(rows, 3)
     if seed % 11 == 0:

@@ -104,15 +104,29 @@ impl Call<'_> {
                     };
                     (param.name != "out").then(|| (param.name.into(), arg))
                 });
-                aten::choose(name, &[], &given.collect::<Vec<_>>(), whole)
+                aten::choose(name, &[], &self.on_its_device(given.collect()), whole)
             }
             None => {
-                let kwargs: Vec<_> = self.kwargs.iter().filter(|(n, _)| &**n != "out").cloned().collect();
-                aten::choose(&aten_name(self.target)?, self.args, &kwargs, whole)
+                let kwargs = self.kwargs.iter().filter(|(n, _)| &**n != "out").cloned().collect();
+                aten::choose(&aten_name(self.target)?, self.args, &self.on_its_device(kwargs), whole)
             }
         };
         let own = |c: &Chosen| !matches!(self.target, Target::Method(_)) || c.overload.is_method();
         chosen.filter(|c| own(c) && (!whole || c.overload.out.is_some()))
+    }
+
+    /// Named arguments. Where a call has no tensors, torch's default device may have chosen that of the result, and is none
+    /// of aten's.
+    fn on_its_device(&self, mut kwargs: Vec<(Arc<str>, Arg)>) -> Vec<(Arc<str>, Arg)> {
+        let is_none = |(name, arg): &(Arc<str>, Arg)| &**name == "device" && *arg == Arg::Const(Const::None);
+        kwargs.retain(|named| !is_none(named));
+        let given = kwargs.iter().any(|(name, _)| &**name == "device");
+        if let (true, false, Some(meta)) = (self.values.is_empty(), given, self.meta.as_tensor())
+            && meta.device.kind != 0
+        {
+            kwargs.push(("device".into(), Arg::Const(Const::Device(meta.device))));
+        }
+        kwargs
     }
 
     fn argument(&self, arg: &Arg) -> Option<ExternArg> {

@@ -4,6 +4,7 @@
 use crate::signature::{Argument, Seen};
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::Arg;
+use flambeau_ir::kernel::DType;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
@@ -186,7 +187,7 @@ impl Param {
     }
 }
 
-/// A default as torch prints it; `None` for those that are numbers of an enumeration.
+/// A default as torch prints it; `None` for layouts and memory formats, which are numbers there.
 fn constant(kind: Kind, text: &str) -> Option<Const> {
     if text == "None" {
         return Some(Const::None);
@@ -200,6 +201,7 @@ fn constant(kind: Kind, text: &str) -> Option<Const> {
             "False" => Some(Const::Bool(false)),
             _ => None,
         },
+        Kind::DType => text.parse().ok().and_then(DType::from_torch).map(Const::Dtype),
         Kind::Str => Some(Const::str(text.strip_prefix('"')?.strip_suffix('"')?)),
         Kind::Ints(_) => match text.strip_prefix('[') {
             Some(list) => {
@@ -287,6 +289,10 @@ mod tests {
         let keepdim = Arg::Const(Const::Bool(true));
         let args = vec![X, Arg::Const(Const::None), keepdim.clone()];
         assert_eq!(chosen("argmax", &[X], &[("keepdim", keepdim)]), Some(("default", args)));
+        let dtype = Arg::Const(Const::Dtype(DType::I64));
+        let args = vec![int(2), Arg::List(vec![int(3)]), dtype, Arg::Const(Const::None), Arg::Const(Const::None)];
+        let nowhere = Arg::Const(Const::None);
+        assert_eq!(chosen("randint", &[int(2), args[1].clone()], &[("device", nowhere)]), Some(("default", args)));
         let whole = choose("argmax", &[X], &[], true).map(|c| c.args.len());
         assert_eq!(whole, Some(3));
     }

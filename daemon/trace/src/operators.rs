@@ -338,6 +338,7 @@ impl Tracer<'_> {
         if let Value::Instance(id) = value
             && let Payload::Const(c) = &self.arenas.instances[*id].payload
         {
+            self.flattened.set(self.instruction());
             return Value::Const(c.clone());
         }
         value.clone()

@@ -98,10 +98,23 @@ impl Tracer<'_> {
         let class = self.exception_class(name);
         let exception = self.new_exception(class, vec![Value::str(message)]);
         if let Value::Instance(id) = exception {
-            let raised = self.stack.last().map_or(0, |info| info.executed);
-            self.inexact.insert(id.0, raised);
+            self.inexact.insert(id.0, self.instruction());
         }
         Err(Stop::Raise(exception))
+    }
+
+    /// Raises what a built-in says of constants. Of an instance of a subclass Python may name the class.
+    pub(crate) fn raise_folded<T>(&mut self, name: &str, message: &str) -> Flow<T> {
+        if self.flattened.get() == self.instruction() {
+            self.raise_inexact(name, message)
+        } else {
+            self.raise_named(name, message)
+        }
+    }
+
+    /// The number of the instruction that the innermost frame is at.
+    pub(crate) fn instruction(&self) -> usize {
+        self.stack.last().map_or(0, |info| info.executed)
     }
 
     /// An exception whose message the tracer words otherwise than Python does may be matched by type. Where the message is

@@ -17,6 +17,7 @@ use flambeau_ir::oracle::{Answer, AnswerValue, Oracle, Question};
 use flambeau_ir::plan::Symbol;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{SourceId, SourceTable, Step};
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -90,6 +91,8 @@ pub struct Tracer<'a> {
     pub(crate) log: Vec<String>,
     /// Exceptions whose message is not the one Python gives, and the number of the instruction that raised them.
     pub(crate) inexact: HashMap<u32, usize>,
+    /// The latest instruction for which an instance of a subclass of `int`, `str` and the like was its constant.
+    pub(crate) flattened: Cell<usize>,
     /// Instructions run so far.
     pub(crate) executed: usize,
     /// The exception being handled, innermost last (`sys.exc_info()`).
@@ -166,6 +169,7 @@ impl<'a> Tracer<'a> {
             builtin_classes: HashMap::new(),
             log: Vec::new(),
             inexact: HashMap::new(),
+            flattened: Cell::new(0),
             executed: 0,
             handling: Vec::new(),
             frames_run: 0,
@@ -283,7 +287,7 @@ impl<'a> Tracer<'a> {
         };
         match answer {
             AnswerValue::Const(c) => Ok(self.constant(c)),
-            AnswerValue::Raised(class, message) if Self::is_exception(&class) => self.raise_named(&class, &message),
+            AnswerValue::Raised(class, message) if Self::is_exception(&class) => self.raise_folded(&class, &message),
             AnswerValue::Raised(class, _) => stop(ReasonCode::UnsupportedCall, format!("{path}, which raises {class}")),
             other => stop(ReasonCode::Internal, format!("unexpected answer {other:?}")),
         }

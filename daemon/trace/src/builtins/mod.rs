@@ -149,7 +149,7 @@ fn folded(tracer: &mut Tracer<'_>, fold: Fold, path: &str, args: &[Const]) -> Fl
             tracer.made_text(&constant, args);
             Ok(tracer.constant(constant))
         }
-        Err(NotFolded::Raises(exc)) => tracer.raise_named(exc.class.trim_start_matches("builtins."), &exc.message),
+        Err(NotFolded::Raises(exc)) => tracer.raise_folded(exc.class.trim_start_matches("builtins."), &exc.message),
         Err(NotFolded::Unhandled) => tracer.eval(path, args.to_vec()),
     }
 }
@@ -158,7 +158,7 @@ fn folded(tracer: &mut Tracer<'_>, fold: Fold, path: &str, args: &[Const]) -> Fl
 fn decided<T>(tracer: &mut Tracer<'_>, fold: Fold<T>, what: &str) -> Flow<T> {
     match fold {
         Ok(value) => Ok(value),
-        Err(NotFolded::Raises(exc)) => tracer.raise_named(exc.class.trim_start_matches("builtins."), &exc.message),
+        Err(NotFolded::Raises(exc)) => tracer.raise_folded(exc.class.trim_start_matches("builtins."), &exc.message),
         Err(NotFolded::Unhandled) => stop(ReasonCode::UnsupportedObject, what),
     }
 }
