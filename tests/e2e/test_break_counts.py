@@ -184,8 +184,9 @@ def test_long_loop(kind):
 
     ops, _ = run(make, [positive])
     assert len(ops) <= 4
-    # Where the loop ends.
-    assert flambeau.counters()["recompiles"] == 1
+    # Where the loop ends, if no frame for that was stored yet: of another kind one may be alike.
+    counts = flambeau.counters()
+    assert counts["recompiles"] <= 1, str(counts)
 
 
 def test_depth():
