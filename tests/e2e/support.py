@@ -156,3 +156,30 @@ def check(
         assert after["graph_breaks"] == before["graph_breaks"], f"breaks: {after['graph_breaks']}"
         assert after["eager_fallbacks"] == before["eager_fallbacks"], f"fallbacks: {after['eager_fallbacks']}"
     return compiled
+
+
+def check_training(
+    fn: torch.nn.Module,
+    args: tuple[Any, ...],
+    backend: str = "cpu",
+    slack: float = 1.0,
+    gradients: float = 1e-5,
+    buffers: float = 1e-6,
+) -> None:
+    """Two forward and backward passes of `fn` in training, compiled, against those of a copy that is not.
+
+    `gradients`: tolerance relative to the largest of a parameter. `buffers`: relative and absolute.
+    """
+    fn.train()
+    twin = copy.deepcopy(fn)
+    compiled = flambeau.compile(fn, backend=backend)
+    for _ in range(2):
+        expected, actual = twin(*args), compiled(*args)
+        assert_same(actual, expected, slack=slack)
+        expected.square().mean().backward()
+        actual.square().mean().backward()
+    for (key, a), (_, b) in zip(fn.named_parameters(), twin.named_parameters(), strict=True):
+        scale = max(b.grad.abs().max().item(), 1e-12)
+        assert (a.grad - b.grad).abs().max().item() <= gradients * scale, key
+    for (key, a), (_, b) in zip(fn.named_buffers(), twin.named_buffers(), strict=True):
+        torch.testing.assert_close(a, b, rtol=buffers, atol=buffers, msg=key)

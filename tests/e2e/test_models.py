@@ -1,11 +1,9 @@
 """The models of the demo: one graph each, right values and gradients, on both ways a graph runs."""
 
-import copy
-
 import models
 import pytest
 import torch
-from support import assert_same, check
+from support import assert_same, check, check_training
 
 import flambeau
 
@@ -37,20 +35,7 @@ def test_inference(name, backend):
 
 @pytest.mark.parametrize("name", ["resnet18", "decoder"])
 def test_gradients(name):
-    fn, args = case(name, 2)
-    fn.train()
-    twin = copy.deepcopy(fn)
-    compiled = flambeau.compile(fn, backend="cpu")
-    for _ in range(2):
-        expected, actual = twin(*args), compiled(*args)
-        assert_same(actual, expected)
-        expected.square().mean().backward()
-        actual.square().mean().backward()
-    for (key, a), (_, b) in zip(fn.named_parameters(), twin.named_parameters(), strict=True):
-        scale = max(b.grad.abs().max().item(), 1e-12)
-        assert (a.grad - b.grad).abs().max().item() <= 1e-5 * scale, key
-    for (key, a), (_, b) in zip(fn.named_buffers(), twin.named_buffers(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6, msg=key)
+    check_training(*case(name, 2))
 
 
 def test_mark_dynamic_batch_runs_three_sizes_from_one_compile(backend):

@@ -1,6 +1,5 @@
 """The CUDA back end on a GPU: what programs compute and draw there, streams, recordings."""
 
-import copy
 import json
 import subprocess
 import sys
@@ -10,9 +9,10 @@ import models
 import pytest
 import test_cuda_source
 import torch
-from support import assert_same, check, native
+from support import assert_same, check, check_training, native
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map
 
 import flambeau
 
@@ -42,9 +42,7 @@ def random(*shape, dtype=torch.float32, seed=3):
 
 def on_gpu(value):
     """A model, or tensors, moved there."""
-    if isinstance(value, tuple | list):
-        return type(value)(on_gpu(part) for part in value)
-    return value.to(GPU) if isinstance(value, torch.Tensor | nn.Module) else value
+    return tree_map(lambda part: part.to(GPU) if isinstance(part, torch.Tensor | nn.Module) else part, value)
 
 
 @pytest.mark.parametrize(("fn", "shape"), ON_GPU)
@@ -95,20 +93,7 @@ def test_models(name):
 
 @pytest.mark.parametrize("name", ["resnet18", "decoder"])
 def test_training(name):
-    fn, args = on_gpu(models.build(name, 2))
-    fn.train()
-    twin = copy.deepcopy(fn)
-    compiled = flambeau.compile(fn, backend="cuda")
-    for _ in range(2):
-        expected, actual = twin(*args), compiled(*args)
-        assert_same(actual, expected, slack=20)
-        expected.square().mean().backward()
-        actual.square().mean().backward()
-    for (key, a), (_, b) in zip(fn.named_parameters(), twin.named_parameters(), strict=True):
-        scale = max(b.grad.abs().max().item(), 1e-12)
-        assert (a.grad - b.grad).abs().max().item() <= 2e-4 * scale, key
-    for (key, a), (_, b) in zip(fn.named_buffers(), twin.named_buffers(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5, msg=key)
+    check_training(*on_gpu(models.build(name, 2)), backend="cuda", slack=20, gradients=2e-4, buffers=1e-5)
     assert not flambeau.counters()["eager_fallbacks"]
 
 

@@ -423,7 +423,7 @@ impl Torch {
         threads
     }
 
-    /// Whether the text of an exception is known here. Torch up to 2.11 has no function for it.
+    /// Whether the text of an exception is known here. Torch 2.11 has no function for it.
     pub fn tells_errors(&self) -> bool {
         self.what.is_some()
     }
