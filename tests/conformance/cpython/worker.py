@@ -14,6 +14,7 @@ import faulthandler
 import gc
 import importlib.util
 import inspect
+import random
 import sys
 import time
 import traceback
@@ -44,6 +45,7 @@ class Result(unittest.TestResult):
         """Puts the compiled method in place of the test's own."""
         self.outcome, self.details, self.compiled = "ok", [], None
         flambeau.reset()
+        random.seed(1)  # both runs compare the same numbers: some methods pass with most of them only
         replaced = self.method(getattr(test, test._testMethodName))
         if replaced is not None:
             setattr(test, test._testMethodName, replaced)
