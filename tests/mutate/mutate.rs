@@ -1,24 +1,26 @@
 //! Runs decoders on bytes that are no encoding, or nearly one, and looks at what they cost. Which decoders there are, and what
 //! has to hold of what they accept, is said in the `tests/decoders.rs` of each crate.
 //!
-//! A run takes a third of a second, always with the same cases. `FLAMBEAU_FUZZ_SECONDS=600` has each decoder run for so long, with
-//! other cases every time. `--nocapture` shows the figures. A case that fails is made smaller, and printed.
+//! A run takes a third of a second, always with the same cases. `FLAMBEAU_FUZZ_SECONDS=600` has each decoder run for so many
+//! seconds of CPU time, with other cases every time. `--nocapture` shows the figures. A case that fails is made smaller, and
+//! printed. All times are CPU time: a loaded machine neither tries fewer cases nor fails one.
 
 use peak_alloc::PeakAlloc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
 
-/// Set to the seconds that each decoder is to be run for.
+/// Set to the seconds of CPU time that each decoder is to be run for.
 const SECONDS: &str = "FLAMBEAU_FUZZ_SECONDS";
 
 /// How long a decoder is run without being asked for more.
@@ -83,16 +85,16 @@ pub fn cases<S: Strategy>(
     let seed = asked.map_or([7; 32], |_| rand_seed());
     let config = Config { cases: ROUND, failure_persistence: None, max_shrink_iters: 4096, ..Config::default() };
     let mut rounds = TestRunner::new_with_rng(config.clone(), TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
-    let (begun, seen) = (Instant::now(), RefCell::new(Seen::default()));
+    let (begun, seen) = (cpu_time(), RefCell::new(Seen::default()));
     let failing = Cell::new(false);
-    while begun.elapsed() < asked.unwrap_or(SHORT) {
+    while cpu_time() - begun < asked.unwrap_or(SHORT) {
         // A runner counts its cases: each round has one of its own.
         let mut runner = TestRunner::new_with_rng(config.clone(), rounds.new_rng());
         let result = runner.run(&strategy, |case| {
             ALLOCATED.reset_peak_usage();
-            let (before, start) = (ALLOCATED.current_usage(), Instant::now());
+            let (before, start) = (ALLOCATED.current_usage(), cpu_time());
             let accepted = check(&case);
-            let (took, held) = (start.elapsed(), ALLOCATED.peak_usage().saturating_sub(before));
+            let (took, held) = (cpu_time() - start, ALLOCATED.peak_usage().saturating_sub(before));
             let may = memory.fixed + size(&case) * memory.per_byte;
             if !failing.get() {
                 seen.borrow_mut().note(accepted, took, held, size(&case));
@@ -115,6 +117,12 @@ pub fn cases<S: Strategy>(
         }
     }
     eprintln!("{name}: {}", seen.into_inner());
+}
+
+/// The CPU time of this process.
+fn cpu_time() -> Duration {
+    let taken = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(taken.tv_sec.unsigned_abs(), taken.tv_nsec.try_into().unwrap_or(0))
 }
 
 fn rand_seed() -> [u8; 32] {
