@@ -12,9 +12,11 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
 class CompiledFiles(BuildHookInterface):
-    """The wheel's tag and its compiled files."""
+    """The wheel's tag and its compiled files. An editable install has them in the package's folder."""
 
     def initialize(self, version, build_data):
+        if version == "editable":
+            return
         tag, files = os.environ.get("FLAMBEAU_WHEEL_TAG"), os.environ.get("FLAMBEAU_WHEEL_FILES")
         if not tag:
             raise SystemExit("run `cargo xtask wheel`, which compiles what goes into wheels first")

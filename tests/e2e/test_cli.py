@@ -4,8 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import flambeau as package
 
 pytestmark = pytest.mark.plain_only("runs commands in processes of their own")
 
@@ -39,6 +42,19 @@ def flambeau(tmp_path):
 
     yield run
     run("stop")
+
+
+def test_installed(tmp_path):
+    """`cargo xtask` installs the package of this folder into its environment: nothing has to be set to find it."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def says(*command):
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert says(Path(sys.executable).with_name("flambeau"), "--version").startswith("flambeau ")
+    assert says(sys.executable, "-c", "import flambeau; print(flambeau.__file__)") == package.__file__
 
 
 def test_life(flambeau):

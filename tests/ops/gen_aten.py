@@ -1,6 +1,6 @@
 """Writes `daemon/ops/src/aten.txt`: the aten overloads that a launch plan may call as they are.
 
-    PYTHONPATH=shim/python .venv/bin/python tests/ops/gen_aten.py
+    .venv/bin/python tests/ops/gen_aten.py
 
 One line each: the schema as torch prints it without `aten::`, after `rng ` if it draws random numbers, and before
 ` | name` of the overload that writes into given tensors, where there is one. Listed is what makes new tensors and says

@@ -65,7 +65,7 @@ enum Command {
     Lint,
     /// Write the pages of docs/ that are generated.
     Docs,
-    /// Set up and build, so that `PYTHONPATH=shim/python .venv/bin/python` can `import flambeau`.
+    /// Set up and build, so that `.venv/bin/flambeau` runs and `.venv/bin/python` can `import flambeau`.
     Develop {
         /// The version of Python; further ones have environments of their own, like `.venv-3.12`.
         #[arg(long, default_value_t = FIRST)]

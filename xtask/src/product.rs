@@ -24,8 +24,8 @@ const SEAL_BYTES: usize = 40;
 /// The crate of `flambeau._native`.
 const EXTENSION: &str = "flambeau-shim";
 
-/// Builds everything, the extension for one version of Python, and lays it out in the Python package of this folder, with
-/// what an installed wheel says of itself.
+/// Builds everything, the extension for one version of Python, lays it out in the Python package of this folder, and
+/// installs that, editable, in the environment.
 pub fn build(python: Python) -> Result<()> {
     compile(python)?;
     lay_out(python, &root().join("shim/python/flambeau"))?;
@@ -34,11 +34,7 @@ pub fn build(python: Python) -> Result<()> {
     if unnamed.exists() {
         fs::remove_file(unnamed)?;
     }
-    let info = root().join(concat!("shim/python/flambeau-", env!("CARGO_PKG_VERSION"), ".dist-info"));
-    fs::create_dir_all(&info)?;
-    let metadata = concat!("Metadata-Version: 2.4\nName: flambeau\nVersion: ", env!("CARGO_PKG_VERSION"), "\n");
-    fs::write(info.join("METADATA"), metadata)?;
-    Ok(fs::write(info.join("entry_points.txt"), entry_points()?)?)
+    python.install_package()
 }
 
 /// Builds everything in release mode, the extension for one version of Python.
@@ -68,20 +64,6 @@ pub fn lay_out(python: Python, package: &Path) -> Result<()> {
 /// Where cargo builds the extension.
 fn target(python: Python) -> PathBuf {
     root().join(format!("target/python{python}"))
-}
-
-/// In the format of `entry_points.txt`, from `pyproject.toml`: torch finds its back end "flambeau" by one of them.
-fn entry_points() -> Result<String> {
-    let project: toml::Table = fs::read_to_string(root().join("pyproject.toml"))?.parse()?;
-    let groups = project["project"]["entry-points"].as_table().context("pyproject.toml: no entry points")?;
-    let mut lines = Vec::new();
-    for (group, entries) in groups {
-        lines.push(format!("[{group}]"));
-        for (name, object) in entries.as_table().context("pyproject.toml: entry points")? {
-            lines.push(format!("{name} = {}", object.as_str().context("pyproject.toml: an entry point is no text")?));
-        }
-    }
-    Ok(lines.join("\n"))
 }
 
 fn release() -> std::process::Command {

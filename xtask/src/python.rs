@@ -77,6 +77,20 @@ impl Python {
         fs::write(stamp, wanted).context("cannot note what was installed")
     }
 
+    /// Has `import flambeau` and the command `flambeau` in its environment mean the package in this folder (an editable
+    /// install), unless they do.
+    pub fn install_package(self) -> Result<()> {
+        let wanted = fs::read_to_string(root().join("pyproject.toml")).context("pyproject.toml")?;
+        let wanted = format!("{} {}\n{wanted}", root().display(), env!("CARGO_PKG_VERSION"));
+        let stamp = self.environment().join("flambeau-package.txt");
+        if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+            return Ok(());
+        }
+        let editable = ["--no-deps", "--no-build-isolation", "--editable", "."];
+        Step::new("Python package").run(self.pip().args(editable))?;
+        fs::write(stamp, wanted).context("cannot note what was installed")
+    }
+
     /// Whether the machine has such an interpreter, or an environment was made with one.
     pub fn is_there(self) -> bool {
         self.interpreter().is_ok()
@@ -97,9 +111,13 @@ impl Python {
     }
 
     fn install(self, what: &[&str]) -> Result<()> {
-        let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", "-q"];
-        Step::new("Python packages (torch is large: a minute or more)")
-            .run(command(self.program()).args(pip).args(what))
+        Step::new("Python packages (torch is large: a minute or more)").run(self.pip().args(what))
+    }
+
+    fn pip(self) -> Command {
+        let mut pip = command(self.program());
+        pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", "-q"]);
+        pip
     }
 
     /// Installs what is built for one version of Python and links to all else of the first environment. A folder of its
@@ -125,7 +143,9 @@ impl Python {
             let entry = entry?;
             let (name, link) = (entry.file_name(), self.packages().join(entry.file_name()));
             let text = name.to_string_lossy();
-            if !left_out.contains(&*text) && text != "__pycache__" && !text.ends_with(".pth") && !link.exists() {
+            // This package is installed in each.
+            let own = text.starts_with("flambeau-") || text == "__pycache__" || text.ends_with(".pth");
+            if !own && !left_out.contains(&*text) && !link.exists() {
                 std::os::unix::fs::symlink(entry.path(), link)?;
             }
         }

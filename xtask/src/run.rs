@@ -25,10 +25,10 @@ pub fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Runs Python of a test environment with the package importable.
+/// Runs Python of a test environment.
 pub fn python(version: Python, title: &'static str, fixed: &[&str], args: &[String]) -> Result<()> {
     let mut python = command(version.program());
-    python.args(fixed).args(args).env("PYTHONPATH", root().join("shim/python"));
+    python.args(fixed).args(args);
     Step::new(title).run(&mut python)
 }
 
