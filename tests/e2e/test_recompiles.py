@@ -212,8 +212,17 @@ def argument(x):
     return inner(x, t, u=t)
 
 
+def asked_for_its_type(x):
+    t = given()
+    y = x + 1
+    pause()
+    return (y * 5 if type(t) is str else y), t, type(t)
+
+
 @pytest.mark.parametrize(
-    "fn", [returned, returned_deep, passed_on, attribute_kept, closed_over, argument], ids=lambda f: f.__name__
+    "fn",
+    [returned, returned_deep, passed_on, attribute_kept, closed_over, argument, asked_for_its_type],
+    ids=lambda f: f.__name__,
 )
 @pytest.mark.parametrize("values", [floats, texts], ids=lambda f: f.__name__)
 def test_what_is_carried_along_is_not_guarded(fn, values):
@@ -233,7 +242,10 @@ def test_pairs_are_taken_apart_unread():
     assert traces(returned, 40, zip(floats(), texts(), strict=False)) <= 3
 
 
-@pytest.mark.parametrize("fn", [returned, returned_deep, passed_on, attribute, item, closed_over, compared_with_none])
+@pytest.mark.parametrize(
+    "fn",
+    [returned, returned_deep, passed_on, attribute, item, closed_over, compared_with_none, asked_for_its_type],
+)
 def test_values_of_any_kind_come_out_as_they_are(fn):
     traces(fn, 24, mixed())
 

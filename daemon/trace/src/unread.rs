@@ -241,7 +241,8 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// A Python function, and what cannot be called in a trace, is handed its arguments as they are.
+    /// A Python function, and what cannot be called in a trace, is handed its arguments as they are; `type(value)` asks for
+    /// no more than the type.
     fn read_call(&mut self, frame: &mut PyFrame, argc: usize, above: usize) -> Flow<()> {
         let Some(args) = frame.stack.len().checked_sub(argc + above).filter(|args| *args >= 2) else { return Ok(()) };
         for value in frame.stack[args - 2..args].iter_mut().flatten() {
@@ -252,6 +253,7 @@ impl Tracer<'_> {
             Some(Value::Function(f)) => self.special_path(f).is_none(),
             Some(Value::Method(m)) => matches!(&m.func, Value::Function(f) if self.special_path(f).is_none()),
             Some(Value::Opaque(_)) => true,
+            Some(Value::Class(class)) => argc == 1 && class.is("builtins.type"),
             _ => false,
         };
         if passes { Ok(()) } else { self.read_top(frame, argc + above) }
