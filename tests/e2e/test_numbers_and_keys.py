@@ -1,5 +1,7 @@
 """Numbers of C beside their subclasses, what is equal as a key, what asks for lengths, and exhausted iterators."""
 
+import collections.abc
+import copy
 import datetime
 import itertools
 import operator
@@ -143,6 +145,60 @@ def test_as_eager(program):
         return program(), x + 1
 
     assert flambeau.compile(f)(X)[0] == program()
+
+
+class Compares(type):
+    def __eq__():
+        pass
+
+
+class Unhashable(type):
+    __hash__ = None
+
+
+class Refuses(type):
+    def __hash__(cls):
+        raise ValueError(cls.__name__)
+
+
+class Counts(type):
+    def __hash__(cls):
+        HASHED.append(cls.__name__)
+        return 7
+
+
+HASHED: list = []
+TABLE = {int: 1}
+METAS = [Compares, Unhashable, Refuses, Counts]
+
+
+@pytest.mark.parametrize("meta", METAS, ids=lambda meta: meta.__name__)
+@pytest.mark.parametrize(
+    "use",
+    [
+        TABLE.get,
+        lambda k: TABLE[k],
+        lambda k: k in TABLE,
+        lambda k: (k,) in TABLE,
+        lambda k: {k: 1}[k],
+        lambda k: len({k, int}),
+        lambda k: {**TABLE, k: 2}[int],
+        lambda k: dict.fromkeys([k, int]).get(k),
+        lambda k: copy.deepcopy(k()) is None,
+        lambda k: hash(k) == hash((k,)),
+        lambda k: isinstance(k(), collections.abc.Mapping),
+    ],
+)
+def test_classes_as_keys_are_hashed_by_their_metaclass(meta, use):
+    def f(x, own):
+        return refused(lambda: use(own)), x + 1
+
+    seen = []
+    for run in (f, flambeau.compile(f)):
+        HASHED.clear()
+        # Abstract classes keep what they said of a class: another one each time.
+        seen.append((run(X, meta("Own", (), {}))[0], list(HASHED)))
+    assert seen[0] == seen[1]
 
 
 @pytest.mark.parametrize(

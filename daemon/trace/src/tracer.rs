@@ -365,6 +365,7 @@ impl<'a> Tracer<'a> {
                 }
             }
             Value::Int(dim) => return Ok(Key::Const(Const::Int(self.fix(dim)))),
+            Value::Class(class) => self.need_hash(class)?,
             _ => {}
         }
         if let Value::Tuple(tuple) = value {
@@ -374,6 +375,31 @@ impl<'a> Tracer<'a> {
             Some(key) => Ok(key),
             None => stop(ReasonCode::UnsupportedObject, format!("a {} as a key", self.type_name(value))),
         }
+    }
+
+    /// A class is hashed and compared by its metaclass, which a program may have written.
+    pub(crate) fn need_hash(&mut self, class: &Rc<Class>) -> Flow<()> {
+        let Some(origin) = class.origin.filter(|_| class.is_python) else { return Ok(()) };
+        let meta = self.describe(origin.object)?.class;
+        if self.describe(meta)?.path.is_some() {
+            return Ok(());
+        }
+        let value = Value::Class(class.clone());
+        let meta = self.class_of(&value)?;
+        for method in ["__hash__", "__eq__"] {
+            match self.type_lookup(&meta, method)? {
+                Some((_, found)) if method == "__hash__" && found.is_none() => {
+                    let message = format!("unhashable type: '{}'", self.type_name(&value));
+                    return self.raise_named("TypeError", &message);
+                }
+                Some((owner, _)) if owner.path.is_none() => {
+                    let what = format!("a class whose metaclass defines {method}, as a key");
+                    return stop(ReasonCode::UnsupportedObject, what);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// A constant as a value: tuples, frozensets and slices get values of their own kind.

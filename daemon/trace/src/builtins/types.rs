@@ -207,7 +207,10 @@ fn is_subclass_of_any(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Value) ->
 
 /// `issubclass(class, of)` where `of`'s metaclass has no check of its own.
 fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Flow<bool> {
-    need_hash(tracer, class, of)?;
+    // An abstract class keeps what it said of a class in a set.
+    if is_of_abc_meta(tracer, of)? {
+        tracer.need_hash(class)?;
+    }
     if class.is_subclass(of) {
         // `_abc__abc_subclasscheck_impl` in CPython asks the hook first. Those of the standard library say the same.
         let says_no =
@@ -247,24 +250,6 @@ fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Fl
         tracer.guard(origin.source, GuardKind::NoRegistered);
     }
     Ok(false)
-}
-
-/// An abstract class keeps what it said of a class in a set: the metaclass of that class has to hash it.
-fn need_hash(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Flow<()> {
-    let Some(origin) = class.origin.filter(|_| class.is_python) else { return Ok(()) };
-    let meta = tracer.describe(origin.object)?.class;
-    if tracer.describe(meta)?.path.is_some() || !is_of_abc_meta(tracer, of)? {
-        return Ok(());
-    }
-    let meta = tracer.class_of(&Value::Class(class.clone()))?;
-    match tracer.type_lookup(&meta, "__hash__")? {
-        Some((_, hash)) if hash.is_none() => {
-            let message = format!("unhashable type: '{}'", meta.name.qualname);
-            tracer.raise_named("TypeError", &message)
-        }
-        Some((owner, _)) if owner.path.is_none() => unsupported("isinstance"),
-        _ => Ok(()),
-    }
 }
 
 /// Whether a class has `ABCMeta` itself as its metaclass.
