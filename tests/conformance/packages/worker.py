@@ -1,7 +1,7 @@
-"""A child process: one program in one way (`eager`, `flambeau`, `torch`), its calls observed; the answer is a file
-of JSON.
+"""A child process: one program in one way, its calls observed; the answer is a file of JSON.
 
-What the eager run saw is kept beside it (`torch.save`); the other ways are compared with that here.
+The ways: `eager`, `exact` (eager in float64), `flambeau`, `torch`. What the first two see is kept beside the answer
+(`torch.save`); the others are compared with that here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 import torch
 
 from . import observe
+
+KEPT = ("eager", "exact")
 
 
 def compiler(way: str) -> Any:
@@ -57,12 +59,19 @@ def run(name: str, way: str, folder: Path) -> dict[str, Any]:
     module = importlib.import_module(f"{__package__}.programs.{name}")
     observe.seed(0)
     program = module.program(compiler(way))
-    kept, seen, number = folder / f"{name}.eager", [], 0
-    expected = None if way == "eager" else torch.load(kept, weights_only=False)
+    seen, number = [], 0
+
+    def kept(way: str) -> Any:
+        file = folder / f"{name}.{way}"
+        return torch.load(file, weights_only=False) if file.exists() else None
+
+    expected, exact = (None, None) if way in KEPT else (kept("eager"), kept("exact"))
     for make in program.inputs:
         for _ in range(program.times):
             observe.seed(1000 + number)
             args = make()
+            if way == "exact":
+                args = observe.widened(args)
             observe.seed(2000 + number)
             found = observe.observe(program.call, args, program.state, program.backward)
             if expected is None:
@@ -70,12 +79,12 @@ def run(name: str, way: str, folder: Path) -> dict[str, Any]:
                     return {"status": "broken", "detail": f"call {number}: {found['exception']}"}
                 seen.append(found)
             else:
-                differs = observe.difference(expected[number], found, program.tolerance)
+                differs = observe.difference(expected[number], found, program.tolerance, exact and exact[number])
                 if differs:
                     return {"status": "wrong", "detail": f"call {number}: {differs}", **counts(way)}
             number += 1
     if expected is None:
-        torch.save(seen, kept)
+        torch.save(seen, folder / f"{name}.{way}")
     return {"status": "right", **counts(way)}
 
 
@@ -87,7 +96,7 @@ def main(name: str, way: str, folder: str) -> None:
         answer = run(name, way, Path(folder))
     except Exception as error:
         traceback.print_exc()
-        answer = {"status": "broken" if way == "eager" else "wrong", "detail": f"{type(error).__name__}: {error}"}
+        answer = {"status": "broken" if way in KEPT else "wrong", "detail": f"{type(error).__name__}: {error}"}
     answer["seconds"] = round(time.perf_counter() - began, 1)
     (Path(folder) / f"{name}.{way}.json").write_text(json.dumps(answer))
 
