@@ -2,7 +2,7 @@
 //! Compiled code stays with the build that it was compiled by; what moves to another one is the next call.
 
 use crate::gil::GilCell;
-use crate::{counters, say, settings, table};
+use crate::{counters, say, settings};
 use flambeau_ir::frame::BackendKind;
 use flambeau_wire::registry::{self, Chosen, Origin, Places, Plugin};
 use pyo3::prelude::*;
@@ -35,13 +35,28 @@ pub struct Backend {
 /// fork meanwhile.
 static CHANGES: AtomicU64 = AtomicU64::new(1);
 
+/// Counts changes of back ends and calls of `reset()`. What was compiled in an older generation is looked at again at its
+/// next use: this one number is all that a call reads of either.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
 /// The user's choice, as of so many changes.
 static CHOSEN: GilCell<Option<(u64, Arc<Chosen>)>> = GilCell::new(None);
 
 /// The user's back ends, or where they are looked for, may have changed: each callable looks at its next call.
 pub fn changed() {
     CHANGES.fetch_add(1, Ordering::Release);
-    table::look_again();
+    look_again();
+}
+
+/// Makes every callable look at its next call whether its back end is another one now.
+pub fn look_again() {
+    GENERATION.fetch_add(1, Ordering::Release);
+}
+
+/// What is counted up each time.
+#[inline]
+pub fn generation(order: Ordering) -> u64 {
+    GENERATION.load(order)
 }
 
 /// The user's choice. The file is read once per change; one that cannot be read is as none, which is warned of.

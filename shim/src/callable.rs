@@ -2,8 +2,8 @@
 //! protocol, binds as a method, has a `__dict__` (`__name__`, `__wrapped__`, ... go there), and is left alone by `copy`.
 
 use crate::backends::Wanted;
+use crate::compiled;
 use crate::entry::Entry;
-use crate::gil::GilOnce;
 use crate::raw::Raw;
 use pyo3::exceptions::{PyReferenceError, PyTypeError};
 use pyo3::ffi;
@@ -17,23 +17,11 @@ unsafe extern "C" {
     fn PyMethod_New(function: Raw, receiver: Raw) -> Raw;
 }
 
-/// The object's layout.
-#[repr(C)]
-struct Compiled {
-    base: ffi::PyObject,
-    vectorcall: Option<ffi::vectorcallfunc>,
-    dict: Raw,
-    weak: Raw,
-    /// The Python function, never altered.
-    function: Raw,
-    /// Null until `__init__` is done; then owned.
-    entry: *mut Entry,
-}
+type Compiled = compiled::Compiled<Entry>;
 
 /// The type, made once.
 pub fn class(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
-    static CLASS: GilOnce<Py<PyAny>> = GilOnce::new();
-    CLASS.get_or_try_init(py, || make(py))
+    compiled::CLASS.get_or_try_init(py, || make(py))
 }
 
 fn make(py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -114,16 +102,6 @@ fn method(name: &'static std::ffi::CStr, function: ffi::PyCFunction, flags: c_in
     }
 }
 
-/// Where a compiled callable keeps its Python function.
-pub const FUNCTION: usize = offset_of!(Compiled, function);
-
-/// Whether this is a compiled callable. The GIL is held.
-pub fn is_compiled(object: Raw) -> bool {
-    // SAFETY: called with live objects only. `Python::attach` would drop what other threads left behind.
-    let (found, py) = unsafe { (ffi::Py_TYPE(object).cast::<ffi::PyObject>(), Python::assume_attached()) };
-    class(py).is_ok_and(|class| class.as_ptr() == found)
-}
-
 /// The compiled entry of a `Compiled` object; `None` for other objects.
 pub fn entry_of<'a>(py: Python<'_>, object: &'a Bound<'_, PyAny>) -> Option<&'a Entry> {
     let class = class(py).ok()?;
@@ -164,7 +142,7 @@ unsafe fn build(py: Python<'_>, class: *mut ffi::PyTypeObject, args: Raw, kwargs
     let backend = backend.map_or(Wanted::Default, Wanted::Named);
     let entry = Box::new(Entry::new(backend, fx, fullgraph, dynamic, records));
     crate::link::warm_up();
-    crate::torch_abi::probe(py);
+    crate::probe::probe(py);
     // SAFETY: `class` is the type made above; its allocator zeroes the object.
     unsafe {
         let object = ffi::PyType_GenericAlloc(class, 0);

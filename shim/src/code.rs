@@ -12,6 +12,9 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
+/// Flags of code whose frames are suspended: generators, coroutines and async generators, which are not compiled as a whole.
+pub const SUSPENDS: i32 = 0x20 | 0x80 | 0x200;
+
 /// The encoded code object; `None` if it holds a constant that has no encoding (a str with lone surrogates).
 ///
 /// # Safety

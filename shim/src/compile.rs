@@ -12,8 +12,8 @@ use crate::leaves::{self, Dynamic, Place, Size};
 use crate::lines::Lines;
 use crate::link::{self, LinkError, Pending};
 use crate::raw::Raw;
+use crate::record::{self, Record};
 use crate::region::Region;
-use crate::report::{self, Record};
 use crate::snapshot::describe::Describer;
 use crate::table::{Frame, Table};
 use crate::thread::{self, CaptureScope};
@@ -535,7 +535,7 @@ impl Miss<'_, '_> {
             ops,
             timings: self.timings.borrow().clone(),
             origin,
-            begun: report::clock(self.begun),
+            begun: record::clock(self.begun),
             recompiled: self.recompiled.borrow().clone(),
         };
         self.announce(&frame, ops, listing);
@@ -559,9 +559,9 @@ impl Miss<'_, '_> {
         let resumed = if self.table.borrow(py).resumes.is_some() { ", resumed" } else { "" };
         let name = name_of(self.function) + resumed;
         let lines = &mut Lines::default();
-        say::log("graph", || format!("{name} ({ops} ops)\n{}", report::python(py, frame, lines)));
+        say::log("graph", || format!("{name} ({ops} ops)\n{}", record::python(py, frame, lines)));
         say::log("code", || format!("{name}\n{}", listing.unwrap_or_default()));
-        say::log("guards", || format!("{name}\n{}", report::guards(frame).join("\n")));
+        say::log("guards", || format!("{name}\n{}", record::guards(frame).join("\n")));
         if ops > 0 {
             counters::bump(py, "graphs");
             counters::add(py, "ops", ops as u64);

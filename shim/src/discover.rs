@@ -2,47 +2,25 @@
 //! are compiled as frames of their own: a PEP 523 hook finds them. It is set only while such Python runs, and forwards to
 //! the hook that was there before.
 
+use crate::code;
 use crate::entry::{self, Entry};
+use crate::hook::{self, Hook, Off};
 use crate::layout::{self, InterpreterFrame};
 use crate::raw::Raw;
-use crate::table::CO_SUSPENDS;
-use crate::thread::{self, Thread};
+use crate::thread::{self, Search, Thread};
 use flambeau_ir::code::{Code, Origin};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCode;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::ptr::{self, null, null_mut};
+use std::ptr::{self, null_mut};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// `CO_OPTIMIZED | CO_NEWLOCALS`: a function's code, not a module's or a class body's.
 const CO_FUNCTION: i32 = 0x1 | 0x2;
 /// `CO_VARARGS` and `CO_VARKEYWORDS`.
 const CO_GATHERS: [i32; 2] = [0x4, 0x8];
-
-type Eval = extern "C" fn(*mut ffi::PyThreadState, *mut InterpreterFrame, c_int) -> Raw;
-
-unsafe extern "C" {
-    fn _PyEval_EvalFrameDefault(thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame, throws: c_int) -> Raw;
-    fn _PyInterpreterState_GetEvalFrameFunc(interpreter: *mut ffi::PyInterpreterState) -> Eval;
-    fn _PyInterpreterState_SetEvalFrameFunc(interpreter: *mut ffi::PyInterpreterState, eval: Eval);
-}
-
-/// What this thread is looking for.
-#[derive(Clone, Copy)]
-pub struct Search {
-    /// Whose options and tables frames are compiled with; null while nothing is looked for.
-    entry: *const Entry,
-    /// The next frame of this code is let through: it is known not to compile.
-    known: Raw,
-}
-
-impl Search {
-    /// For nothing.
-    pub const NOTHING: Search = Search { entry: null(), known: null_mut() };
-}
 
 /// Of so many frames, one in the other, nothing is looked for in the innermost. A frame that a hook is called for takes C's
 /// stack and counts against the limit for that, others do not: programs may be recursive beyond what the hook could bear.
@@ -53,70 +31,31 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Live [`Discovery`] objects of all threads. Changed with the GIL held.
-static USERS: AtomicUsize = AtomicUsize::new(0);
-/// The evaluator that was set before ours.
-static BEFORE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-
 /// While it lives, this thread's frames are looked at for ones to compile, or (from [`Discovery::pause`]) not.
 pub struct Discovery<'a> {
     here: &'a Thread,
     outer: Search,
-    hooked: bool,
+    _hook: Option<Hook>,
 }
 
 impl<'a> Discovery<'a> {
     /// Looks for frames to compile with `entry`, which has to outlive this. The next frame of code `known` is none.
     pub fn start(py: Python<'_>, here: &'a Thread, entry: &Entry, known: Raw) -> Discovery<'a> {
-        let hooked = layout::can_end_frames(py);
-        if hooked && USERS.fetch_add(1, Ordering::Relaxed) == 0 {
-            // SAFETY: the GIL is held; both functions take the current interpreter.
-            unsafe {
-                let interpreter = ffi::PyInterpreterState_Get();
-                let before = _PyInterpreterState_GetEvalFrameFunc(interpreter);
-                // Below a hook that somebody else set later, ours is in place already.
-                let below = !BEFORE.load(Ordering::Relaxed).is_null()
-                    && before as *const c_void != _PyEval_EvalFrameDefault as *const c_void;
-                if before as *const c_void != eval as *const c_void && !below {
-                    BEFORE.store(before as *mut c_void, Ordering::Relaxed);
-                    _PyInterpreterState_SetEvalFrameFunc(interpreter, eval);
-                }
-            }
-        }
-        Discovery { here, outer: here.search.replace(Search { entry, known }), hooked }
-    }
-
-    /// Without the hook, which another call may have set: Python then hands arguments on to the functions that it calls, where
-    /// it would hold them below a hook.
-    pub fn unhooked(_: Python<'_>) -> Option<Off> {
-        (USERS.load(Ordering::Relaxed) > 0).then(|| Off::new(before()))
+        let hook = layout::can_end_frames(py).then(|| Hook::set(py, eval));
+        let entry = (&raw const *entry).cast();
+        Discovery { here, outer: here.search.replace(Search { entry, known }), _hook: hook }
     }
 
     /// Looks for nothing: compiled code runs.
     pub fn pause(here: &'a Thread) -> Discovery<'a> {
-        Discovery { here, outer: here.search.replace(Search::NOTHING), hooked: false }
+        Discovery { here, outer: here.search.replace(Search::NOTHING), _hook: None }
     }
 }
 
 impl Drop for Discovery<'_> {
     fn drop(&mut self) {
         self.here.search.set(self.outer);
-        if self.hooked && USERS.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // SAFETY: as in `start`. A hook that somebody set after ours stays, and ours below it.
-            unsafe {
-                let interpreter = ffi::PyInterpreterState_Get();
-                if _PyInterpreterState_GetEvalFrameFunc(interpreter) as *const c_void == eval as *const c_void {
-                    _PyInterpreterState_SetEvalFrameFunc(interpreter, before());
-                    BEFORE.store(null_mut(), Ordering::Relaxed);
-                }
-            }
-        }
     }
-}
-
-fn before() -> Eval {
-    // SAFETY: what was found set in `start`, a function of this type: frames are looked for.
-    unsafe { std::mem::transmute::<*mut c_void, Eval>(BEFORE.load(Ordering::Relaxed)) }
 }
 
 /// The evaluator while frames are looked for.
@@ -140,7 +79,7 @@ fn eval_here(here: &Thread, thread: *mut ffi::PyThreadState, frame: *mut Interpr
             // The arguments are in the first slots when a frame begins.
             Kind::Candidate(count) if (*frame).locals.is_null() => {
                 let slots = std::slice::from_raw_parts((*frame).slots.as_ptr(), count);
-                Python::attach(|py| (*search.entry).discovered(py, here, (*frame).function, slots))
+                Python::attach(|py| (*search.entry.cast::<Entry>()).discovered(py, here, (*frame).function, slots))
             }
             Kind::Candidate(_) | Kind::Through => Err(None),
             Kind::Whole => {
@@ -162,49 +101,13 @@ fn eval_here(here: &Thread, thread: *mut ffi::PyThreadState, frame: *mut Interpr
 
 /// Runs a frame as it is.
 fn run(thread: *mut ffi::PyThreadState, frame: *mut InterpreterFrame, throws: c_int) -> Raw {
-    let before = before();
     let depth = DEPTH.get();
-    let off = (depth >= DEEPEST).then(|| Off::new(before));
+    let off = (depth >= DEEPEST).then(Off::new);
     DEPTH.set(depth + 1);
-    let value = before(thread, frame, throws);
+    let value = hook::before()(thread, frame, throws);
     DEPTH.set(depth);
     drop(off);
     value
-}
-
-/// While it lives, the hook is off, unless it is below somebody else's.
-pub struct Off {
-    instead: Eval,
-    /// Whether the hook was on.
-    changed: bool,
-}
-
-impl Off {
-    fn new(instead: Eval) -> Off {
-        Off { instead, changed: exchange(eval, instead) }
-    }
-}
-
-impl Drop for Off {
-    fn drop(&mut self) {
-        // The thread that looked for frames may be done meanwhile.
-        if self.changed && USERS.load(Ordering::Relaxed) > 0 {
-            exchange(self.instead, eval);
-        }
-    }
-}
-
-/// Whether it was the one to exchange.
-fn exchange(from: Eval, to: Eval) -> bool {
-    // SAFETY: called with the GIL held; both functions take the current interpreter.
-    unsafe {
-        let interpreter = ffi::PyInterpreterState_Get();
-        let set = _PyInterpreterState_GetEvalFrameFunc(interpreter) as *const c_void == from as *const c_void;
-        if set {
-            _PyInterpreterState_SetEvalFrameFunc(interpreter, to);
-        }
-        set
-    }
 }
 
 /// What is done with a frame, by its code.
@@ -262,7 +165,7 @@ impl Kind {
         // Comprehensions and the thin functions of breaks have such variables.
         let made = variables.first().is_some_and(|name| name.starts_with('.'))
             || names.last().is_some_and(|name| name == Code::RESUME_NAME);
-        let is_function = flags & CO_FUNCTION == CO_FUNCTION && flags & CO_SUSPENDS == 0;
+        let is_function = flags & CO_FUNCTION == CO_FUNCTION && flags & code::SUSPENDS == 0;
         if !is_function || made || own || Origin::of(&file) != Origin::User {
             return Ok(Kind::Through);
         }

@@ -1,8 +1,7 @@
-//! What a forked child does before it uses anything that its parent left: descriptors and locks of the link are given up,
-//! and kernels stay on one thread from then on. Everything else is guarded by the GIL, which the forking thread holds.
+//! What a forked child does before it uses anything that its parent left: what the parent had open is given up, and kernels
+//! stay on one thread from then on. Everything else is guarded by the GIL, which the forking thread holds.
 
-use crate::link;
-use std::sync::Once;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Forks between the process that loaded this module and this one.
@@ -18,16 +17,23 @@ pub fn is_child() -> bool {
     generation() != 0
 }
 
+/// Gives up what the parent had open.
+static ABANDON: OnceLock<fn()> = OnceLock::new();
+
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    link::abandon();
+    if let Some(abandon) = ABANDON.get() {
+        abandon();
+    }
 }
 
-/// Looks out for forks. Called when the module is loaded: a fork that comes before the first compile counts too.
-pub fn watch() {
-    static WATCH: Once = Once::new();
+/// Looks out for forks; `abandon` only stores to atomics and closes descriptors. Called when the module is loaded: a fork
+/// that comes before the first compile counts too.
+pub fn watch(abandon: fn()) {
     // SAFETY: the handler only stores to atomics and closes a descriptor; the library is never unloaded.
-    WATCH.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(in_child));
-    });
+    if ABANDON.set(abandon).is_ok() {
+        unsafe {
+            libc::pthread_atfork(None, None, Some(in_child));
+        }
+    }
 }

@@ -20,7 +20,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::layout::check(module.py())?;
     crate::observers::listen(module.py());
     crate::guard::watch_setters(module.py());
-    crate::fork::watch();
+    crate::fork::watch(link::abandon);
     crate::testing::register(module)?;
     module.add("Compiled", callable::class(module.py())?)?;
     module.add_class::<crate::plugin::Plugin>()?;

@@ -5,6 +5,7 @@ use crate::backends;
 use crate::breaks::{self, Noted};
 use crate::entry::Entry;
 use crate::lines::Lines;
+use crate::record;
 use crate::table::{Frame, Table};
 use flambeau_ir::code::CodeHash;
 use flambeau_ir::exit::{Break, Then};
@@ -14,47 +15,6 @@ use flambeau_ir::text;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
-use std::sync::OnceLock;
-use std::time::Instant;
-
-/// How a compiled frame came to be.
-#[derive(Debug, Default)]
-pub struct Record {
-    /// Calls in the graph.
-    pub ops: usize,
-    /// Seconds per stage, as client and daemon took them.
-    pub timings: Vec<(String, f64)>,
-    /// Where it came from: `compiled` or `cache`.
-    pub origin: &'static str,
-    /// When the call that asked for it came: seconds since the first one of the process.
-    pub begun: f64,
-    /// Why the frames compiled before did not fit, each with its failing guard.
-    pub recompiled: Vec<String>,
-}
-
-/// Seconds since the process first asked this.
-pub fn clock(now: Instant) -> f64 {
-    static FIRST: OnceLock<Instant> = OnceLock::new();
-    now.saturating_duration_since(*FIRST.get_or_init(|| now)).as_secs_f64()
-}
-
-/// The graph as readable Python, with lines of the user's program.
-pub fn python(py: Python<'_>, frame: &CompiledFrame, lines: &mut Lines) -> String {
-    let mut line = |place: &Location| lines.get(py, place);
-    match &frame.body {
-        Body::Eager(graph) | Body::Fx(graph) => text::python(graph, &mut line),
-        // What runs is kernels; the graph they were made from is kept as text.
-        Body::Native(_) => match text::parse_graph(&frame.graph_text) {
-            Ok(graph) => text::python(&graph, &mut line),
-            Err(_) => frame.graph_text.clone(),
-        },
-    }
-}
-
-/// Guards in words, in checking order.
-pub fn guards(frame: &CompiledFrame) -> Vec<String> {
-    frame.guards.guards.iter().map(|g| text::guard(&frame.guards, g)).collect()
-}
 
 /// What was compiled for a callable, as JSON.
 pub fn explanation(py: Python<'_>, entry: &Entry) -> Value {
@@ -172,23 +132,23 @@ impl Report {
             Body::Native(plan) => ("native", plan.kernels.len()),
         };
         let plan = if let Body::Native(plan) = &compiled.body { plan.to_string() } else { String::new() };
-        let record = &frame.record;
+        let how = &frame.record;
         let (failures, last) = frame.last_failure();
         json!({
             "code": code,
             "graph": compiled.graph_text,
-            "python": python(py, compiled, &mut self.lines),
-            "ops": record.ops,
+            "python": record::python(py, compiled, &mut self.lines),
+            "ops": how.ops,
             "calls": calls(compiled),
-            "guards": guards(compiled),
+            "guards": record::guards(compiled),
             "symbols": compiled.symbols.iter().map(|s| text::symbol(&compiled.guards, s)).collect::<Vec<_>>(),
             "body": body,
             "kernels": kernels,
             "plan": plan,
-            "timings": record.timings,
-            "begun": record.begun,
-            "origin": record.origin,
-            "recompiled": record.recompiled,
+            "timings": how.timings,
+            "begun": how.begun,
+            "origin": how.origin,
+            "recompiled": how.recompiled,
             "guard_failures": failures,
             "last_failed_guard": (failures > 0).then_some(last),
             "fallback": compiled.fallback.as_ref().map(|r| breaks::describe(py, r, &mut self.lines)),

@@ -4,14 +4,15 @@ use crate::account::Account;
 use crate::backends::{self, Backend, Wanted};
 use crate::bind::Signature;
 use crate::breaks::Noted;
+use crate::code;
 use crate::counters;
 use crate::gil::{GilCell, Shared};
 use crate::guard::Passed;
 use crate::installed::Installed;
 use crate::leaves::{History, Place};
 use crate::raw::Raw;
+use crate::record::Record;
 use crate::region::Region;
-use crate::report::Record;
 use flambeau_ir::code::{Code, CodeHash};
 use flambeau_ir::exit::Varying;
 use flambeau_ir::source::Step;
@@ -22,25 +23,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Generators, coroutines and async generators are not compiled as a whole.
-pub const CO_SUSPENDS: i32 = 0x20 | 0x80 | 0x200;
-
-/// Counts calls of `reset()` and changes of back ends. A table of an older generation is looked at again at its next use:
-/// this one number is all that a call reads of either.
-static GENERATION: AtomicU64 = AtomicU64::new(0);
-
 /// Counts calls of `reset()`; tables from before are dropped.
 static RESETS: AtomicU64 = AtomicU64::new(0);
 
 /// Makes every callable forget its compiled frames.
 pub fn reset_all() {
     RESETS.fetch_add(1, Ordering::Relaxed);
-    look_again();
-}
-
-/// Makes every callable look at its next call whether its back end is another one now.
-pub fn look_again() {
-    GENERATION.fetch_add(1, Ordering::Release);
+    backends::look_again();
 }
 
 /// Compiled frames of one code object, and the history that decides on more.
@@ -165,7 +154,7 @@ impl Table {
                 flags,
                 names.as_ptr(),
             );
-            Ok(((flags & CO_SUSPENDS == 0).then_some(signature), names.unbind()))
+            Ok(((flags & code::SUSPENDS == 0).then_some(signature), names.unbind()))
         };
         let (signature, names) = match read(&code) {
             Ok((signature, names)) => (signature, Some(names)),
@@ -206,7 +195,7 @@ impl Table {
         wanted: &Wanted,
     ) -> (Option<Signature>, bool) {
         let known = table.borrow(py);
-        let generation = GENERATION.load(Ordering::Relaxed);
+        let generation = backends::generation(Ordering::Relaxed);
         if known.is_for(code) && known.generation == generation {
             return (known.signature, false);
         }
@@ -217,7 +206,7 @@ impl Table {
 
     #[cold]
     unsafe fn look(table: &GilCell<Table>, py: Python<'_>, code: Raw, wanted: &Wanted) -> (Option<Signature>, bool) {
-        let (generation, resets) = (GENERATION.load(Ordering::Acquire), RESETS.load(Ordering::Relaxed));
+        let (generation, resets) = (backends::generation(Ordering::Acquire), RESETS.load(Ordering::Relaxed));
         // May warn, so not under the borrow.
         let backend = backends::now(py, wanted);
         let mut known = table.borrow(py);

@@ -7,7 +7,7 @@ use crate::exit::{Codes, Left, Onward};
 use crate::gil::GilCell;
 use crate::guard::Passed;
 use crate::installed::{InstallContext, Installed, RunError};
-use crate::report::Record;
+use crate::record::Record;
 use crate::run::outside::{tick, ticks};
 use crate::table::{Frame, Table};
 use crate::torch_abi::Torch;

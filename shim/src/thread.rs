@@ -1,7 +1,23 @@
 //! What a thread is in the middle of, all in one place: to look a thread-local up costs nanoseconds, and a call needs most.
 
-use crate::discover::Search;
+use crate::raw::Raw;
 use std::cell::Cell;
+use std::ptr::{null, null_mut};
+
+/// What a thread is looking for in frames that plain Python calls.
+#[derive(Clone, Copy)]
+pub struct Search {
+    /// The compiled callable (an [`Entry`](crate::entry::Entry)) whose options and tables frames are compiled with; null
+    /// while nothing is looked for.
+    pub entry: *const (),
+    /// The next frame of this code is let through: it is known not to compile.
+    pub known: Raw,
+}
+
+impl Search {
+    /// For nothing.
+    pub const NOTHING: Search = Search { entry: null(), known: null_mut() };
+}
 
 /// State of the calling thread.
 pub struct Thread {
@@ -15,7 +31,7 @@ pub struct Thread {
     chains: Cell<u64>,
     /// The chain that it is in.
     chain: Cell<u64>,
-    /// What it is looking for in frames that plain Python calls.
+    /// What it is looking for.
     pub search: Cell<Search>,
 }
 

@@ -3,8 +3,8 @@
 //! The frame's graph ran and its effects are replayed, so nothing here may run twice: a failure is raised as eager code
 //! would raise it.
 
-use crate::discover::Discovery;
 use crate::gil::GilCell;
+use crate::hook::Off;
 use crate::raw::Raw;
 use flambeau_ir::code::CodeHash;
 use flambeau_ir::exit::{Break, BuildId, Catch, Resume, Then};
@@ -77,7 +77,7 @@ impl Next {
     /// Calls it as plain Python, which holds what it is handed by itself from then on. Below the hook of frames callers hold
     /// the arguments of the functions they call until these return: it is off where that would be seen.
     pub fn call(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let _unhooked = if self.frees_visibly(py) { Discovery::unhooked(py) } else { None };
+        let _unhooked = if self.frees_visibly(py) { Off::if_set(py) } else { None };
         let Next { function, args: [state, value], .. } = self;
         let borrowed = value.as_ptr();
         let handed = Handed::new(state.bind(py).cast_exact::<PyTuple>()?, value)?;

@@ -184,7 +184,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::PropertySet => Read::Field(is_property, HEAD + WORD, true),
         Step::PropertyDelete => Read::Field(is_property, HEAD + 2 * WORD, true),
         Step::Wrapped => Read::Field(is_wrapper, HEAD, false),
-        Step::Original => Read::Field(crate::callable::is_compiled, crate::callable::FUNCTION, false),
+        Step::Original => Read::Field(crate::compiled::is_compiled, crate::compiled::FUNCTION, false),
         Step::Partial(i) => {
             partial_class(py)?;
             Read::Field(is_partial, HEAD + WORD * usize::from(*i), false)

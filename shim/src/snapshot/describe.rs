@@ -331,9 +331,9 @@ impl<'py> Describer<'py> {
                 (Some(func), Some(args), Some(keywords)) => ObjectData::Partial { func, args, keywords },
                 _ => ObjectData::Opaque,
             },
-            "flambeau._native.Compiled" if crate::callable::is_compiled(object.as_ptr()) => {
+            "flambeau._native.Compiled" if crate::compiled::is_compiled(object.as_ptr()) => {
                 // SAFETY: the type says where it keeps its function; null once it was cleared.
-                let function = unsafe { *object.as_ptr().byte_add(crate::callable::FUNCTION).cast::<Raw>() };
+                let function = unsafe { *object.as_ptr().byte_add(crate::compiled::FUNCTION).cast::<Raw>() };
                 if function.is_null() {
                     ObjectData::Instance
                 } else {
