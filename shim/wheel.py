@@ -30,7 +30,7 @@ class Versions(MetadataHookInterface):
     """The versions of Python that there is an extension for; `flambeau/_extension.py` names them to users of others."""
 
     def update(self, metadata):
-        layouts = Path(self.root, "shim/src/layout").glob("v3*.rs")
+        layouts = Path(self.root, "shim/src/python/layout").glob("v3*.rs")
         minors = sorted(int(layout.stem.removeprefix("v3")) for layout in layouts)
         versions = [f"Programming Language :: Python :: 3.{minor}" for minor in minors]
         metadata["classifiers"] = ["Operating System :: POSIX :: Linux", "Programming Language :: Rust", *versions]

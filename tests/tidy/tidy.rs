@@ -59,6 +59,54 @@ fn crates_depend_only_on_what_the_table_allows() {
     assert!(wrong.is_empty(), "edges that ARCHITECTURE.md does not allow: {wrong:?}");
 }
 
+/// The table of floors: source folder → its folders, from the lowest.
+fn floors() -> BTreeMap<String, Vec<String>> {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let names = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let rows = page
+        .lines()
+        .skip_while(|l| !l.starts_with("| source | folders, from the lowest |"))
+        .skip(2)
+        .take_while(|l| l.starts_with('|'));
+    rows.map(|row| row.split('|').collect::<Vec<_>>())
+        .map(|cells| (names(cells[1]).remove(0), names(cells[2])))
+        .collect()
+}
+
+#[test]
+fn no_file_uses_a_folder_above_its_own() {
+    let floors = floors();
+    assert!(!floors.is_empty(), "ARCHITECTURE.md has no table of floors");
+    for (source, folders) in floors {
+        let floor = |name: &str| folders.iter().position(|folder| folder == name);
+        let files = sources(&["rs"]).into_iter().filter(|f| f.starts_with(&source));
+        let mut wrong = Vec::new();
+        for file in files {
+            let text = read(&file);
+            let inside = file.strip_prefix(&source).expect("the file is below it");
+            let Some(own) = inside.parent().and_then(|p| p.iter().next()).map(|p| p.to_string_lossy().into_owned())
+            else {
+                continue;
+            };
+            let Some(own) = floor(&own) else {
+                wrong.push(format!("{}: its folder is not in the table", file.display()));
+                continue;
+            };
+            assert!(!text.contains("crate::{"), "{}: one `use` for each folder, please", file.display());
+            for used in text
+                .split("crate::")
+                .skip(1)
+                .filter_map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next())
+            {
+                if floor(used).is_some_and(|floor| floor > own) {
+                    wrong.push(format!("{} uses {used}", file.display()));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{source}: {wrong:#?}");
+    }
+}
+
 #[test]
 fn special_libraries_stay_in_their_crate() {
     let homes = [

@@ -21,7 +21,7 @@ pub const FIRST: Python = Python(11);
 pub const PLAIN: Python = Python(10);
 
 /// Has a module for each version, like `v311.rs`.
-const LAYOUTS: &str = "shim/src/layout";
+const LAYOUTS: &str = "shim/src/python/layout";
 
 /// Built for one version of Python, and not needed beside the first: compilers for GPUs, drivers, the type checker.
 const LEFT_OUT: &[&str] = &["triton", "cuda_bindings", "mypy", "librt"];

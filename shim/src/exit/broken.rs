@@ -3,9 +3,9 @@
 //! The frame's graph ran and its effects are replayed, so nothing here may run twice: a failure is raised as eager code
 //! would raise it.
 
-use crate::gil::GilCell;
-use crate::hook::Off;
-use crate::raw::Raw;
+use crate::python::gil::GilCell;
+use crate::python::hook::Off;
+use crate::python::raw::Raw;
 use flambeau_ir::code::CodeHash;
 use flambeau_ir::exit::{Break, BuildId, Catch, Resume, Then};
 use pyo3::exceptions::{PyIndexError, PySystemError};
@@ -121,7 +121,7 @@ unsafe fn holds_watched_further_in(py: Python<'_>, mut state: Raw, value: Raw) -
             let size = ffi::PyTuple_GET_SIZE(state);
             let items = (0..size).map(|i| ffi::PyTuple_GET_ITEM(state, i));
             held.extend(items);
-            if size < 2 || !crate::code::is_resume_function(py, ffi::PyTuple_GET_ITEM(state, size - 2)) {
+            if size < 2 || !crate::python::code::is_resume_function(py, ffi::PyTuple_GET_ITEM(state, size - 2)) {
                 break;
             }
             outermost = outermost.or(Some(held.len()));
@@ -132,7 +132,7 @@ unsafe fn holds_watched_further_in(py: Python<'_>, mut state: Raw, value: Raw) -
             usize::try_from(ffi::Py_REFCNT(object)).is_ok_and(|count| count <= places)
         };
         let further_in = outermost.map_or(&[][..], |end| &held[end..]);
-        further_in.iter().any(|object| crate::raw::has_weak_references(*object) && is_held_here(*object))
+        further_in.iter().any(|object| crate::python::raw::has_weak_references(*object) && is_held_here(*object))
     }
 }
 
@@ -240,13 +240,13 @@ impl Live {
 /// The exception, with so many entries dropped from the front of its traceback, and its `__context__`.
 fn without_front(py: Python<'_>, error: PyErr, frames: u32) -> PyResult<Py<PyAny>> {
     let value = error.into_value(py);
-    let mut entry = value.bind(py).getattr(crate::gil::interned!(py, "__traceback__")).ok();
+    let mut entry = value.bind(py).getattr(crate::python::gil::interned!(py, "__traceback__")).ok();
     for _ in 0..frames {
-        entry = entry.and_then(|entry| entry.getattr(crate::gil::interned!(py, "tb_next")).ok());
+        entry = entry.and_then(|entry| entry.getattr(crate::python::gil::interned!(py, "tb_next")).ok());
     }
     let entry = entry.map_or_else(|| py.None(), Bound::unbind);
     // SAFETY: a live exception; a traceback or `None`.
     unsafe { ffi::PyException_SetTraceback(value.as_ptr(), entry.as_ptr()) };
-    let context = value.bind(py).getattr(crate::gil::interned!(py, "__context__"))?;
+    let context = value.bind(py).getattr(crate::python::gil::interned!(py, "__context__"))?;
     Ok(PyTuple::new(py, [value.bind(py).as_any(), &context])?.into_any().unbind())
 }

@@ -2,10 +2,11 @@
 
 use super::codes::Codes;
 use super::{Given, function, int};
-use crate::gil::GilOnce;
 use crate::guard::Expr;
-use crate::raw::{self, Raw};
-use crate::{consts, paths};
+use crate::python::consts;
+use crate::python::gil::GilOnce;
+use crate::python::paths;
+use crate::python::raw::{self, Raw};
 use flambeau_ir::code::Const;
 use flambeau_ir::exit::{Build, BuildId};
 use flambeau_ir::source::SourceId;
@@ -254,7 +255,7 @@ pub fn del_item(py: Python<'_>, dict: Raw, key: Raw) -> PyResult<()> {
 /// The allocator that C gave to the class or to its nearest base without a Python `__new__`.
 fn native_new(class: &Bound<'_, PyAny>) -> Option<ffi::newfunc> {
     let mut class: *mut ffi::PyTypeObject = class.as_ptr().cast();
-    let name = crate::gil::interned!(unsafe { Python::assume_attached() }, "__new__").as_ptr();
+    let name = crate::python::gil::interned!(unsafe { Python::assume_attached() }, "__new__").as_ptr();
     // SAFETY: walks the bases of a live type; a type whose `__new__` is a C function has that function as `tp_new`.
     unsafe {
         while !class.is_null() {

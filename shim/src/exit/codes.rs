@@ -1,7 +1,7 @@
 //! Code objects of the functions that exits make: one per content, so that all functions with the same code share it, as
 //! those that one `def` statement makes do.
 
-use crate::gil::GilCell;
+use crate::python::gil::GilCell;
 use flambeau_ir::code::{Code, CodeHash, Const};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -46,7 +46,7 @@ impl Codes {
                 Some(known) => Ok(known.into_bound(py)),
                 None => Ok(self.new_code(py, inner)?.into_bound(py)),
             },
-            other => crate::consts::to_object(py, other),
+            other => crate::python::consts::to_object(py, other),
         });
         let consts = PyTuple::new(py, consts.collect::<PyResult<Vec<_>>>()?)?;
         let named = |kind: u8| {
@@ -88,7 +88,7 @@ fn nested(py: Python<'_>, within: &Bound<'_, PyAny>, code: &Code) -> PyResult<Op
             continue;
         }
         // SAFETY: a live code object.
-        if unsafe { crate::code::hash(py, constant.as_ptr()) } == Some(code.hash) {
+        if unsafe { crate::python::code::hash(py, constant.as_ptr()) } == Some(code.hash) {
             return Ok(Some(constant.unbind()));
         }
         if let Some(found) = nested(py, &constant, code)? {

@@ -1,8 +1,8 @@
 //! Replaying one change.
 
 use super::build::{del_item, instance_dict, raised, set_item};
-use crate::raw;
-use crate::region::Region;
+use crate::process::region::Region;
+use crate::python::raw;
 use flambeau_ir::exit::{BuildId, Effect};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
@@ -106,7 +106,7 @@ impl Change {
                 Ok(())
             }
             Change::SetGradMode(on) => {
-                crate::paths::resolve(py, "torch._C._set_grad_enabled")?.call1((*on,)).map(|_| ())
+                crate::python::paths::resolve(py, "torch._C._set_grad_enabled")?.call1((*on,)).map(|_| ())
             }
         }
     }

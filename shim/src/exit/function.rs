@@ -2,7 +2,7 @@
 
 use super::Given;
 use super::build::{raised, value};
-use crate::raw::Raw;
+use crate::python::raw::Raw;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;

@@ -2,6 +2,7 @@
 //! is returned. None of it runs user code, except finalisers of what is replaced, as in eager; what a frame that ends in a
 //! graph break runs then is in [`broken`].
 
+pub mod assembled;
 mod broken;
 mod build;
 mod codes;

@@ -5,9 +5,9 @@ use super::getters::{self, Words};
 use super::thread_state::{
     Autocast, Autograd, FunctionModes, Get, GetAddress, GetFor, GetLong, GetOf, HooksState, ModesState, SavedHooks,
 };
-use crate::gil::GilOnce;
-use crate::raw::Raw;
-use crate::torch_abi::Torch;
+use crate::python::gil::GilOnce;
+use crate::python::raw::Raw;
+use crate::torch::Torch;
 use flambeau_ir::guard::Ambient;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -53,7 +53,7 @@ impl AmbientFact {
         }
         let seen = probe.and_then(|probe| probe.read(py, any_precision));
         let comparable = |found: Ambient| if any_precision { Ambient { precision, ..found } } else { found };
-        let same = crate::ambient::capture(py).is_ok_and(|found| comparable(found) == self.expected);
+        let same = crate::torch::ambient::capture(py).is_ok_and(|found| comparable(found) == self.expected);
         if same {
             self.seen.replace(seen);
         }
@@ -219,7 +219,7 @@ impl Probe {
         let modules = [module("torch.cuda")?, module("torch.autograd.forward_ad")?];
         for dict in &modules {
             // SAFETY: a live dict.
-            switches.words.add(unsafe { crate::raw::dict_version(dict.as_ptr()) });
+            switches.words.add(unsafe { crate::python::raw::dict_version(dict.as_ptr()) });
         }
 
         let autograd_state =
@@ -274,7 +274,7 @@ impl Probe {
         if unsafe { (self.function_stack)() } != 0 {
             return None;
         }
-        let on_cuda = crate::ambient::cuda_is_ready(py);
+        let on_cuda = crate::torch::ambient::cuda_is_ready(py);
         let (mut words, mut at) = ([0; WORDS], 0);
         self.visit(py, any_precision, on_cuda, &mut |word| {
             words[at] = word;
@@ -362,7 +362,7 @@ unsafe fn call_address(py: Python<'_>, callable: Raw, args: &[Raw]) -> Option<u6
             ffi::PyErr_Clear();
             return Some(number as u64);
         }
-        let text = crate::raw::utf8(object)?;
+        let text = crate::python::raw::utf8(object)?;
         Some(text.bytes().take(8).fold(0, |word, byte| word << 8 | u64::from(byte)))
     }
 }

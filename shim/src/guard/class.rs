@@ -1,6 +1,6 @@
 //! Classes by name, remembering the last type that matched by its version tag.
 
-use crate::raw::{self, Raw};
+use crate::python::raw::{self, Raw};
 use flambeau_ir::guard::ClassRef;
 use pyo3::ffi;
 use std::cell::Cell;

@@ -1,6 +1,6 @@
 //! Whether an object is exactly a constant: same type, same bits. No user code runs.
 
-use crate::raw::{self, Raw};
+use crate::python::raw::{self, Raw};
 use flambeau_ir::code::Const;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -16,7 +16,7 @@ pub struct Constant {
 impl Constant {
     /// Ready to compare.
     pub fn new(py: Python<'_>, value: &Const) -> Self {
-        Constant { value: value.clone(), object: crate::consts::to_object(py, value).ok().map(Bound::unbind) }
+        Constant { value: value.clone(), object: crate::python::consts::to_object(py, value).ok().map(Bound::unbind) }
     }
 
     /// Whether `object` is exactly this constant.
@@ -64,14 +64,16 @@ pub unsafe fn equals(py: Python<'_>, object: Raw, value: &Const) -> bool {
                         .zip(&**parts)
                         .all(|(part, expected)| equals(py, part, expected))
             }
-            Const::Code(code) => ffi::PyCode_Check(object) != 0 && crate::code::hash(py, object) == Some(code.hash),
+            Const::Code(code) => {
+                ffi::PyCode_Check(object) != 0 && crate::python::code::hash(py, object) == Some(code.hash)
+            }
             Const::Complex(..)
             | Const::Bytes(_)
             | Const::Dtype(_)
             | Const::Device(_)
             | Const::Layout(_)
             | Const::MemoryFormat(_) => {
-                crate::consts::from_object(&Bound::from_borrowed_ptr(py, object)).as_ref() == Some(value)
+                crate::python::consts::from_object(&Bound::from_borrowed_ptr(py, object)).as_ref() == Some(value)
             }
         }
     }
@@ -97,7 +99,9 @@ pub unsafe fn base_equals(py: Python<'_>, object: Raw, value: &Const) -> bool {
                 ffi::PyFloat_Check(object) != 0 && ffi::PyFloat_AS_DOUBLE(object).to_bits() == expected.to_bits()
             }
             Const::Str(expected) => raw::utf8(object) == Some(&**expected),
-            _ => crate::consts::scalar_base(&Bound::from_borrowed_ptr(py, object), false).as_ref() == Some(value),
+            _ => {
+                crate::python::consts::scalar_base(&Bound::from_borrowed_ptr(py, object), false).as_ref() == Some(value)
+            }
         }
     }
 }

@@ -9,8 +9,8 @@ use super::registry::{NoRegistered, NotRegistered};
 use super::source::{Key, Values, is_cell, is_function};
 use super::symbols::Expr;
 use super::tensor::TensorFact;
-use crate::raw::{self, Raw};
-use crate::torch_abi::Torch;
+use crate::python::raw::{self, Raw};
+use crate::torch::Torch;
 use flambeau_ir::code::CodeHash;
 use flambeau_ir::guard::{GuardKind, KeyObject, Relation, TensorGuard};
 use flambeau_ir::source::SourceId;
@@ -109,7 +109,7 @@ impl Fact {
             GuardKind::IsClass(class) => Fact::IsClass(ClassFact::new(class)),
             GuardKind::Equals(value) => Fact::Equals(Constant::new(py, value)),
             GuardKind::BaseEquals(value) => Fact::BaseEquals(value.clone()),
-            GuardKind::IsPath(path) => Fact::Is(crate::paths::object_at(py, path)?.unbind()),
+            GuardKind::IsPath(path) => Fact::Is(crate::python::paths::object_at(py, path)?.unbind()),
             GuardKind::Function { code } => Fact::Function(CodeFact::new(*code)),
             GuardKind::Tensor(guard) => {
                 let known = tensors.iter().find(|(known, _)| known == guard).map(|(_, fact)| fact.clone());
@@ -124,7 +124,7 @@ impl Fact {
             GuardKind::Elements(elements) => Fact::Elements(elements.clone()),
             GuardKind::NoItem(key) => Fact::NoItem(Key::new(py, key)?),
             GuardKind::NoKey(KeyObject::Path(path)) => {
-                Fact::NoKey(crate::paths::object_at(py, path)?.unbind(), PythonCompares::find(py)?)
+                Fact::NoKey(crate::python::paths::object_at(py, path)?.unbind(), PythonCompares::find(py)?)
             }
             GuardKind::NoKey(KeyObject::Source(key)) => Fact::NoKeyIn(slot(*key), PythonCompares::find(py)?),
             GuardKind::NoTypeAttr(s) => Fact::NoTypeAttr(name(s)),
@@ -134,9 +134,11 @@ impl Fact {
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
             GuardKind::EmptyCell => Fact::EmptyCell,
-            GuardKind::MethodOf(path) => Fact::MethodOf(method_definition(&crate::paths::object_at(py, path)?)?),
+            GuardKind::MethodOf(path) => {
+                Fact::MethodOf(method_definition(&crate::python::paths::object_at(py, path)?)?)
+            }
             GuardKind::Gives(path, value) => {
-                Fact::Gives(crate::paths::object_at(py, path)?.unbind(), Constant::new(py, value))
+                Fact::Gives(crate::python::paths::object_at(py, path)?.unbind(), Constant::new(py, value))
             }
             GuardKind::TupleField(item) => Fact::TupleField(*item),
             GuardKind::NoGrad => Fact::NoGrad(super::source::grad(py)?),
@@ -235,7 +237,7 @@ impl Fact {
                     ffi::PyDict_Check(modules) != 0 && name.get(modules).is_null()
                 }
                 Fact::TupleField(item) => {
-                    crate::consts::tuple_field(&Bound::from_borrowed_ptr(py, value)) == Some(*item)
+                    crate::python::consts::tuple_field(&Bound::from_borrowed_ptr(py, value)) == Some(*item)
                 }
                 Fact::MethodOf(definition) => {
                     ffi::PyCFunction_CheckExact(value) != 0
@@ -292,7 +294,8 @@ impl CodeFact {
             return true;
         }
         // SAFETY: the caller's promise.
-        let (same, code) = unsafe { (crate::code::hash(py, code) == Some(self.hash), Py::from_borrowed_ptr(py, code)) };
+        let (same, code) =
+            unsafe { (crate::python::code::hash(py, code) == Some(self.hash), Py::from_borrowed_ptr(py, code)) };
         let old = if same { self.seen.replace(Some(code)) } else { None };
         // May run finalizers, so not under the borrow.
         drop(old);

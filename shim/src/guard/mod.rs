@@ -3,7 +3,6 @@
 
 mod ambient;
 mod class;
-mod clock;
 mod constant;
 mod fact;
 mod getters;
@@ -22,8 +21,8 @@ pub use setters::wrap as watch_setters;
 pub use source::Roots;
 pub use symbols::Expr;
 
-use crate::raw::Raw;
-use crate::torch_abi::Torch;
+use crate::python::raw::Raw;
+use crate::torch::Torch;
 use fact::{Fact, Other};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardProgram;

@@ -1,7 +1,7 @@
 //! The order of a dict's keys. An `OrderedDict` keeps its own, which `move_to_end` changes without touching the dict's.
 
-use crate::layout::Ordered;
-use crate::raw::Raw;
+use crate::python::layout::Ordered;
+use crate::python::raw::Raw;
 use pyo3::ffi;
 use std::ptr::null_mut;
 

@@ -8,15 +8,14 @@
 
 use super::Slot;
 use super::class::version_tag;
-use super::clock;
 use super::fact::{Fact, Other};
 use super::order;
 use super::setters;
 use super::source::{Read, Values, function_closure};
 use super::tensor::TensorFact;
-use crate::layout;
-use crate::raw::{self, Raw};
-use crate::torch_abi::Torch;
+use crate::python::layout;
+use crate::python::raw::{self, Raw};
+use crate::torch::Torch;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -71,7 +70,7 @@ pub struct Pin {
     /// Those that can change while the clock stands still: addresses and what they held.
     beside_dicts: Vec<(*const u64, u64)>,
     dicts: Vec<DictReads>,
-    /// What [`clock::now`] was when all words were last found to hold.
+    /// What [`setters::clock`] was when all words were last found to hold.
     held_at: Option<u64>,
     /// Tensor facts, checked on every call.
     tensors: Vec<PinnedTensor>,
@@ -118,7 +117,7 @@ impl Pin {
         values: &mut Values<'_>,
         slots: &mut [Slot],
     ) -> bool {
-        let now = (self.dicts.len() >= layout::FEW_DICTS).then(|| clock::now(py));
+        let now = (self.dicts.len() >= layout::FEW_DICTS).then(|| setters::clock(py));
         // While it stands still, the tags of dicts hold without a look at them.
         let unchanged = now.is_some() && now == self.held_at;
         // SAFETY: the words before each one hold, so the object that it lies in is alive (see the module's text).
@@ -393,7 +392,7 @@ impl<'a> Pinner<'a> {
         unsafe {
             let immutable = (*class.cast::<ffi::PyTypeObject>()).tp_flags & IMMUTABLE != 0;
             if version_tag(class) == 0 && raw::has_plain_names(class) {
-                let name = crate::gil::interned!(Python::assume_attached(), "__class__");
+                let name = crate::python::gil::interned!(Python::assume_attached(), "__class__");
                 raw::type_lookup(class, name.as_ptr());
             }
             if version_tag(class) == 0 {

@@ -1,7 +1,7 @@
 //! Virtual subclasses of abstract classes: where there are none, `isinstance` goes by inheritance alone.
 
-use crate::gil::GilOnce;
-use crate::raw::Raw;
+use crate::python::gil::GilOnce;
+use crate::python::raw::Raw;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -51,7 +51,7 @@ pub struct NotRegistered {
 impl NotRegistered {
     /// Of the abstract class at this path.
     pub fn new(py: Python<'_>, path: &str) -> PyResult<Self> {
-        let with = crate::paths::object_at(py, path)?.unbind();
+        let with = crate::python::paths::object_at(py, path)?.unbind();
         Ok(NotRegistered { with, of: Cell::default(), seen: Seen::default() })
     }
 
@@ -101,9 +101,9 @@ fn walk(class: &Bound<'_, PyAny>, found: &mut dyn FnMut(&Bound<'_, PyAny>) -> Py
     while let Some(class) = waiting.pop() {
         // SAFETY: a live type; its dict is read raw.
         let (hook, module) = unsafe {
-            let name = crate::gil::interned!(py, "__subclasshook__");
-            let hook = crate::raw::dict_get(crate::raw::type_dict(class.as_ptr()), name.as_ptr());
-            (hook, crate::raw::class_names(class.as_ptr()).0)
+            let name = crate::python::gil::interned!(py, "__subclasshook__");
+            let hook = crate::python::raw::dict_get(crate::python::raw::type_dict(class.as_ptr()), name.as_ptr());
+            (hook, crate::python::raw::class_names(class.as_ptr()).0)
         };
         // The library's own go by methods, as those above them do.
         if !first && !hook.is_null() && module != "collections.abc" {
@@ -130,7 +130,7 @@ fn walk(class: &Bound<'_, PyAny>, found: &mut dyn FnMut(&Bound<'_, PyAny>) -> Py
             // nothing here unless they are meant for run time, which few are.
             let own_checks = unsafe {
                 let other = ffi::Py_TYPE(below.as_ptr());
-                other != metaclass && crate::raw::class_names(other.cast()).0 != "typing"
+                other != metaclass && crate::python::raw::class_names(other.cast()).0 != "typing"
             };
             if own_checks {
                 return Ok(true);

@@ -2,7 +2,8 @@
 //! two attributes (`subtype_setdict` and `object_set_class` of `Objects/typeobject.c`), which every class written in Python
 //! has in common, are wrapped in ones that count.
 
-use crate::raw::{self, Raw};
+use crate::python::layout;
+use crate::python::raw::{self, Raw};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::{CStr, c_int, c_void};
@@ -12,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 static USES: AtomicU64 = AtomicU64::new(0);
 static COUNTING: AtomicBool = AtomicBool::new(false);
 
-/// A number that is the same as long as neither setter is called.
-pub fn uses() -> u64 {
-    USES.load(Ordering::Relaxed)
+/// A clock that stands still while no pinned dict changes and neither setter is called. Both parts of the sum only grow.
+pub fn clock(py: Python<'_>) -> u64 {
+    layout::changes(py).wrapping_add(USES.load(Ordering::Relaxed))
 }
 
 /// Whether uses of the setter behind `__class__` are counted.
@@ -29,7 +30,7 @@ pub fn count() -> bool {
 pub unsafe fn count_dicts_of(object: Raw) -> bool {
     // SAFETY: the caller's promise; a getter's descriptor has a definition.
     unsafe {
-        let name = crate::gil::interned!(Python::assume_attached(), "__dict__");
+        let name = crate::python::gil::interned!(Python::assume_attached(), "__dict__");
         let found = definition(raw::type_lookup(raw::class_of(object), name.as_ptr()));
         count() && found.and_then(|d| (*d).set).is_some_and(|set| std::ptr::fn_addr_eq(set, set_dict as ffi::setter))
     }
@@ -112,9 +113,9 @@ fn works(py: Python<'_>) -> PyResult<bool> {
         let other = class.call_method1("__class__", ("D", (&class,), pyo3::types::PyDict::new(py)))?;
         let object = other.call0()?;
         for (name, value) in [("__dict__", pyo3::types::PyDict::new(py).into_any()), ("__class__", other)] {
-            let before = uses();
+            let before = USES.load(Ordering::Relaxed);
             object.setattr(name, value)?;
-            counts &= uses() != before;
+            counts &= USES.load(Ordering::Relaxed) != before;
         }
     }
     Ok(counts)

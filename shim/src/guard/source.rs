@@ -1,7 +1,7 @@
 //! Reading sources: each step of a path, from one object to the next, without running user code.
 
-use crate::consts;
-use crate::raw::{self, Raw};
+use crate::python::consts;
+use crate::python::raw::{self, Raw};
 use flambeau_ir::code::Const;
 use flambeau_ir::source::{SourceTable, Step};
 use pyo3::ffi;
@@ -184,7 +184,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::PropertySet => Read::Field(is_property, HEAD + WORD, true),
         Step::PropertyDelete => Read::Field(is_property, HEAD + 2 * WORD, true),
         Step::Wrapped => Read::Field(is_wrapper, HEAD, false),
-        Step::Original => Read::Field(crate::compiled::is_compiled, crate::compiled::FUNCTION, false),
+        Step::Original => Read::Field(crate::process::compiled::is_compiled, crate::process::compiled::FUNCTION, false),
         Step::Partial(i) => {
             partial_class(py)?;
             Read::Field(is_partial, HEAD + WORD * usize::from(*i), false)
@@ -194,7 +194,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
 
 /// The step to a tensor's `.grad`, through torch's own getter.
 pub fn grad(py: Python<'_>) -> PyResult<Read> {
-    Ok(Read::Grad(crate::paths::resolve(py, "torch._C.TensorBase")?.getattr("grad")?.unbind()))
+    Ok(Read::Grad(crate::python::paths::resolve(py, "torch._C.TensorBase")?.getattr("grad")?.unbind()))
 }
 
 /// A function's closure tuple, or null.
@@ -358,7 +358,7 @@ impl<'a> Values<'a> {
                 Read::Slot(name) => self.own(py, raw::slot(base, name.as_ptr())),
                 Read::Grad(getter) => {
                     let Some(get) = (*ffi::Py_TYPE(getter.as_ptr())).tp_descr_get else { return null_mut() };
-                    let is_tensor = crate::torch_abi::Torch::get(py).is_ok_and(|torch| torch.is_tensor(base));
+                    let is_tensor = crate::torch::Torch::get(py).is_ok_and(|torch| torch.is_tensor(base));
                     if !is_tensor {
                         return null_mut();
                     }

@@ -1,8 +1,8 @@
 //! Symbols of one call, and expressions over them made quick to evaluate.
 
 use super::Slot;
-use crate::raw::Raw;
-use crate::torch_abi::Torch;
+use crate::python::raw::Raw;
+use crate::torch::Torch;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::plan::{Symbol, SymbolOf};
 use flambeau_ir::source::SourceId;

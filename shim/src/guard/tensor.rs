@@ -1,7 +1,7 @@
 //! Tensor facts, on borrowed handles: about ten nanoseconds each.
 
-use crate::raw::{self, Raw};
-use crate::torch_abi::{Facts, Form, Handle, Torch};
+use crate::python::raw::{self, Raw};
+use crate::torch::{Facts, Form, Handle, Torch};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::guard::TensorGuard;
 use pyo3::ffi;
@@ -120,7 +120,7 @@ fn are(found: &[i64], expected: &[Option<i64>]) -> bool {
 /// Whether the tensor is a leaf or a view, through torch's own getters.
 #[inline(never)]
 unsafe fn is_leaf_or_view(py: Python<'_>, tensor: Raw) -> Option<bool> {
-    let class = crate::paths::resolve(py, "torch._C.TensorBase").ok()?;
+    let class = crate::python::paths::resolve(py, "torch._C.TensorBase").ok()?;
     let get = |name: &str| -> Option<Bound<'_, PyAny>> {
         let getter = class.getattr(name).ok()?;
         // SAFETY: a getset descriptor of tensors, called on a tensor.

@@ -2,7 +2,7 @@
 //! follow what is changed through torch's own functions; if one does not, the getters are asked.
 
 use super::getters::ThreadByte;
-use crate::torch_abi::Torch;
+use crate::torch::Torch;
 use pyo3::prelude::*;
 use std::ffi::c_void;
 

@@ -1,7 +1,7 @@
 //! Arguments of calls: a tree of constants, registers and sizes, made into Python objects on each call.
 
-use crate::consts;
 use crate::guard::Expr;
+use crate::python::consts;
 use flambeau_ir::graph::Arg;
 use pyo3::exceptions::{PyRuntimeError, PyZeroDivisionError};
 use pyo3::prelude::*;

@@ -2,8 +2,8 @@
 
 use super::args::Template;
 use super::{Failure, Outputs, failure, generator, injected_failure, traceback};
-use crate::paths;
-use crate::torch_abi::Torch;
+use crate::python::paths;
+use crate::torch::Torch;
 use flambeau_ir::commit;
 use flambeau_ir::graph::{Graph, Location, NodeOp, Target};
 use flambeau_ir::source::SourceId;

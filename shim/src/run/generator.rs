@@ -1,7 +1,7 @@
 //! The CPU's default generator: what a body drew before it failed is taken back, so that plain Python draws the same.
 
 use super::Failure;
-use crate::paths;
+use crate::python::paths;
 use pyo3::prelude::*;
 
 /// Runs a body. If it fails before its commit point, the generator is as it was.

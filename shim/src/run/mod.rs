@@ -2,22 +2,14 @@
 //! `GraphModule`, `native` a launch plan, `recorded` one that is recorded and replayed.
 
 pub mod args;
-mod direct;
 pub mod eager;
-pub mod expect;
-pub mod extents;
+pub mod fx;
 mod generator;
-mod kernel;
 pub mod native;
-pub mod ops;
-pub mod outside;
 mod prepare;
 pub mod recorded;
-pub mod regs;
-mod stream;
+pub mod step;
 mod traceback;
-mod transfer;
-mod view;
 
 use pyo3::prelude::*;
 use smallvec::SmallVec;

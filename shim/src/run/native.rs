@@ -1,21 +1,21 @@
 //! A launch plan: allocations, kernels, torch ops and views over borrowed handles, with the GIL released round long work.
 
-use super::direct::DirectCall;
-use super::expect::Expected;
-use super::extents::{Extents, Room, layout};
-use super::kernel::Launch;
-use super::ops::{Op, OpError};
-use super::outside::ticks;
-use super::prepare::{self, Ready};
-use super::regs::Regs;
-use super::stream::Stream;
-use super::transfer::{LaunchThere, Places, Transfer};
-use super::view::View;
-use super::{Failure, Outputs, failure, generator, injected_failure};
-use crate::fork;
+use super::step::direct::DirectCall;
+use super::step::expect::Expected;
+use super::step::extents::{Extents, Room, layout};
+use super::step::kernel::Launch;
+use super::step::stream::Stream;
+use super::step::transfer::{LaunchThere, Places, Transfer};
 use crate::guard::Slot as Input;
-use crate::launch::{self, LoadedKernel, OwnMemory};
-use crate::torch_abi::{Owned, Torch};
+use crate::process::fork;
+use crate::run::prepare::{self, Ready};
+use crate::run::step::launch::{self, LoadedKernel, OwnMemory};
+use crate::run::step::ops::{Op, OpError};
+use crate::run::step::regs::Regs;
+use crate::run::step::view::View;
+use crate::run::{Failure, Outputs, failure, generator, injected_failure};
+use crate::torch::outside::ticks;
+use crate::torch::{Owned, Torch};
 use flambeau_ir::guard::TensorGuard;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::plan::Plan;
@@ -150,7 +150,7 @@ impl NativeBody {
             restores: plan.restores,
             kernels: kernels.collect::<Result<_, _>>()?,
             written: plan.written.iter().map(|r| r.0 as usize).collect(),
-            increment_version: crate::paths::resolve(py, "torch._C._increment_version")
+            increment_version: crate::python::paths::resolve(py, "torch._C._increment_version")
                 .map_err(|e| format!("torch cannot count changes of tensors: {e}"))?
                 .unbind(),
         })

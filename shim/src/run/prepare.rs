@@ -1,14 +1,14 @@
 //! The steps of a plan made ready, and divided into those that need the GIL and those that do not.
 
-use super::direct::{Direct, DirectCall};
-use super::expect::{Expected, Metadata};
-use super::extents::Interner;
-use super::kernel::{Launch, Operand};
 use super::native::{Alloc, DETACH_ELEMENTS, Part, Step, Work};
-use super::ops::Op;
-use super::transfer::{LaunchThere, Transfer};
-use super::view::{self, View};
-use crate::torch_abi::Torch;
+use super::step::direct::{Direct, DirectCall};
+use super::step::expect::{Expected, Metadata};
+use super::step::extents::Interner;
+use super::step::kernel::{Launch, Operand};
+use super::step::ops::Op;
+use super::step::transfer::{LaunchThere, Transfer};
+use super::step::view::{self, View};
+use crate::torch::Torch;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::guard::TensorGuard;
 use flambeau_ir::kernel::DType;

@@ -6,11 +6,11 @@
 //! the first two are replays, then.
 
 use super::native::NativeBody;
-use super::{Failure, Outputs, failure};
-use crate::counters;
-use crate::gil::{GilCell, Shared, interned};
 use crate::guard::{Kept, Slot as Input};
-use crate::say;
+use crate::process::counters;
+use crate::process::say;
+use crate::python::gil::{GilCell, Shared, interned};
+use crate::run::{Failure, Outputs, failure};
 use flambeau_ir::plan::Plan;
 use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;

@@ -1,0 +1,124 @@
+//! Answers to the daemon's questions about objects. Reads raw state only; what would need user code is refused by name.
+
+use crate::describe::evaluate;
+use crate::describe::snapshot::describe::Describer;
+use crate::guard;
+use crate::python::consts;
+use crate::python::raw::{self, Raw};
+use flambeau_ir::code::Const;
+use flambeau_ir::object::ObjId;
+use flambeau_ir::oracle::{Answer, AnswerValue, Question};
+use flambeau_ir::reason::{Reason, ReasonCode};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+/// Answers in the order asked.
+pub fn answer(describer: &mut Describer<'_>, questions: &[Question]) -> Vec<Answer> {
+    questions
+        .iter()
+        .map(|question| {
+            let value =
+                one(describer, question).unwrap_or_else(|(code, why)| AnswerValue::Refused(Reason::new(code, why)));
+            describer.drain();
+            Answer { value, described: describer.take() }
+        })
+        .collect()
+}
+
+/// Why there is no answer.
+pub type Refusal = (ReasonCode, String);
+
+/// How deep objects that questions bring up are described.
+const DEPTH: u8 = 3;
+
+fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue, Refusal> {
+    let py = describer.py();
+    match question {
+        Question::Describe(ids) => {
+            for id in ids {
+                let object = live(describer, *id)?;
+                describer.reach(object, DEPTH);
+            }
+            Ok(AnswerValue::Described)
+        }
+        Question::DictItem { dict, key } => {
+            let dict = live(describer, *dict)?;
+            // SAFETY: a live object.
+            if unsafe { ffi::PyDict_Check(dict) } == 0 {
+                return Err((ReasonCode::Internal, "an item of what is no dict was asked for".into()));
+            }
+            let key = consts::to_object(py, key).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+            // SAFETY: `dict` is a dict; a key whose look-up could run user code was refused.
+            let value = unsafe {
+                if !raw::plain_keys(dict, key.as_ptr()) {
+                    return Err((ReasonCode::UnguardableObject, "a dict has keys with their own __eq__".into()));
+                }
+                raw::dict_get(dict, key.as_ptr())
+            };
+            Ok(AnswerValue::Object((!value.is_null()).then(|| describer.reach(value, DEPTH))))
+        }
+        Question::TypeLookup { class, name } => {
+            let class = live(describer, *class)?;
+            let name = PyString::new(py, name);
+            // SAFETY: a live object that is a type.
+            let (owner, value) = unsafe {
+                if ffi::PyType_Check(class) == 0 {
+                    return Err((ReasonCode::Internal, "a type look-up on what is no type was asked for".into()));
+                }
+                if !raw::has_plain_names(class) {
+                    return Err((ReasonCode::UnguardableObject, "a class has names with their own __eq__".into()));
+                }
+                raw::type_lookup_where(class, name.as_ptr())
+            };
+            if owner.is_null() {
+                return Ok(AnswerValue::Missing);
+            }
+            Ok(AnswerValue::Found(describer.reach(owner, 0), describer.reach(value, DEPTH)))
+        }
+        Question::Slot { object, name } => {
+            let object = live(describer, *object)?;
+            let name = PyString::new(py, name);
+            // SAFETY: a live object; a new reference, given up after the describer took its own.
+            let value = unsafe { Bound::from_owned_ptr_or_opt(py, raw::slot(object, name.as_ptr())) };
+            Ok(AnswerValue::Object(value.map(|v| describer.reach(v.as_ptr(), DEPTH))))
+        }
+        Question::Registered(class) => {
+            let class = live(describer, *class)?;
+            // SAFETY: a live object.
+            let class = unsafe { Bound::from_borrowed_ptr(py, class) };
+            let any = guard::any_registered(&class).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+            Ok(AnswerValue::Const(Const::Bool(any)))
+        }
+        Question::RegisteredWith { class, path } => {
+            let class = live(describer, *class)?;
+            // SAFETY: a live object.
+            let class = unsafe { Bound::from_borrowed_ptr(py, class) };
+            let with = crate::python::paths::object_at(py, path);
+            let found = with.and_then(|with| guard::registered_with(&class, &with));
+            let found = found.map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+            Ok(AnswerValue::Const(Const::Bool(found)))
+        }
+        Question::SysModule(name) => {
+            let modules = py.import("sys").and_then(|sys| sys.getattr("modules"));
+            let modules = modules.map_err(|e| (ReasonCode::Internal, e.to_string()))?;
+            let name = PyString::new(py, name);
+            // SAFETY: `sys.modules` is a dict of strs; one that is not gives no item.
+            let value = unsafe {
+                if ffi::PyDict_Check(modules.as_ptr()) == 0 {
+                    return Err((ReasonCode::UnguardableObject, "sys.modules is no dict".into()));
+                }
+                raw::dict_get(modules.as_ptr(), name.as_ptr())
+            };
+            Ok(AnswerValue::Object((!value.is_null()).then(|| describer.reach(value, 0))))
+        }
+        Question::Eval { path, args } => evaluate::evaluate(py, path, args),
+        Question::TorchCall { target, args, kwargs, ambient } => {
+            crate::torch::fake::call(py, target, args, kwargs, ambient)
+        }
+    }
+}
+
+fn live(describer: &Describer<'_>, id: ObjId) -> Result<Raw, Refusal> {
+    describer.object(id).ok_or_else(|| (ReasonCode::Internal, format!("object {} was never named", id.0)))
+}

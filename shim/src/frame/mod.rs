@@ -1,0 +1,5 @@
+//! One compiled frame: checked, made ready, run; how it came to be; where its trace ended.
+
+pub mod breaks;
+pub mod installed;
+pub mod record;
