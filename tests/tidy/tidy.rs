@@ -36,7 +36,7 @@ fn allowed_edges() -> BTreeMap<String, BTreeSet<String>> {
             edges.insert(krate, names(cells[2]));
         }
     }
-    let daemon = ["ir", "bytecode", "ops", "capture", "trace", "guard", "derive", "lower", "codegen"];
+    let daemon = ["ir", "core", "bytecode", "ops", "capture", "trace", "guard", "derive", "lower", "codegen"];
     let server = edges.get_mut("flambeau-server").expect("the server has a row");
     server.extend(daemon.iter().map(|n| format!("flambeau-{n}")));
     edges
@@ -105,6 +105,23 @@ fn no_file_uses_a_folder_above_its_own() {
         }
         assert!(wrong.is_empty(), "{source}: {wrong:#?}");
     }
+}
+
+#[test]
+fn contracts_are_below_the_daemon() {
+    let mut wrong = Vec::new();
+    for package in metadata()["packages"].as_array().expect("packages") {
+        let manifest = package["manifest_path"].as_str().expect("a path");
+        if !(manifest.contains("/abi/") || manifest.contains("/shim/")) {
+            continue;
+        }
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            if dependency["path"].as_str().is_some_and(|path| path.contains("/daemon/")) {
+                wrong.push(format!("{} -> {}", package["name"], dependency["name"]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "what both sides of the socket use depends on the daemon: {wrong:?}");
 }
 
 #[test]

@@ -7,6 +7,6 @@
 //!
 //! Until then a graph with inputs that require grad runs op by op through torch under autograd
 //! ([`flambeau_ir::plan::Body::Eager`]), which is right and is counted as `eager_graph`. What keeps the place open:
-//! [`flambeau_ir::trace::Trace::needs_autograd`] says which graphs come here, [`flambeau_ir::tensor::TensorMeta`]
+//! [`flambeau_core::trace::Trace::needs_autograd`] says which graphs come here, [`flambeau_ir::tensor::TensorMeta`]
 //! carries `requires_grad` on every node, and plans name inputs by source, so that saved values can become inputs.
 //! What may be used here: `flambeau-ir` and `flambeau-ops`, nothing else.

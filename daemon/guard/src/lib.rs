@@ -1,10 +1,10 @@
 //! Guards to a deduplicated [`GuardProgram`]: which facts are checked, and in which order. Evaluating them is the client's
 //! work; finding compiled frames by key is the server's.
 
+use flambeau_core::trace::Trace;
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::{ClassRef, Guard, GuardKind, GuardProgram, KeyObject};
 use flambeau_ir::source::{SourceId, SourceTable, Step};
-use flambeau_ir::trace::Trace;
 use std::collections::{HashMap, HashSet};
 
 /// The guards of `trace` in canonical form.

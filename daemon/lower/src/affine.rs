@@ -1,7 +1,7 @@
 //! Index arithmetic: how an element of a value is found from loop counters, through view ops, in memory.
 //! What gets memory and which loops exist is decided elsewhere.
 
-use flambeau_ir::core::{CoreNode, CoreOp};
+use flambeau_core::graph::{CoreNode, CoreOp};
 use flambeau_ir::dim::{Atom, Dim};
 use flambeau_ir::tensor::contiguous_strides;
 

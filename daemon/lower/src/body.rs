@@ -2,7 +2,7 @@
 //! is [`crate::group`]'s decision; where they live in memory is [`crate::memory`]'s.
 
 use crate::affine::{Affine, Obstacle, at_least, exact_div, reshaped_strides, through_view};
-use flambeau_ir::core::{Core, CoreId, CoreNode, CoreOp};
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use std::collections::{HashMap, HashSet};

@@ -6,7 +6,7 @@ use crate::body::{Body, Place};
 use crate::group::{Schedule, Task};
 use crate::kernels::{self, Buffer};
 use crate::memory::loaded;
-use flambeau_ir::core::Core;
+use flambeau_core::graph::Core;
 use flambeau_ir::dim::Dim;
 
 /// Bytes of the results of all of them together, which are kept until they are used.

@@ -4,7 +4,7 @@
 use crate::affine::strides_through_view;
 use crate::body::{self, Body, Place, Root, Space, Unfit, computes};
 use crate::collapse::collapse;
-use flambeau_ir::core::{Core, CoreId, CoreOp, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreOp, OutputBase};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, Unary};
 use flambeau_ir::reason::{Reason, ReasonCode};

@@ -3,7 +3,7 @@
 
 use crate::affine::Affine;
 use crate::body::{Body, Expr, Place, Write};
-use flambeau_ir::core::{Core, CoreId};
+use flambeau_core::graph::{Core, CoreId};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Access, DType, Extent, Inst, Kernel, Op, Param, Reduce, Role, Scope, Stage, Store, ValueId};
 use std::collections::HashMap;
@@ -40,7 +40,7 @@ pub fn target(write: &Write) -> Buffer {
 /// The buffer a value is read from.
 pub fn source(core: &Core, id: CoreId) -> Buffer {
     match core.node(id).op {
-        flambeau_ir::core::CoreOp::Input(i) => Buffer::Input(i),
+        flambeau_core::graph::CoreOp::Input(i) => Buffer::Input(i),
         _ => Buffer::Value(id),
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::affine::same_layout;
 use crate::group::memory_view;
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
 use flambeau_ir::code::Const;
-use flambeau_ir::core::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, Unary};
 use flambeau_ir::plan::Symbol;

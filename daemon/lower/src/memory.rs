@@ -3,7 +3,7 @@
 use crate::body::{Body, Expr, Place};
 use crate::group::{MemoryView, Schedule, Task, memory_view};
 use crate::kernels::{self, Buffer, Launch};
-use flambeau_ir::core::{Core, CoreId, CoreOp, ExternArg, ExternCall, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreOp, ExternArg, ExternCall, OutputBase};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{DType, Kernel};
 use flambeau_ir::plan::{Plan, PlanArg, PlanKernel, PlanStep, Reg};

@@ -1,9 +1,9 @@
 //! Calls that no kernel computes: torch's own op becomes one step of the plan, and what is around it is still fused. An op
 //! without an aten overload that says all it does in its schema is refused.
 
+use flambeau_core::graph::{Core, CoreId, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::Capabilities;
 use flambeau_ir::code::Const;
-use flambeau_ir::core::{Core, CoreId, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::graph::{Arg, NodeId, Target, ValueMeta};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;

@@ -2,8 +2,8 @@
 //! decompositions themselves are in each family's `decompose.rs`.
 
 use crate::signature::{Argument, Bound, Seen, Value};
+use flambeau_core::graph::{Core, CoreId, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::code::Const;
-use flambeau_ir::core::{Core, CoreId, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, NodeId, ValueMeta};
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};

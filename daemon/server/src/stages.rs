@@ -1,6 +1,7 @@
 //! The stages as the actors run them, and as `flambeaud replay` runs them: pure functions, no actor, no socket.
 
 use flambeau_codegen::Codegen;
+use flambeau_core::trace::Trace;
 use flambeau_ir::exit::{Build, BuildId, Exit};
 use flambeau_ir::frame::{BackendKind, Frame, FrameId, TraceOptions};
 use flambeau_ir::graph::{Graph, NodeOp};
@@ -11,7 +12,6 @@ use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::Step;
 use flambeau_ir::tensor::Device;
-use flambeau_ir::trace::Trace;
 use flambeau_lower::{LowerOptions, Lowered};
 use flambeau_plugin::abi::{MEMORY_HOST, MEMORY_OWN, MEMORY_TORCH};
 use flambeau_wire::from_daemon::Artifact;

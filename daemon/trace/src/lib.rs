@@ -37,12 +37,12 @@ mod unread;
 pub mod value;
 
 use exit::Outcome;
+use flambeau_core::trace::Trace;
 use flambeau_ir::exit::End;
 use flambeau_ir::frame::Frame;
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::oracle::Oracle;
 use flambeau_ir::reason::{Reason, ReasonCode};
-use flambeau_ir::trace::Trace;
 
 /// Attempts at one frame: each break that cannot be resumed from costs one.
 const MAX_ATTEMPTS: usize = 16;

@@ -3,8 +3,8 @@
 use crate::decompose::{Decompose, Outcome, Rule, refuse};
 use crate::matmul::decompose::linear_of;
 use crate::norm::decompose::layer_normed;
+use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;
-use flambeau_ir::core::{CoreId, ExternArg};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, Unary};
 use flambeau_ir::reason::Reason;

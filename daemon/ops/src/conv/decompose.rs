@@ -1,8 +1,8 @@
 //! Convolutions: torch's, with their arguments in full.
 
 use crate::decompose::{Decompose, Outcome, Rule, refuse};
+use flambeau_core::graph::ExternArg;
 use flambeau_ir::code::Const;
-use flambeau_ir::core::ExternArg;
 use flambeau_ir::reason::Reason;
 
 type Done = Result<Outcome, Reason>;

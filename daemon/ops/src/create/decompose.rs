@@ -2,8 +2,8 @@
 
 use crate::decompose::{Decompose, Outcome, Rule, refuse};
 use crate::signature::{Argument, Seen};
+use flambeau_core::graph::{CoreId, CoreOp};
 use flambeau_ir::code::Const;
-use flambeau_ir::core::{CoreId, CoreOp};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::Arg;
 use flambeau_ir::kernel::{Binary, DType};
@@ -28,7 +28,7 @@ pub(crate) fn rule(name: &str) -> Option<Rule> {
 }
 
 /// New, or written into the argument.
-fn done(cx: &mut Decompose, value: flambeau_ir::core::CoreId) -> Done {
+fn done(cx: &mut Decompose, value: flambeau_core::graph::CoreId) -> Done {
     if cx.name.ends_with('_') {
         return Ok(Outcome::Write(cx.node_of("input")?, value));
     }

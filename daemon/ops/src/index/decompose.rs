@@ -3,8 +3,8 @@
 use crate::decompose::{Decompose, Outcome, Rule, View, bits_of, refuse};
 use crate::signature::{Argument, Seen};
 use crate::view::decompose::from_front;
+use flambeau_core::graph::{CoreId, CoreOp, ExternArg};
 use flambeau_ir::code::Const;
-use flambeau_ir::core::{CoreId, CoreOp, ExternArg};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, NodeId};
 use flambeau_ir::kernel::{Binary, DType};

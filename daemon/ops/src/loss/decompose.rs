@@ -2,8 +2,8 @@
 
 use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
 use crate::reduce::decompose::exponentials;
+use flambeau_core::graph::ExternArg;
 use flambeau_ir::code::Const;
-use flambeau_ir::core::ExternArg;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;

@@ -1,8 +1,8 @@
 //! Decompositions of matrix products: views become ours, the product itself stays torch's, but for tiny ones.
 
 use crate::decompose::{Decompose, Outcome, Rule, refuse};
+use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;
-use flambeau_ir::core::{CoreId, ExternArg};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{DType, ReduceOp};
 use flambeau_ir::reason::Reason;

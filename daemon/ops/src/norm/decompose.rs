@@ -2,8 +2,8 @@
 
 use crate::decompose::{Decompose, Outcome, Rule, call_result, compute_type, refuse};
 use crate::reduce::decompose::{averaged, moments};
+use flambeau_core::graph::{CoreId, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::code::Const;
-use flambeau_ir::core::{CoreId, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::Unary;
 use flambeau_ir::reason::Reason;

@@ -3,8 +3,8 @@
 use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
 use crate::promote::Promotion;
 use crate::signature::{Argument, Seen, Value};
+use flambeau_core::graph::{CoreId, CoreOp};
 use flambeau_ir::code::Const;
-use flambeau_ir::core::{CoreId, CoreOp};
 use flambeau_ir::graph::Arg;
 use flambeau_ir::kernel::{Binary, DType, Unary};
 use flambeau_ir::reason::Reason;

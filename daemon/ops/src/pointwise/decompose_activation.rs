@@ -1,8 +1,8 @@
 //! Decompositions of activation functions. Formulas are those of torch's documentation.
 
 use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
+use flambeau_core::graph::CoreId;
 use flambeau_ir::code::Const;
-use flambeau_ir::core::CoreId;
 use flambeau_ir::kernel::{Binary, DType, Unary};
 use flambeau_ir::reason::Reason;
 

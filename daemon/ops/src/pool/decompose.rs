@@ -2,8 +2,8 @@
 
 use crate::decompose::{Decompose, Outcome, Rule, bits_of, compute_type, refuse};
 use crate::reduce::decompose::averaged;
+use flambeau_core::graph::{CoreId, CoreOp};
 use flambeau_ir::code::Const;
-use flambeau_ir::core::{CoreId, CoreOp};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType};
 use flambeau_ir::reason::Reason;

@@ -1,8 +1,8 @@
 //! Ops that draw random numbers: torch draws, in program order.
 
 use crate::decompose::{Decompose, Outcome, Rule, refuse};
+use flambeau_core::graph::ExternArg;
 use flambeau_ir::code::Const;
-use flambeau_ir::core::ExternArg;
 use flambeau_ir::reason::Reason;
 
 /// The decomposition of an op of this family.

@@ -1,8 +1,8 @@
 //! Decompositions of reductions, and of softmax.
 
 use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
+use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;
-use flambeau_ir::core::{CoreId, ExternArg};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::Reason;
@@ -227,6 +227,6 @@ impl Decompose<'_> {
     /// A copy with row-major strides.
     pub(crate) fn core_copy_of(&mut self, id: CoreId) -> CoreId {
         let node = self.core.node(id).clone();
-        self.core.push(flambeau_ir::core::CoreOp::Copy(id), node.dtype, node.sizes)
+        self.core.push(flambeau_core::graph::CoreOp::Copy(id), node.dtype, node.sizes)
     }
 }

@@ -1,8 +1,8 @@
 //! Decompositions of views, copies and conversions.
 
 use crate::decompose::{Decompose, Outcome, Rule, View, refuse};
+use flambeau_core::graph::CoreOp;
 use flambeau_ir::code::Const;
-use flambeau_ir::core::CoreOp;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, NodeId, ValueMeta};
 use flambeau_ir::reason::Reason;
@@ -219,11 +219,11 @@ fn copy(cx: &mut Decompose) -> Done {
 
 impl Decompose<'_> {
     /// The value in memory of its own with the result's strides.
-    pub(crate) fn core_copy(&mut self, id: flambeau_ir::core::CoreId) -> flambeau_ir::core::CoreId {
+    pub(crate) fn core_copy(&mut self, id: flambeau_core::graph::CoreId) -> flambeau_core::graph::CoreId {
         let node = self.core.node(id).clone();
         let strides = self.meta.as_tensor().map_or_else(|| node.strides.clone(), |m| m.strides.clone());
         let copy =
-            self.core.add(flambeau_ir::core::CoreNode { op: CoreOp::Copy(id), strides: strides.clone(), ..node });
+            self.core.add(flambeau_core::graph::CoreNode { op: CoreOp::Copy(id), strides: strides.clone(), ..node });
         self.core.pin(copy, &strides);
         copy
     }

@@ -83,9 +83,9 @@ pub enum GuardMessage {
     /// Lower this graph.
     LowerGraph(Request, Box<Graph>, TraceOptions, [u8; 32]),
     /// From Trace.
-    Traced(Arc<Job>, Arc<Frame>, Box<flambeau_ir::trace::Trace>),
+    Traced(Arc<Job>, Arc<Frame>, Box<flambeau_core::trace::Trace>),
     /// From Trace: a frame that is not compiled.
-    Refused(Arc<Job>, Arc<Frame>, Box<flambeau_ir::trace::Trace>),
+    Refused(Arc<Job>, Arc<Frame>, Box<flambeau_core::trace::Trace>),
     /// From a worker thread: something to store besides.
     Keep(Place, Encoded),
     /// From Trace: what it did, for clients that asked.
@@ -279,7 +279,7 @@ impl Guard {
         self.hub.lower.tell(LowerMessage::Lower(job, Box::new(traced)));
     }
 
-    fn traced(&mut self, job: Arc<Job>, frame: Arc<Frame>, trace: flambeau_ir::trace::Trace) {
+    fn traced(&mut self, job: Arc<Job>, frame: Arc<Frame>, trace: flambeau_core::trace::Trace) {
         let (hub, work) = (self.hub.clone(), job.clone());
         let accepted = self.pool.offer(move || {
             let result = work.run(&hub, Stage::Guard, || Ok(stages::guard(&frame, trace)));
@@ -297,7 +297,7 @@ impl Guard {
     }
 
     /// Answers, then stores why, so that the next process need not ask.
-    fn refused(&mut self, job: Arc<Job>, frame: Arc<Frame>, trace: flambeau_ir::trace::Trace) {
+    fn refused(&mut self, job: Arc<Job>, frame: Arc<Frame>, trace: flambeau_core::trace::Trace) {
         let Some(reason) = trace.exit.refused().cloned() else { return };
         tracing::info!(job = job.id, frame = %job.key.frame.code, reason = reason.code.name(), reason.detail, "refused");
         let place = self.flights.get(&job.id).map(|flight| flight.place.clone());

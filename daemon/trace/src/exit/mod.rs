@@ -15,6 +15,7 @@ use crate::tracer::Tracer;
 use crate::value::{DictId, Origin, Payload, Value};
 use build::{Builder, Identity};
 use flambeau_bytecode::resume::NAMES;
+use flambeau_core::trace::Trace;
 use flambeau_ir::code::Const;
 use flambeau_ir::exit::{End, Exit};
 use flambeau_ir::frame::BackendKind;
@@ -23,7 +24,6 @@ use flambeau_ir::guard::{Ambient, GuardKind};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{SourceId, Step};
-use flambeau_ir::trace::Trace;
 use std::rc::Rc;
 
 /// What became of an attempt to trace a frame.

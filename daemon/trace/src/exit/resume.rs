@@ -10,12 +10,12 @@ use crate::tracer::Tracer;
 use crate::value::{Payload, Value};
 use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble};
 use flambeau_bytecode::{Condition, Op, Output, live_for, live_slots, loop_slots, thin_call, thin_instr};
+use flambeau_core::trace::Trace;
 use flambeau_ir::code::{Code, Const, Origin};
 use flambeau_ir::exit::{Break, Build, BuildId, Catch, End, Resume, Then, Varying};
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{SourceId, Step};
-use flambeau_ir::trace::Trace;
 use std::sync::Arc;
 
 /// How the innermost frame breaks.

@@ -3,6 +3,7 @@
 use crate::flow::{Flow, stop};
 use crate::tracer::Tracer;
 use crate::value::{Origin, TensorValue, Value};
+use flambeau_core::trace::Trace;
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::{Dim, SymId};
 use flambeau_ir::frame::{DynamicDim, DynamicOf};
@@ -13,7 +14,6 @@ use flambeau_ir::plan::{Symbol, SymbolOf};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::{SourceId, SourceTable, Step};
 use flambeau_ir::tensor::{TensorDesc, TensorMeta};
-use flambeau_ir::trace::Trace;
 use std::collections::HashSet;
 
 impl Tracer<'_> {

@@ -1,8 +1,8 @@
-//! Types every stage shares: plain data, printers, parsers and verifiers. No stage logic lives here.
+//! The types that cross the socket between client and daemon, shared by all stages: plain data, printers, parsers and
+//! verifiers. No stage logic lives here.
 
 pub mod code;
 pub mod commit;
-pub mod core;
 pub mod dim;
 pub mod exit;
 pub mod frame;
@@ -16,7 +16,6 @@ pub mod source;
 pub mod stack;
 pub mod tensor;
 pub mod text;
-pub mod trace;
 pub mod verify;
 
 /// Kernel IR is part of the plug-in contract; the daemon uses the same types.

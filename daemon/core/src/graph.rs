@@ -1,10 +1,10 @@
 //! The core graph: functional tensors over a dozen primitive ops. Lowering decomposes torch calls into it.
-//! Printing lives in [`crate::text`]; scheduling and memory are `daemon/lower`'s.
+//! Printing lives in `print.rs`; scheduling and memory are `daemon/lower`'s.
 
-use crate::code::Const;
-use crate::dim::Dim;
-use crate::kernel::{Binary, DType, ReduceOp, Unary};
-use crate::tensor::{Device, contiguous_strides};
+use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
+use flambeau_ir::tensor::{Device, contiguous_strides};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl CoreNode {
 pub enum CoreOp {
     /// The graph's tensor input with this number.
     Input(u32),
-    /// Every element is this constant (encoded as [`crate::kernel::Op::Const`]).
+    /// Every element is this constant (encoded as [`flambeau_ir::kernel::Op::Const`]).
     Const(u64),
     /// Every element is this symbolic int.
     Scalar(Dim),

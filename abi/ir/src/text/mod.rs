@@ -1,4 +1,4 @@
-//! Text forms of graphs, core graphs, kernels and plans. Graphs and kernels parse back to what was printed.
+//! Text forms of graphs, guards and plans. Graphs and kernels parse back to what was printed.
 //!
 //! A graph, one node a line (sizes in brackets; strides in braces unless row-major; `!` where a gradient is required):
 //!
@@ -13,9 +13,9 @@
 
 mod lex;
 mod parse;
-mod print;
-mod print_core;
+pub mod print;
 mod print_guard;
+mod print_plan;
 mod python;
 mod reasons;
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 const INTRODUCTION: &str = "# Why graphs break
 
-<!-- Written by `cargo xtask docs` from `daemon/ir/src/reason.rs`; edit it there. -->
+<!-- Written by `cargo xtask docs` from `abi/ir/src/reason.rs`; edit it there. -->
 
 Where flambeau meets something it cannot put into a graph, the graph ends, the unsupported instruction runs as plain Python, and
 a new graph begins behind it. Results are those of eager code; what is lost is speed. Each such place has a *reason* with a code

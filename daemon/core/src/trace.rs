@@ -1,10 +1,10 @@
 //! What tracing a frame yields.
 
-use crate::exit::Exit;
-use crate::graph::Graph;
-use crate::guard::Guard;
-use crate::plan::Symbol;
-use crate::source::SourceTable;
+use flambeau_ir::exit::Exit;
+use flambeau_ir::graph::Graph;
+use flambeau_ir::guard::Guard;
+use flambeau_ir::plan::Symbol;
+use flambeau_ir::source::SourceTable;
 use serde::{Deserialize, Serialize};
 
 /// A traced frame.

@@ -8,7 +8,7 @@ use crate::tensor::{Device, TensorMeta, contiguous_strides};
 use std::fmt::{self, Display, Formatter};
 
 /// Writes items separated by commas.
-pub(super) fn join<T>(
+pub fn join<T>(
     f: &mut Formatter<'_>,
     items: impl IntoIterator<Item = T>,
     mut one: impl FnMut(&mut Formatter<'_>, T) -> fmt::Result,
@@ -23,7 +23,7 @@ pub(super) fn join<T>(
 }
 
 /// Writes dims between brackets.
-pub(super) fn dims(f: &mut Formatter<'_>, open: char, dims: &[Dim], close: char) -> fmt::Result {
+pub fn dims(f: &mut Formatter<'_>, open: char, dims: &[Dim], close: char) -> fmt::Result {
     write!(f, "{open}")?;
     join(f, dims, |f, d| write!(f, "{d}"))?;
     write!(f, "{close}")
@@ -62,7 +62,7 @@ impl Display for ValueMeta {
 }
 
 /// Writes a constant.
-pub(super) fn constant(f: &mut Formatter<'_>, c: &Const) -> fmt::Result {
+pub fn constant(f: &mut Formatter<'_>, c: &Const) -> fmt::Result {
     let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), |s, b| s + &format!("{b:02x}"));
     let items = |f: &mut Formatter<'_>, name: &str, items: &[Const]| {
         write!(f, "{name}(")?;

@@ -1,0 +1,85 @@
+//! Prints plans. They have no parser: goldens compare them, nothing reads them.
+
+use super::print::{constant, dims, join};
+use crate::plan::{Plan, PlanArg, PlanStep, Reg};
+use std::fmt::{self, Display, Formatter};
+
+impl Display for Reg {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "r{}", self.0)
+    }
+}
+
+impl Display for Plan {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "plan for {}", self.backend)?;
+        if !self.device.is_cpu() {
+            write!(f, " on {}", self.device)?;
+        }
+        f.write_str(if self.restores { " restores {\n" } else { " {\n" })?;
+        for (at, step) in self.steps.iter().enumerate() {
+            if at == self.commit as usize {
+                f.write_str("  commit\n")?;
+            }
+            plan_step(f, self, step)?;
+        }
+        f.write_str("  return ")?;
+        join(f, &self.outputs, |f, r| write!(f, "{r}"))?;
+        f.write_str("\n}\n")
+    }
+}
+
+fn plan_step(f: &mut Formatter<'_>, plan: &Plan, step: &PlanStep) -> fmt::Result {
+    match step {
+        PlanStep::Alloc { reg, dtype, sizes, strides, .. } => {
+            write!(f, "  {reg} = alloc {}", dtype.short())?;
+            dims(f, '[', sizes, ']')?;
+            dims(f, '{', strides, '}')?;
+            f.write_str("\n")
+        }
+        PlanStep::View { reg, base, sizes, strides, offset, dtype } => {
+            write!(f, "  {reg} = view {base} {}", dtype.short())?;
+            dims(f, '[', sizes, ']')?;
+            dims(f, '{', strides, '}')?;
+            writeln!(f, " + {offset}")
+        }
+        PlanStep::Launch { kernel, buffers, scalars } => {
+            write!(f, "  launch {}(", plan.kernels[*kernel as usize].name)?;
+            join(f, buffers, |f, r| write!(f, "{r}"))?;
+            f.write_str("; ")?;
+            join(f, scalars, |f, d| write!(f, "{d}"))?;
+            f.write_str(")\n")
+        }
+        PlanStep::Call { op, overload, args, results } => {
+            f.write_str("  ")?;
+            join(f, results, |f, r| write!(f, "{r}"))?;
+            write!(f, "{}{op}.{overload}(", if results.is_empty() { "" } else { " = " })?;
+            join(f, args, plan_arg)?;
+            f.write_str(")\n")
+        }
+        PlanStep::Expect { reg, dtype, sizes, strides, .. } => {
+            write!(f, "  expect {reg} {}", dtype.short())?;
+            dims(f, '[', sizes, ']')?;
+            dims(f, '{', strides, '}')?;
+            f.write_str("\n")
+        }
+        PlanStep::Free(reg) => writeln!(f, "  free {reg}"),
+        PlanStep::Import(reg) => writeln!(f, "  import {reg}"),
+        PlanStep::Reserve(reg) => writeln!(f, "  reserve {reg}"),
+        PlanStep::Export(reg) => writeln!(f, "  export {reg}"),
+        PlanStep::Release(reg) => writeln!(f, "  release {reg}"),
+    }
+}
+
+fn plan_arg(f: &mut Formatter<'_>, arg: &PlanArg) -> fmt::Result {
+    match arg {
+        PlanArg::Reg(r) => write!(f, "{r}"),
+        PlanArg::Const(c) => constant(f, c),
+        PlanArg::Dim(d) => write!(f, "{d}"),
+        PlanArg::List(items) => {
+            f.write_str("[")?;
+            join(f, items, plan_arg)?;
+            f.write_str("]")
+        }
+    }
+}
