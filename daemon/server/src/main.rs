@@ -1,28 +1,19 @@
 //! `flambeaud`: the daemon and its command line. Stages live in crates of their own; this one has the actors that
-//! connect them, sessions with clients, and the daemon's life as a process.
+//! connect them, sessions with clients, and the daemon's life as a process. Each folder uses only those above it in this list.
+
+mod base;
+
+mod plugins;
+
+mod stages;
+
+mod hub;
 
 mod actors;
-mod backend_cli;
-mod backends;
-mod cli;
-mod control;
-mod encoded;
-mod hub;
-mod inspect;
-mod job;
-mod life;
-mod limits;
-mod log;
-mod oracle;
-mod pool;
-mod record;
-mod registry;
-mod report;
-mod settings;
-mod stages;
-mod swap;
-mod wire_out;
 
+mod command;
+
+use command::{cli, life};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

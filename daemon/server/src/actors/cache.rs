@@ -1,16 +1,15 @@
 //! Cache: owns storage. One thread does all of it, in the order of the messages.
 
 use super::{Station, station};
-use crate::actors::guard::GuardMessage;
-use crate::encoded::Encoded;
-use crate::hub::{Hub, lock};
-use crate::pool::{Pool, PoolOptions};
-use crossbeam_channel::Sender;
-use flambeau_storage::{Cache as Store, CacheError, CacheOptions, KeyParts};
+use crate::base::encoded::Encoded;
+use crate::base::lock;
+use crate::hub::Hub;
+use crate::hub::messages::{CacheMessage, GuardMessage};
+use crate::hub::pool::{Pool, PoolOptions};
+use flambeau_storage::{Cache as Store, CacheError, CacheOptions};
 use flambeau_wire::endpoint::BUILD;
-use flambeau_wire::from_client::FrameKey;
 use flambeau_wire::from_daemon::Artifact;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -24,60 +23,11 @@ pub struct Cache {
     store: Arc<Mutex<Option<Store>>>,
 }
 
-/// A frame's place in storage.
-#[derive(Clone)]
-pub struct Place {
-    /// blake3 of the key and of the plug-in's fingerprint.
-    pub key: [u8; 32],
-    /// The key's readable parts.
-    pub parts: Arc<KeyParts>,
-}
-
-impl Place {
-    /// The place of `key` where the plug-in has this fingerprint; zero without one.
-    pub fn new(key: &FrameKey, plugin: [u8; 32]) -> Place {
-        let bytes = postcard::to_stdvec(&(key, plugin)).unwrap_or_default();
-        let short = |bytes: &[u8; 32]| blake3::Hash::from(*bytes).to_hex()[..8].to_owned();
-        let part = |name: &str, value: String| (name.to_owned(), value);
-        let parts = vec![
-            part("options", format!("{:?}", key.options)),
-            part("structure", short(&key.shape)),
-            part("python", key.python.clone()),
-            part("torch", key.torch.clone()),
-            part("target", key.target.clone()),
-            part("plug-in", short(&plugin)),
-            part("resume point", format!("{:?}", key.frame.path)),
-        ];
-        let family = key.frame.code.0;
-        Place { key: *blake3::hash(&bytes).as_bytes(), parts: Arc::new(KeyParts { family, parts }) }
-    }
-}
-
-/// What it is told.
-pub enum CacheMessage {
-    /// Give Guard the frames stored there.
-    Load(Place),
-    /// Store a frame.
-    Store(Place, Encoded),
-    /// Put stored frames into this order.
-    Reorder(Place, Vec<usize>),
-    /// Artifacts of these kernels, where known.
-    Kernels(Vec<[u8; 32]>, Sender<Vec<Option<Artifact>>>),
-    /// Store a kernel's artifact.
-    StoreKernel([u8; 32], Artifact),
-    /// Figures, as JSON.
-    Stats(Sender<Value>),
-    /// Drop everything.
-    Clear(Sender<Value>),
-    /// Idle work.
-    Tidy,
-    /// Make everything durable.
-    Flush(Sender<Value>),
-}
-
 station!(Cache, CacheMessage);
 
 impl Station for Cache {
+    type Told = CacheMessage;
+
     fn new(hub: Arc<Hub>) -> Self {
         let pool = Pool::new(&hub, PoolOptions { name: "cache", threads: 1, waiting: 4096, stack: 4 << 20 });
         let store = hub.store.clone();

@@ -1,13 +1,11 @@
 //! Capture: decodes large messages and checks snapshots, off the I/O thread.
 
 use super::{Station, station};
-use crate::actors::guard::GuardMessage;
-use crate::actors::trace::TraceMessage;
 use crate::hub::Hub;
-use crate::job::{Job, Outcome, Stage};
-use crate::pool::{Pool, PoolOptions, STACK};
+use crate::hub::job::{Outcome, Stage};
+use crate::hub::messages::{CaptureMessage, GuardMessage, TraceMessage};
+use crate::hub::pool::{Pool, PoolOptions, STACK};
 use flambeau_ir::reason::{Reason, ReasonCode};
-use flambeau_wire::from_client::Snapshot;
 use std::sync::Arc;
 
 /// Checks snapshots.
@@ -16,17 +14,11 @@ pub struct Capture {
     pool: Pool,
 }
 
-/// What it is told.
-pub enum CaptureMessage {
-    /// Check this snapshot; the frame goes on to Trace.
-    Snapshot(Arc<Job>, Box<Snapshot>),
-    /// Run this off the I/O thread (decoding of large messages).
-    Decode(Box<dyn FnOnce() + Send>),
-}
-
 station!(Capture, CaptureMessage);
 
 impl Station for Capture {
+    type Told = CaptureMessage;
+
     fn new(hub: Arc<Hub>) -> Self {
         let pool = Pool::new(&hub, PoolOptions { name: "capture", threads: 4, waiting: 256, stack: STACK });
         Capture { hub, pool }

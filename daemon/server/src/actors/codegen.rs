@@ -1,16 +1,14 @@
 //! Codegen: kernels to artifacts, from the cache where they were compiled before, else through plug-in workers.
 
 use super::{Station, station};
-use crate::actors::cache::CacheMessage;
-use crate::actors::guard::GuardMessage;
+use crate::hub::job::{Job, Outcome, Stage};
+use crate::hub::messages::{CacheMessage, CodegenMessage, GuardMessage};
+use crate::hub::pool::{Pool, PoolOptions};
 use crate::hub::{Hub, count};
-use crate::job::{Job, Outcome, Stage};
-use crate::pool::{Pool, PoolOptions};
 use crate::stages::{self, Pending};
 use flambeau_codegen::kernel_hash;
 use flambeau_ir::kernel::Kernel;
 use flambeau_ir::reason::{Reason, ReasonCode};
-use flambeau_wire::from_client::Settings;
 use flambeau_wire::from_daemon::Artifact;
 use flambeau_wire::registry;
 use std::sync::Arc;
@@ -21,17 +19,11 @@ pub struct Codegen {
     pool: Pool,
 }
 
-/// What it is told.
-pub enum CodegenMessage {
-    /// Compile the kernels of this plan.
-    Compile(Arc<Job>, Box<Pending>),
-    /// A client with these settings connected: have its default back end's workers ready.
-    Prewarm(Arc<Settings>),
-}
-
 station!(Codegen, CodegenMessage);
 
 impl Station for Codegen {
+    type Told = CodegenMessage;
+
     fn new(hub: Arc<Hub>) -> Self {
         let pool = Pool::new(&hub, PoolOptions { name: "codegen", threads: 4, waiting: 256, stack: 4 << 20 });
         Codegen { hub, pool }

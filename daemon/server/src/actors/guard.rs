@@ -1,26 +1,25 @@
 //! Guard: the front desk of all compiles. It owns the tables of compiled frames, knows what is in flight and who waits
 //! for it, and orders guards.
 
-use super::cache::{CacheMessage, Place};
-use super::capture::CaptureMessage;
-use super::lower::LowerMessage;
-use super::session::SessionMessage;
-use super::trace::TraceMessage;
 use super::{Station, station};
-use crate::encoded::{self, Encoded};
-use crate::hub::{ClientId, Hub, count, lock};
-use crate::job::{Job, JobId, Outcome, Stage};
-use crate::oracle::Asker;
-use crate::pool::{Pool, PoolOptions, STACK};
-use crate::{record, stages};
+use crate::base::encoded::{self, Encoded};
+use crate::base::lock;
+use crate::hub::job::{Job, JobId, Outcome, Stage};
+use crate::hub::messages::{
+    CacheMessage, CaptureMessage, GuardMessage, LowerMessage, Place, Request, SessionMessage, TraceMessage,
+};
+use crate::hub::oracle::Asker;
+use crate::hub::pool::{Pool, PoolOptions, STACK};
+use crate::hub::{Hub, count};
+use crate::stages;
+use flambeau_core::trace::Trace;
 use flambeau_ir::frame::{Frame, TraceOptions};
 use flambeau_ir::graph::Graph;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::verify;
 use flambeau_wire::frame::encode;
-use flambeau_wire::from_client::{FrameKey, KeyOptions, RequestId, Settings, Snapshot};
+use flambeau_wire::from_client::{FrameKey, KeyOptions, RequestId, Snapshot};
 use flambeau_wire::from_daemon::FromDaemon;
-use flambeau_wire::registry::Plugin;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,19 +28,6 @@ use std::sync::atomic::Ordering;
 const TABLE_BYTES: usize = 16 << 20;
 /// Look-ups kept for `flambeau cache why`.
 const MISSES_KEPT: usize = 64;
-
-/// A request of a client: who, which, under which settings.
-#[derive(Clone)]
-pub struct Request {
-    /// Who, and the way back.
-    pub asker: Asker,
-    /// Its settings.
-    pub settings: Arc<Settings>,
-    /// Of what.
-    pub key: FrameKey,
-    /// What compiles it.
-    pub plugin: Option<Plugin>,
-}
 
 /// The front desk.
 pub struct Guard {
@@ -72,45 +58,11 @@ struct Flight {
     waiters: Vec<Asker>,
 }
 
-/// What it is told.
-pub enum GuardMessage {
-    /// Answer with the frames stored for a key.
-    Lookup(Request),
-    /// From Cache: what is stored there, or why nothing.
-    Loaded(Place, Result<Vec<Encoded>, String>),
-    /// Compile this snapshot; the hash of its bytes says which requests are the same.
-    Compile(Request, Box<Snapshot>, [u8; 32]),
-    /// Lower this graph.
-    LowerGraph(Request, Box<Graph>, TraceOptions, [u8; 32]),
-    /// From Trace.
-    Traced(Arc<Job>, Arc<Frame>, Box<flambeau_core::trace::Trace>),
-    /// From Trace: a frame that is not compiled.
-    Refused(Arc<Job>, Arc<Frame>, Box<flambeau_core::trace::Trace>),
-    /// From a worker thread: something to store besides.
-    Keep(Place, Encoded),
-    /// From Trace: what it did, for clients that asked.
-    Logged(Arc<Job>, Vec<String>),
-    /// From Trace: the client that answered is gone.
-    Lost(Arc<Job>, Arc<Frame>),
-    /// From any stage: the end of a compile.
-    Finished(Arc<Job>, Outcome),
-    /// From a worker thread: the end of a compile, encoded.
-    Deliver(Arc<Job>, Encoded),
-    /// A client no longer waits for a request.
-    Cancel(ClientId, RequestId),
-    /// A client went away.
-    Gone(ClientId),
-    /// Guards failed so often, by index of the candidate.
-    Failures(Request, Vec<(u32, u32)>),
-    /// Storage was emptied.
-    Clear,
-    /// A second passed.
-    Tick,
-}
-
 station!(Guard, GuardMessage);
 
 impl Station for Guard {
+    type Told = GuardMessage;
+
     fn new(hub: Arc<Hub>) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let pool = Pool::new(&hub, PoolOptions { name: "guard", threads, waiting: 256, stack: STACK });
@@ -279,13 +231,13 @@ impl Guard {
         self.hub.lower.tell(LowerMessage::Lower(job, Box::new(traced)));
     }
 
-    fn traced(&mut self, job: Arc<Job>, frame: Arc<Frame>, trace: flambeau_core::trace::Trace) {
+    fn traced(&mut self, job: Arc<Job>, frame: Arc<Frame>, trace: Trace) {
         let (hub, work) = (self.hub.clone(), job.clone());
         let accepted = self.pool.offer(move || {
             let result = work.run(&hub, Stage::Guard, || Ok(stages::guard(&frame, trace)));
             match result {
                 Ok(traced) => {
-                    record::write(&work, Ok(&traced));
+                    work.record(Ok(&traced));
                     hub.lower.tell(LowerMessage::Lower(work, Box::new(traced)));
                 }
                 Err(reason) => hub.guard.tell(GuardMessage::Finished(work, Outcome::Failed(reason))),
@@ -297,7 +249,7 @@ impl Guard {
     }
 
     /// Answers, then stores why, so that the next process need not ask.
-    fn refused(&mut self, job: Arc<Job>, frame: Arc<Frame>, trace: flambeau_core::trace::Trace) {
+    fn refused(&mut self, job: Arc<Job>, frame: Arc<Frame>, trace: Trace) {
         let Some(reason) = trace.exit.refused().cloned() else { return };
         tracing::info!(job = job.id, frame = %job.key.frame.code, reason = reason.code.name(), reason.detail, "refused");
         let place = self.flights.get(&job.id).map(|flight| flight.place.clone());
@@ -345,7 +297,7 @@ impl Guard {
             }
             Outcome::Failed(reason) => {
                 count(&self.hub.counters.failed);
-                record::write(&job, Err(&reason));
+                job.record(Err(&reason));
                 Box::new(move |request| FromDaemon::Failed { request, reason: Box::new(reason.clone()) })
             }
         };
@@ -412,7 +364,7 @@ impl Guard {
     }
 
     /// Takes waiters out. A compile nobody waits for goes on: its result is stored. If the one that answers leaves, the
-    /// waiting trace hears of it through [`crate::oracle::Questions`].
+    /// waiting trace hears of it through [`crate::hub::oracle::Questions`].
     fn forget(&mut self, leaves: impl Fn(&Asker) -> bool) {
         for flight in self.flights.values_mut() {
             flight.waiters.retain(|a| !leaves(a));

@@ -1,12 +1,11 @@
 //! Lower: chooses the body of a compiled frame, and lowers graphs for native back ends.
 
 use super::{Station, station};
-use crate::actors::codegen::CodegenMessage;
-use crate::actors::guard::GuardMessage;
 use crate::hub::Hub;
-use crate::job::{Job, Outcome, Stage};
-use crate::pool::{Pool, PoolOptions, STACK};
-use crate::stages::{self, Bodied, Traced};
+use crate::hub::job::{Outcome, Stage};
+use crate::hub::messages::{CodegenMessage, GuardMessage, LowerMessage};
+use crate::hub::pool::{Pool, PoolOptions, STACK};
+use crate::stages::{self, Bodied};
 use std::sync::Arc;
 
 /// Lowers graphs.
@@ -15,15 +14,11 @@ pub struct Lower {
     pool: Pool,
 }
 
-/// What it is told.
-pub enum LowerMessage {
-    /// Give this traced frame a body; native ones go on to Codegen, others are finished.
-    Lower(Arc<Job>, Box<Traced>),
-}
-
 station!(Lower, LowerMessage);
 
 impl Station for Lower {
+    type Told = LowerMessage;
+
     fn new(hub: Arc<Hub>) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let pool = Pool::new(&hub, PoolOptions { name: "lower", threads, waiting: 256, stack: STACK });

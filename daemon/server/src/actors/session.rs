@@ -1,13 +1,13 @@
 //! Session: one per client. It greets, admits requests by credits, and passes messages on.
 
-use super::capture::CaptureMessage;
-use super::codegen::CodegenMessage;
-use super::guard::{GuardMessage, Request};
-use crate::hub::{ClientId, Hub, count, fence, lock};
-use crate::oracle::Asker;
-use crate::wire_out::{Outbox, outbox};
-use crate::{report, swap};
-use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message};
+use crate::base::lock;
+use crate::base::wire_out::{Outbox, outbox};
+use crate::hub::messages::{CaptureMessage, CodegenMessage, GuardMessage, Request, SessionMessage};
+use crate::hub::oracle::Asker;
+use crate::hub::report;
+use crate::hub::swap;
+use crate::hub::{CHUNK, ClientId, Hub, INCOMING_CHUNKS, count, fence};
+use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_wire::PROTOCOL;
 use flambeau_wire::endpoint::BUILD;
@@ -17,7 +17,6 @@ use flambeau_wire::from_daemon::FromDaemon;
 use flambeau_wire::registry::Plugin;
 use std::collections::HashSet;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -38,15 +37,10 @@ const HELLO_BYTES: usize = 1 << 20;
 const REQUEST_BYTES: usize = INCOMING_CHUNKS as usize * CHUNK as usize;
 /// Messages up to this size are decoded on the I/O thread.
 const SMALL: usize = 16 << 10;
-/// Of how many [`CHUNK`]s all messages that are being read may be, those of all clients together.
-pub const INCOMING_CHUNKS: u32 = 256;
 /// Longest wait for the next part of a message.
 const HALF_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest time from a message's length to its end.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes read at a time into a buffer that grows: an announced length alone reserves no memory.
-const CHUNK: u64 = 1 << 20;
-
 /// One client.
 pub struct Session {
     hub: Arc<Hub>,
@@ -55,26 +49,6 @@ pub struct Session {
     settings: Option<Arc<Settings>>,
     compiles: HashSet<RequestId>,
     others: HashSet<RequestId>,
-}
-
-/// What a session is told.
-pub enum SessionMessage {
-    /// A message came; with the hash of what follows its request id.
-    Received(Box<FromClient>, [u8; 32]),
-    /// The client is gone, or talks nonsense.
-    Closed(String),
-    /// The last message about a request, encoded.
-    Reply(RequestId, Vec<u8>),
-    /// The daemon lost its memory of what is in flight.
-    FailAll,
-    /// The back ends of users of this folder changed.
-    Swapped(PathBuf),
-    /// The daemon is going away.
-    Goodbye,
-}
-
-impl Message for SessionMessage {
-    type Result = ();
 }
 
 impl Actor for Session {
@@ -102,14 +76,14 @@ pub fn open(hub: &Arc<Hub>, id: ClientId, stream: UnixStream) {
         Session { hub: hub.clone(), id, outbox, settings: None, compiles: HashSet::new(), others: HashSet::new() };
     let addr = Session::create(|context: &mut Context<Session>| {
         context.set_mailbox_capacity(64);
-        lock(&hub.sessions).insert(id, context.address());
+        lock(&hub.sessions).insert(id, context.address().recipient());
         session
     });
     actix_rt::spawn(write_all(write, queue));
     actix_rt::spawn(read_all(hub.clone(), read, addr));
 }
 
-async fn write_all(mut write: OwnedWriteHalf, mut queue: crate::wire_out::Queue) {
+async fn write_all(mut write: OwnedWriteHalf, mut queue: crate::base::wire_out::Queue) {
     while let Some(bytes) = queue.next().await {
         if write.write_all(&bytes).await.is_err() {
             break;

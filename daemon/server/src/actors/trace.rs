@@ -2,12 +2,14 @@
 //! more of them than cores.
 
 use super::{Station, station};
-use crate::actors::guard::GuardMessage;
-use crate::hub::{Hub, lock};
-use crate::job::{Job, Outcome, Stage};
-use crate::oracle::{Recorder, SessionOracle};
-use crate::pool::{Pool, PoolOptions, STACK};
+use crate::base::lock;
+use crate::hub::Hub;
+use crate::hub::job::{Job, Outcome, Stage};
+use crate::hub::messages::{GuardMessage, TraceMessage};
+use crate::hub::oracle::SessionOracle;
+use crate::hub::pool::{Pool, PoolOptions, STACK};
 use crate::stages;
+use crate::stages::exchange::Recorder;
 use flambeau_ir::frame::Frame;
 use std::sync::Arc;
 
@@ -17,15 +19,11 @@ pub struct Trace {
     pool: Pool,
 }
 
-/// What it is told.
-pub enum TraceMessage {
-    /// Trace this frame; the trace goes on to Guard. Sent again with another asker if the first goes away.
-    Start(Arc<Job>, Arc<Frame>),
-}
-
 station!(Trace, TraceMessage);
 
 impl Station for Trace {
+    type Told = TraceMessage;
+
     fn new(hub: Arc<Hub>) -> Self {
         // Inlining recurses on the stack of the thread; the memory is only reserved.
         let pool = Pool::new(&hub, PoolOptions { name: "trace", threads: 32, waiting: 256, stack: STACK });

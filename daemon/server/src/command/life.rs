@@ -1,12 +1,21 @@
 //! The daemon's life: one per socket, detached from its starter, until it is idle for long, asked to stop, or
 //! signalled.
 
-use crate::actors::cache::CacheMessage;
-use crate::actors::guard::GuardMessage;
-use crate::actors::session::{self, SessionMessage};
+use crate::actors::cache::Cache;
+use crate::actors::capture::Capture;
+use crate::actors::codegen::Codegen;
+use crate::actors::guard::Guard;
+use crate::actors::lower::Lower;
+use crate::actors::session;
+use crate::actors::trace::Trace;
 use crate::actors::{Station, start};
-use crate::hub::{Config, Hub, Slot, count, lock};
-use crate::{limits, log, report, swap};
+use crate::base::limits;
+use crate::base::lock;
+use crate::base::log;
+use crate::hub::messages::{CacheMessage, GuardMessage, SessionMessage};
+use crate::hub::report;
+use crate::hub::swap;
+use crate::hub::{Config, Hub, Slot, count};
 use anyhow::Context;
 use flambeau_storage::Folder;
 use flambeau_wire::endpoint::{self, BUSY, ERROR, READY};
@@ -136,12 +145,12 @@ fn lock_file(socket: &Path) -> anyhow::Result<File> {
 }
 
 fn start_all(hub: &Arc<Hub>) {
-    hub.cache.put(start(hub));
-    hub.capture.put(start(hub));
-    hub.trace.put(start(hub));
-    hub.guard.put(start(hub));
-    hub.lower.put(start(hub));
-    hub.codegen.put(start(hub));
+    hub.cache.put(start::<Cache>(hub));
+    hub.capture.put(start::<Capture>(hub));
+    hub.trace.put(start::<Trace>(hub));
+    hub.guard.put(start::<Guard>(hub));
+    hub.lower.put(start::<Lower>(hub));
+    hub.codegen.put(start::<Codegen>(hub));
 }
 
 /// Accepts clients until the daemon is to end.
@@ -191,12 +200,12 @@ fn inode(path: &Path) -> Option<(u64, u64)> {
 /// The watchdog's round: dead actors, progress, idle work. Gives why the daemon should end, if it should.
 fn tick(hub: &Arc<Hub>, ticks: u64, own: Option<(u64, u64)>) -> Option<&'static str> {
     let revived = [
-        revive(hub, &hub.cache),
-        revive(hub, &hub.capture),
-        revive(hub, &hub.trace),
-        revive(hub, &hub.guard),
-        revive(hub, &hub.lower),
-        revive(hub, &hub.codegen),
+        revive::<Cache>(hub, &hub.cache),
+        revive::<Capture>(hub, &hub.capture),
+        revive::<Trace>(hub, &hub.trace),
+        revive::<Guard>(hub, &hub.guard),
+        revive::<Lower>(hub, &hub.lower),
+        revive::<Codegen>(hub, &hub.codegen),
     ];
     if revived.contains(&true) {
         for session in lock(&hub.sessions).values() {
@@ -218,12 +227,12 @@ fn tick(hub: &Arc<Hub>, ticks: u64, own: Option<(u64, u64)>) -> Option<&'static 
     (hub.config.idle_timeout > 0 && idle >= hub.config.idle_timeout).then_some("idle")
 }
 
-fn revive<A: Station>(hub: &Arc<Hub>, slot: &Slot<A>) -> bool {
+fn revive<A: Station>(hub: &Arc<Hub>, slot: &Slot<A::Told>) -> bool {
     let dead = !slot.alive();
     if dead {
         count(&hub.counters.revived);
         tracing::error!(actor = std::any::type_name::<A>(), "recreating a dead actor");
-        slot.put(start(hub));
+        slot.put(start::<A>(hub));
     }
     dead
 }

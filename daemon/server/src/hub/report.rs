@@ -1,9 +1,11 @@
 //! Answers to administrative requests, as JSON documents.
 
-use crate::actors::cache::CacheMessage;
-use crate::hub::{Hub, lock};
-use crate::wire_out::Outbox;
-use crate::{backend_cli, swap};
+use crate::base::lock;
+use crate::base::wire_out::Outbox;
+use crate::hub::Hub;
+use crate::hub::messages::CacheMessage;
+use crate::hub::swap;
+use crate::plugins::known::known;
 use flambeau_wire::endpoint::BUILD;
 use flambeau_wire::from_client::{Admin, RequestId, Settings};
 use flambeau_wire::from_daemon::FromDaemon;
@@ -29,7 +31,7 @@ pub fn answer(hub: Arc<Hub>, settings: Arc<Settings>, request: RequestId, comman
             Admin::CacheFlush => ask(&hub, CacheMessage::Flush),
             Admin::CacheClear => ask(&hub, CacheMessage::Clear),
             Admin::CacheWhy => why(&hub),
-            Admin::Backends => backend_cli::known(&hub.backends, &hub.config.plugin_path, &settings.data_dir),
+            Admin::Backends => known(&hub.backends, &hub.config.plugin_path, &settings.data_dir),
             Admin::Swap => {
                 swap::look(&hub);
                 let sessions = lock(&hub.sessions).len().saturating_sub(1);

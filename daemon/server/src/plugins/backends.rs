@@ -1,6 +1,6 @@
 //! Plug-ins as the server sees them: one code generator per folder, and a fingerprint of each build for cache keys.
 
-use crate::hub::lock;
+use crate::base::lock;
 use flambeau_codegen::{Codegen, CodegenOptions, Libraries};
 use flambeau_wire::registry::{self, Chosen, Origin, Places, Plugin};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The command line's side of the socket: connect, greet, ask, print.
 
-use crate::settings::Settings;
+use crate::command::settings::Settings;
 use anyhow::{Context, bail};
 use flambeau_wire::from_client::{Admin, FromClient, Hello, RequestId};
 use flambeau_wire::from_daemon::FromDaemon;

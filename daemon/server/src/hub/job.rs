@@ -1,9 +1,11 @@
 //! One compile in flight: what every stage is told about it, and the runner all stages go through.
 
-use crate::actors::guard::Request;
-use crate::hub::{Hub, fence, lock};
-use crate::oracle::Asker;
-use crate::record::Exchange;
+use crate::base::lock;
+use crate::hub::messages::Request;
+use crate::hub::oracle::Asker;
+use crate::hub::{Hub, fence};
+use crate::stages::Traced;
+use crate::stages::record::{self, Parts};
 use flambeau_ir::plan::CompiledFrame;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::stack::EXHAUSTED;
@@ -58,19 +60,11 @@ pub struct Job {
     /// How many clients wait for it.
     pub waiters: AtomicU32,
     /// Kept where the compile is recorded.
-    pub recording: Option<RecordingParts>,
+    pub recording: Option<Parts>,
     stage: AtomicU8,
     timings: Mutex<Vec<(String, f64)>>,
     /// When the request came.
     pub started: Instant,
-}
-
-/// What a recording needs beyond the result.
-pub struct RecordingParts {
-    /// The snapshot as it came.
-    pub snapshot: Snapshot,
-    /// Questions and answers of the last trace.
-    pub exchanges: Mutex<Vec<Exchange>>,
 }
 
 /// How a compile ended.
@@ -94,7 +88,7 @@ impl Job {
             settings,
             asker: Mutex::new(Some(asker)),
             waiters: AtomicU32::new(1),
-            recording: recording.map(|snapshot| RecordingParts { snapshot, exchanges: Mutex::default() }),
+            recording: recording.map(Parts::of),
             stage: AtomicU8::new(0),
             timings: Mutex::default(),
             started: Instant::now(),
@@ -109,6 +103,13 @@ impl Job {
     /// Seconds per stage so far. A stage that ran twice counts with its sum.
     pub fn timings(&self) -> Vec<(String, f64)> {
         lock(&self.timings).clone()
+    }
+
+    /// Writes the recording, where its client asked for one.
+    pub fn record(&self, result: Result<&Traced, &Reason>) {
+        if let (Some(parts), Some(dir)) = (&self.recording, &self.settings.record_dir) {
+            record::write(parts, &self.key, self.id, dir, result);
+        }
     }
 
     /// Adds `seconds` to the entry `name`.

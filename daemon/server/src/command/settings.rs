@@ -1,7 +1,7 @@
 //! Settings of a `flambeaud` command: flags, and the defaults that clients have too. Only commands a user types resolve
 //! them here; a running daemon takes what its starter resolved.
 
-use crate::backends::Backends;
+use crate::plugins::backends::Backends;
 use anyhow::Context;
 use clap::Args;
 use flambeau_codegen::VARIABLE as LIBRARY_PATH;

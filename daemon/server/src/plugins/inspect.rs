@@ -1,6 +1,6 @@
 //! What a plug-in's two files say of themselves. Each is opened in a process of its own, which it may end or hang.
 
-use crate::backends::Backends;
+use crate::plugins::backends::Backends;
 use anyhow::{Context, bail, ensure};
 use flambeau_plugin::abi::{MEMORY_HOST, MEMORY_OWN, MEMORY_TORCH};
 use flambeau_plugin::{LaunchLibrary, file};

@@ -1,10 +1,9 @@
 //! Recordings: one compile's snapshot, the answers given, and what came of it, in one file; and their replay.
 
-use crate::job::Job;
-use crate::oracle::Replayed;
+use crate::base::lock;
+use crate::stages::exchange::{Exchange, Replayed};
 use crate::stages::{self, Traced};
 use anyhow::{Context, bail};
-use flambeau_ir::oracle::{Answer, Question};
 use flambeau_ir::reason::Reason;
 use flambeau_wire::endpoint::BUILD;
 use flambeau_wire::from_client::{FrameKey, Snapshot};
@@ -12,18 +11,10 @@ use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// First bytes of a recording.
 const MAGIC: &[u8] = b"flambeau recording 1\n";
-
-/// One call of the oracle.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Exchange {
-    /// What was asked.
-    pub questions: Vec<Question>,
-    /// What was said.
-    pub answers: Vec<Answer>,
-}
 
 /// A recorded compile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,17 +85,31 @@ impl Recorded {
     }
 }
 
-/// Writes the recording of a compile, where its client asked for one. Failing to is logged: it costs nobody a result.
-pub fn write(job: &Job, result: Result<&Traced, &Reason>) {
-    let (Some(parts), Some(dir)) = (&job.recording, &job.settings.record_dir) else { return };
+/// What a recording needs beyond the result.
+pub struct Parts {
+    /// The snapshot as it came.
+    pub snapshot: Snapshot,
+    /// Questions and answers of the last trace.
+    pub exchanges: Mutex<Vec<Exchange>>,
+}
+
+impl Parts {
+    /// Nothing was asked yet.
+    pub fn of(snapshot: Snapshot) -> Parts {
+        Parts { snapshot, exchanges: Mutex::default() }
+    }
+}
+
+/// Writes the recording of compile `id` into the folder `dir`. Failing to is logged: it costs nobody a result.
+pub fn write(parts: &Parts, key: &FrameKey, id: u64, dir: &Path, result: Result<&Traced, &Reason>) {
     let recording = Recording {
         build: BUILD.to_owned(),
-        key: job.key.clone(),
+        key: key.clone(),
         snapshot: parts.snapshot.clone(),
-        exchanges: crate::hub::lock(&parts.exchanges).clone(),
+        exchanges: lock(&parts.exchanges).clone(),
         result: Recorded::of(result),
     };
-    match save(&recording, dir, job.id) {
+    match save(&recording, dir, id) {
         Ok(path) => tracing::info!(path = %path.display(), "recorded"),
         Err(error) => tracing::warn!(%error, "cannot write a recording"),
     }

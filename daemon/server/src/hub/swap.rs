@@ -1,8 +1,9 @@
 //! Sees that a user's back ends changed, and tells the clients. A command asks for it at once; the watchdog looks every
 //! second, because the command's daemon may be another one.
 
-use crate::actors::session::SessionMessage;
-use crate::hub::{Hub, count, lock};
+use crate::base::lock;
+use crate::hub::messages::SessionMessage;
+use crate::hub::{Hub, count};
 use flambeau_wire::registry::{self, Stamp};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

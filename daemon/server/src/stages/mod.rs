@@ -1,5 +1,8 @@
 //! The stages as the actors run them, and as `flambeaud replay` runs them: pure functions, no actor, no socket.
 
+pub mod exchange;
+pub mod record;
+
 use flambeau_codegen::Codegen;
 use flambeau_core::trace::Trace;
 use flambeau_ir::exit::{Build, BuildId, Exit};

@@ -1,20 +1,18 @@
 //! `flambeau backend`: what a user's programs are compiled with. Commands change files; a daemon is told if one runs, and none
 //! is started.
 
-use crate::backends::Backends;
-use crate::cli::Report;
-use crate::control::Control;
-use crate::inspect::{self, Inspected};
-use crate::registry::Registry;
+use crate::command::cli::Report;
+use crate::command::control::Control;
+use crate::plugins::backends::Backends;
+use crate::plugins::inspect::{self, Inspected};
+use crate::plugins::known::{EAGER, known};
+use crate::plugins::registry::Registry;
 use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
 use flambeau_wire::from_client::Admin;
-use flambeau_wire::registry::{self, Chosen, FIRST, Origin, Plugin};
+use flambeau_wire::registry::{Chosen, FIRST, Origin, Plugin};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-
-/// What is always there: the captured graph, op by op.
-const EAGER: &str = "eager";
+use std::path::PathBuf;
 
 /// Choose what compiles your programs, and bring back ends of your own
 ///
@@ -287,54 +285,6 @@ fn halves_of(paths: &[PathBuf], name: Option<&str>) -> anyhow::Result<Plugin> {
             let names: Vec<String> = many.iter().map(|p| p.compile_half().display().to_string()).collect();
             bail!("one back end at a time; these are of several: {}", names.join(", "))
         }
-    }
-}
-
-/// All back ends that these settings know.
-pub fn known(backends: &Backends, plugin_path: &[PathBuf], data_dir: &Path) -> Value {
-    let (chosen, problem) = match registry::read(data_dir) {
-        Ok(chosen) => (chosen, None),
-        Err(error) => (Chosen::default(), Some(error.to_string())),
-    };
-    let places = backends.places(plugin_path, data_dir, &chosen);
-    let row = |name: &String| {
-        let builds = places.builds(name);
-        let mut row = json!({ "name": name, "default": name == chosen.default_name() });
-        let Some(((plugin, origin), hidden)) = builds.split_first() else { return row };
-        row["from"] = json!(from(*origin));
-        row["compile"] = json!(plugin.compile_half());
-        row["launch"] = json!(plugin.launch_half());
-        row["hides"] = json!(hidden.iter().map(|(plugin, _)| &plugin.folder).collect::<Vec<_>>());
-        match inspect::plugin(backends, plugin, backends.patience()) {
-            Ok(Inspected { version, targets, launch }) => {
-                row["available"] = json!(true);
-                row["why"] = json!("");
-                row["version"] = json!(version);
-                row["targets"] = json!(targets);
-                row["memory"] = json!(launch.memory);
-                row["devices"] = json!(launch.devices);
-            }
-            Err(why) => {
-                row["available"] = json!(false);
-                row["why"] = json!(why.to_string());
-            }
-        }
-        row
-    };
-    let mut rows: Vec<Value> = places.names().iter().map(row).collect();
-    rows.push(json!({
-        "name": EAGER, "default": chosen.default_name() == EAGER, "available": true, "from": "built in",
-        "why": "", "version": env!("CARGO_PKG_VERSION"),
-    }));
-    json!({ "backends": rows, "default": chosen.default_name(), "folder": registry::folder(data_dir), "problem": problem })
-}
-
-/// In words.
-fn from(origin: Origin) -> &'static str {
-    match origin {
-        Origin::Path => "plug-in path",
-        Origin::Added => "added",
-        Origin::Shipped => "shipped",
     }
 }
 

@@ -1,9 +1,9 @@
-//! Oracles: the client that waits for the compile, and a recorder around any oracle.
+//! The client that waits for a compile answers its questions.
 
-use crate::hub::{ClientId, Hub, lock};
-use crate::job::Job;
-use crate::record::Exchange;
-use crate::wire_out::Outbox;
+use crate::base::lock;
+use crate::base::wire_out::Outbox;
+use crate::hub::job::Job;
+use crate::hub::{ClientId, Hub};
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use flambeau_ir::oracle::{Answer, Oracle, OracleError, Question};
 use flambeau_wire::from_client::RequestId;
@@ -116,56 +116,5 @@ impl Oracle for SessionOracle<'_> {
             flambeau_capture::check_answer(&answer.described).map_err(|error| OracleError(error.to_string()))?;
         }
         Ok(answers)
-    }
-}
-
-/// Passes questions on and keeps what was said.
-pub struct Recorder<'a> {
-    inner: &'a mut dyn Oracle,
-    /// What was said, in order.
-    pub exchanges: Vec<Exchange>,
-}
-
-impl<'a> Recorder<'a> {
-    /// Records what `inner` is asked.
-    pub fn new(inner: &'a mut dyn Oracle) -> Self {
-        Recorder { inner, exchanges: Vec::new() }
-    }
-}
-
-impl Oracle for Recorder<'_> {
-    fn ask(&mut self, questions: &[Question]) -> Result<Vec<Answer>, OracleError> {
-        let answers = self.inner.ask(questions)?;
-        self.exchanges.push(Exchange { questions: questions.to_vec(), answers: answers.clone() });
-        Ok(answers)
-    }
-}
-
-/// Answers from a recording; a question that was not asked then is an error.
-pub struct Replayed {
-    exchanges: std::vec::IntoIter<Exchange>,
-}
-
-impl Replayed {
-    /// Answers what `exchanges` holds, in that order.
-    pub fn new(exchanges: Vec<Exchange>) -> Self {
-        Replayed { exchanges: exchanges.into_iter() }
-    }
-
-    /// Exchanges that were not asked for.
-    pub fn left(&self) -> usize {
-        self.exchanges.len()
-    }
-}
-
-impl Oracle for Replayed {
-    fn ask(&mut self, questions: &[Question]) -> Result<Vec<Answer>, OracleError> {
-        let Some(next) = self.exchanges.next() else {
-            return Err(OracleError(format!("the recording ends before {questions:?}")));
-        };
-        if next.questions != questions {
-            return Err(OracleError(format!("recorded {:?}, asked {questions:?}", next.questions)));
-        }
-        Ok(next.answers)
     }
 }

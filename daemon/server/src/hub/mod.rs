@@ -1,15 +1,20 @@
 //! What actors share: each other's addresses, the configuration, the counters. An address can be replaced while the
 //! daemon runs (the watchdog recreates an actor that died), so nobody keeps one.
 
-use crate::actors::session::INCOMING_CHUNKS;
-use crate::actors::{
-    cache::Cache, capture::Capture, codegen::Codegen, guard::Guard, lower::Lower, session::Session, trace::Trace,
+pub mod job;
+pub mod messages;
+pub mod oracle;
+pub mod pool;
+pub mod report;
+pub mod swap;
+
+use crate::base::lock;
+use crate::plugins::backends::Backends;
+use actix::{Message, Recipient};
+use messages::{
+    CacheMessage, CaptureMessage, CodegenMessage, GuardMessage, LowerMessage, SessionMessage, TraceMessage,
 };
-use crate::backends::Backends;
-use crate::oracle::Questions;
-use crate::swap::Watched;
-use actix::dev::ToEnvelope;
-use actix::{Actor, Addr, Handler, Message};
+use oracle::Questions;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +22,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+use swap::Watched;
+
+/// Of how many [`CHUNK`]s all messages that are being read may be, those of all clients together.
+pub const INCOMING_CHUNKS: u32 = 256;
+/// Bytes read at a time into a buffer that grows: an announced length alone reserves no memory.
+pub const CHUNK: u64 = 1 << 20;
 
 /// What the daemon was started with.
 #[derive(Clone, Debug)]
@@ -45,19 +56,19 @@ pub struct Hub {
     /// When it started.
     pub started: Instant,
     /// One slot per actor.
-    pub capture: Slot<Capture>,
+    pub capture: Slot<CaptureMessage>,
     /// See [`Hub::capture`].
-    pub trace: Slot<Trace>,
+    pub trace: Slot<TraceMessage>,
     /// See [`Hub::capture`].
-    pub guard: Slot<Guard>,
+    pub guard: Slot<GuardMessage>,
     /// See [`Hub::capture`].
-    pub lower: Slot<Lower>,
+    pub lower: Slot<LowerMessage>,
     /// See [`Hub::capture`].
-    pub codegen: Slot<Codegen>,
+    pub codegen: Slot<CodegenMessage>,
     /// See [`Hub::capture`].
-    pub cache: Slot<Cache>,
+    pub cache: Slot<CacheMessage>,
     /// Open connections.
-    pub sessions: Mutex<BTreeMap<ClientId, Addr<Session>>>,
+    pub sessions: Mutex<BTreeMap<ClientId, Recipient<SessionMessage>>>,
     /// Questions that wait for an answer.
     pub questions: Questions,
     /// Plug-ins, by their folders.
@@ -72,7 +83,7 @@ pub struct Hub {
     pub counters: Counters,
     /// Compiles in flight at the last tick.
     pub in_flight: AtomicU64,
-    /// Memory for messages that are being read, in [`CHUNK`](crate::actors::session)s.
+    /// Memory for messages that are being read, in [`CHUNK`]s.
     pub incoming: Arc<tokio::sync::Semaphore>,
     /// When a client was last seen.
     pub last_client: Mutex<Instant>,
@@ -110,7 +121,7 @@ impl Hub {
     }
 
     /// The session of a client, if it is still connected.
-    pub fn session(&self, client: ClientId) -> Option<Addr<Session>> {
+    pub fn session(&self, client: ClientId) -> Option<Recipient<SessionMessage>> {
         lock(&self.sessions).get(&client).cloned()
     }
 }
@@ -159,54 +170,39 @@ pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The current address of one actor.
-pub struct Slot<A: Actor>(RwLock<Option<Addr<A>>>);
+/// The current address of one actor, by what it is told.
+pub struct Slot<M: Message<Result = ()> + Send>(RwLock<Option<Recipient<M>>>);
 
-impl<A: Actor> Default for Slot<A> {
+impl<M: Message<Result = ()> + Send> Default for Slot<M> {
     fn default() -> Self {
         Slot(RwLock::new(None))
     }
 }
 
-impl<A: Actor> Slot<A> {
+impl<M: Message<Result = ()> + Send> Slot<M> {
     /// Makes `addr` the actor's address.
-    pub fn put(&self, addr: Addr<A>) {
+    pub fn put(&self, addr: Recipient<M>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(addr);
     }
 
     /// Whether the actor takes messages.
     pub fn alive(&self) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Addr::connected)
+        self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Recipient::connected)
     }
 
     /// Sends a message that must arrive. Not bounded by the mailbox: what is sent this way is bounded by the number of
     /// requests admitted.
-    pub fn tell<M>(&self, message: M)
-    where
-        M: Message<Result = ()> + Send + 'static,
-        A: Handler<M>,
-        A::Context: ToEnvelope<A, M>,
-    {
+    pub fn tell(&self, message: M) {
         if let Some(addr) = &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
             addr.do_send(message);
         }
     }
 
     /// Sends a message unless the mailbox is full or the actor is gone; then gives false.
-    pub fn offer<M>(&self, message: M) -> bool
-    where
-        M: Message<Result = ()> + Send + 'static,
-        A: Handler<M>,
-        A::Context: ToEnvelope<A, M>,
-    {
+    pub fn offer(&self, message: M) -> bool {
         let addr = self.0.read().unwrap_or_else(PoisonError::into_inner);
         addr.as_ref().is_some_and(|a| a.try_send(message).is_ok())
     }
-}
-
-/// Locks, whoever panicked before.
-pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs `work`; a panic is logged and counted, and gives its message.

@@ -1,12 +1,14 @@
 //! The command line of `flambeaud`. Every report is text for people, or JSON with `--json`.
 
-use crate::backends::Backends;
-use crate::control::{self, Control};
+use crate::command::backend_cli;
+use crate::command::control::{self, Control};
+use crate::command::life::{self, Mode};
+use crate::command::settings::Settings;
 use crate::hub::Config;
-use crate::life::{self, Mode};
-use crate::settings::Settings;
+use crate::plugins::backends::Backends;
+use crate::plugins::inspect;
 use crate::stages;
-use crate::{backend_cli, inspect, record};
+use crate::stages::record;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use flambeau_ir::frame::BackendKind;
@@ -198,7 +200,7 @@ fn cache(command: CacheCommand) -> anyhow::Result<()> {
 }
 
 fn logs(report: &Report, lines: usize) -> anyhow::Result<()> {
-    let path = crate::log::path(&report.settings.cache_dir()?);
+    let path = crate::base::log::path(&report.settings.cache_dir()?);
     let text = std::fs::read_to_string(&path).with_context(|| format!("no log at {}", path.display()))?;
     let all: Vec<&str> = text.lines().collect();
     let last = &all[all.len().saturating_sub(lines)..];
