@@ -87,14 +87,14 @@ pub fn cases<S: Strategy>(
     let mut rounds = TestRunner::new_with_rng(config.clone(), TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     let (begun, seen) = (cpu_time(), RefCell::new(Seen::default()));
     let failing = Cell::new(false);
-    while cpu_time() - begun < asked.unwrap_or(SHORT) {
+    while cpu_time().saturating_sub(begun) < asked.unwrap_or(SHORT) {
         // A runner counts its cases: each round has one of its own.
         let mut runner = TestRunner::new_with_rng(config.clone(), rounds.new_rng());
         let result = runner.run(&strategy, |case| {
             ALLOCATED.reset_peak_usage();
             let (before, start) = (ALLOCATED.current_usage(), cpu_time());
             let accepted = check(&case);
-            let (took, held) = (cpu_time() - start, ALLOCATED.peak_usage().saturating_sub(before));
+            let (took, held) = (cpu_time().saturating_sub(start), ALLOCATED.peak_usage().saturating_sub(before));
             let may = memory.fixed + size(&case) * memory.per_byte;
             if !failing.get() {
                 seen.borrow_mut().note(accepted, took, held, size(&case));

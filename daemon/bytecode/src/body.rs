@@ -6,7 +6,7 @@
 
 use crate::dialect::Dialect;
 use crate::op::{Condition, Op, Unary};
-use crate::resume::{AssembleError, Entry};
+use crate::point::{AssembleError, Entry};
 use crate::{Decoded, Target, tables};
 use flambeau_ir::code::{Code, Const};
 

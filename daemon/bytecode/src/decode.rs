@@ -1,7 +1,8 @@
 //! Code objects to instructions.
 
-use crate::dialect::{ArgKind, Becomes, dialect};
+use crate::dialect::{ArgKind, Becomes};
 use crate::op::Op;
+use crate::versions::dialect;
 use crate::{DecodeError, Decoded, Handler, Instr, tables};
 use flambeau_ir::code::Code;
 

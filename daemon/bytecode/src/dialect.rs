@@ -1,15 +1,7 @@
 //! What differs between interpreter versions: their opcodes, for the decoder, and how instructions are written, for the
 //! assembler. A version is a module with a table of opcodes and a line in [`VERSIONS`].
 
-pub use crate::versions::VERSIONS;
-
 use crate::op::{Binary, Compare, Condition, Op, Parts, Unary};
-use flambeau_ir::code::Code;
-
-/// The version that made `code`; its numbers where it is not known.
-pub fn dialect(code: &Code) -> Result<&'static Dialect, (u8, u8)> {
-    VERSIONS.iter().find(|(version, _)| *version == code.python).map(|(_, dialect)| *dialect).ok_or(code.python)
-}
 
 /// One interpreter version.
 pub struct Dialect {

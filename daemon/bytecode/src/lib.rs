@@ -7,11 +7,12 @@ pub mod dialect;
 mod effect;
 mod liveness;
 pub mod op;
+mod point;
 pub mod resume;
 mod tables;
 mod thin;
 mod units;
-mod versions;
+pub mod versions;
 
 pub use decode::decode;
 pub use effect::Output;

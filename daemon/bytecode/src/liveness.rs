@@ -1,7 +1,7 @@
 //! Which slots of a frame may still be read from some instruction on.
 
 use crate::op::Op;
-use crate::resume::Entry;
+use crate::point::Entry;
 use crate::{Decoded, Target};
 use flambeau_ir::code::Code;
 

@@ -2,12 +2,14 @@
 //! one instruction runs in plain Python.
 
 use crate::body::Body;
-use crate::dialect::{Dialect, dialect};
+use crate::dialect::Dialect;
 use crate::effect::Output;
 use crate::op::{Op, Unary};
-use crate::resume::{AssembleError, Item, finished};
+use crate::point::{AssembleError, Item};
+use crate::resume::finished;
 use crate::tables::{LocationWriter, location};
 use crate::units::Units;
+use crate::versions::dialect;
 use crate::{Decoded, Target};
 use flambeau_ir::code::{Code, Const};
 

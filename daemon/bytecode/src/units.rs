@@ -2,7 +2,7 @@
 
 use crate::dialect::Dialect;
 use crate::op::Op;
-use crate::resume::AssembleError;
+use crate::point::AssembleError;
 
 /// Code units as they are written.
 pub struct Units {

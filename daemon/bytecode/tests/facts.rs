@@ -1,7 +1,7 @@
 //! Decoded code against what Python's `dis` says of it (`facts.py` writes the facts). `FLAMBEAU_DIS_FACTS` names a
 //! larger file to check in place of the fixture.
 
-use flambeau_bytecode::dialect::{VERSIONS, dialect};
+use flambeau_bytecode::versions::{VERSIONS, dialect};
 use flambeau_bytecode::{Op, decode};
 use flambeau_ir::code::{Code, CodeHash, Const};
 

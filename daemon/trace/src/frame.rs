@@ -168,7 +168,7 @@ impl Tracer<'_> {
             Ok(decoded) => {
                 let decoded = Rc::new(decoded);
                 self.decoded.insert(code.hash, decoded.clone());
-                self.dialect = flambeau_bytecode::dialect::dialect(code).ok();
+                self.dialect = flambeau_bytecode::versions::dialect(code).ok();
                 Ok(decoded)
             }
             Err(e) => stop(ReasonCode::UnsupportedOpcode, format!("{} in {}", e, code.qualname)),

@@ -2,7 +2,8 @@
 
 use super::is_traced;
 use flambeau_bytecode::Op;
-use flambeau_bytecode::dialect::{Becomes, Opcode, VERSIONS};
+use flambeau_bytecode::dialect::{Becomes, Opcode};
+use flambeau_bytecode::versions::VERSIONS;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! Writes the body of one kernel: values of a fusion group as instructions over loop counters. Which values form a group
-//! is [`crate::group`]'s decision; where they live in memory is [`crate::memory`]'s.
+//! is [`crate::nest::group`]'s decision; where they live in memory is `plan/memory.rs`'s.
 
-use crate::affine::{Affine, Obstacle, at_least, exact_div, reshaped_strides, through_view};
+use crate::nest::affine::{Affine, Obstacle, at_least, exact_div, reshaped_strides, through_view};
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};

@@ -1,11 +1,11 @@
 //! Small kernels on inputs alone - the coefficients of a net's normalisations - run before all else: at the start of a call
 //! the client knows where its inputs lie, and once it let other threads run it has to look again.
 
-use crate::arena::SMALL;
-use crate::body::{Body, Place};
-use crate::group::{Schedule, Task};
-use crate::kernels::{self, Buffer};
-use crate::memory::loaded;
+use crate::nest::body::{Body, Place};
+use crate::nest::group::{Schedule, Task};
+use crate::plan::arena::SMALL;
+use crate::plan::kernels::{self, Buffer};
+use crate::plan::memory::loaded;
 use flambeau_core::graph::Core;
 use flambeau_ir::dim::Dim;
 

@@ -1,8 +1,8 @@
 //! Memory layout inside convolutional graphs: activations with channels last, where that is faster than torch's own
 //! reordering at every convolution. What the user sees keeps the strides that eager gives it.
 
-use crate::affine::same_layout;
-use crate::group::memory_view;
+use crate::nest::affine::same_layout;
+use crate::nest::group::memory_view;
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;

@@ -2,8 +2,8 @@
 //! CPU library reorders a weight into scratch memory at every call, and that copy is then what a call's memory peaks at.
 //! Each output is computed as before; measured at 512 channels, two halves take as long as the whole.
 
-use crate::affine::same_layout;
-use crate::group::memory_view;
+use crate::nest::affine::same_layout;
+use crate::nest::group::memory_view;
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;

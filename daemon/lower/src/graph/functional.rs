@@ -1,10 +1,10 @@
 //! Torch-level graph to core graph: calls are decomposed, views tracked, in-place ops turned into new values. What each op
 //! means is in `daemon/ops`.
 
-use crate::affine::{reshaped_strides, same_layout, strides_through_view};
-use crate::group::memory_view;
-use crate::opaque::{Call, missing};
-use crate::pipeline::LowerOptions;
+use crate::graph::opaque::{Call, missing};
+use crate::nest::affine::{reshaped_strides, same_layout, strides_through_view};
+use crate::nest::group::memory_view;
+use crate::options::LowerOptions;
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, OutputBase};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;

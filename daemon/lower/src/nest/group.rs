@@ -1,9 +1,9 @@
 //! Decides which values get memory and which are computed together: fusion. Bodies of the groups are written by
-//! [`crate::body`].
+//! [`crate::nest::body`].
 
-use crate::affine::strides_through_view;
-use crate::body::{self, Body, Place, Root, Space, Unfit, computes};
-use crate::collapse::collapse;
+use crate::nest::affine::strides_through_view;
+use crate::nest::body::{self, Body, Place, Root, Space, Unfit, computes};
+use crate::nest::collapse::collapse;
 use flambeau_core::graph::{Core, CoreId, CoreOp, OutputBase};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, Unary};

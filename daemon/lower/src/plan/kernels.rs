@@ -1,8 +1,8 @@
 //! Turns bodies into plug-in kernels: numbers parameters and scalars, cuts the body into stages. Equal kernels are kept
 //! once.
 
-use crate::affine::Affine;
-use crate::body::{Body, Expr, Place, Write};
+use crate::nest::affine::Affine;
+use crate::nest::body::{Body, Expr, Place, Write};
 use flambeau_core::graph::{Core, CoreId};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Access, DType, Extent, Inst, Kernel, Op, Param, Reduce, Role, Scope, Stage, Store, ValueId};

@@ -1,8 +1,8 @@
 //! Memory: which values share storage, when it is allocated and freed; and the launch plan that follows.
 
-use crate::body::{Body, Expr, Place};
-use crate::group::{MemoryView, Schedule, Task, memory_view};
-use crate::kernels::{self, Buffer, Launch};
+use crate::nest::body::{Body, Expr, Place};
+use crate::nest::group::{MemoryView, Schedule, Task, memory_view};
+use crate::plan::kernels::{self, Buffer, Launch};
 use flambeau_core::graph::{Core, CoreId, CoreOp, ExternArg, ExternCall, OutputBase};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{DType, Kernel};
@@ -418,7 +418,7 @@ pub fn loaded(body: &Body) -> impl Iterator<Item = CoreId> + '_ {
 }
 
 /// True if every read of `id` is at this address.
-fn only_at(body: &Body, id: CoreId, at: &crate::affine::Affine) -> bool {
+fn only_at(body: &Body, id: CoreId, at: &crate::nest::affine::Affine) -> bool {
     body.insts.iter().all(|i| match &i.expr {
         Expr::Load(other, address) => *other != id || address == at,
         Expr::LoadIf(_, other, ..) => *other != id,

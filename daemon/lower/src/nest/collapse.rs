@@ -1,7 +1,7 @@
 //! Loop order and loop merging: the same body over as few loops as its addresses allow, contiguous ones innermost.
 
-use crate::affine::{Affine, exact_div};
-use crate::body::{Body, Expr, Inst};
+use crate::nest::affine::{Affine, exact_div};
+use crate::nest::body::{Body, Expr, Inst};
 use flambeau_ir::dim::Dim;
 use std::cmp::Ordering;
 

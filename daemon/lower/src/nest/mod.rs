@@ -1,0 +1,6 @@
+//! Loop nests: which values share one, and what a point of it computes.
+
+pub mod affine;
+pub mod body;
+mod collapse;
+pub mod group;

@@ -1,0 +1,8 @@
+//! Kernels, memory, and the plan that launches them.
+
+pub mod arena;
+pub mod early;
+pub mod generalise;
+mod kernels;
+pub mod memory;
+pub mod transfers;
