@@ -25,7 +25,10 @@ fn main() {
     println!("cargo::rustc-env=FLAMBEAU_BUILD={}", &hasher.finalize().to_hex()[..16]);
 }
 
-/// Adds the Rust sources and manifests below `folder`, tests apart; new files are noticed through `src` folders.
+/// What sources end in: Rust, tables, and what kernels are written in.
+const ENDINGS: [&str; 5] = ["rs", "txt", "h", "cl", "cuh"];
+
+/// Adds the sources and manifests below `folder`, tests apart; new files are noticed through `src` folders.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     if folder.ends_with("src") {
@@ -37,7 +40,9 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
             if !path.ends_with("tests") && !path.ends_with("target") {
                 collect(&path, files);
             }
-        } else if path.extension().is_some_and(|e| e == "rs") || path.ends_with("Cargo.toml") {
+        } else if path.extension().is_some_and(|e| ENDINGS.iter().any(|ending| e == *ending))
+            || path.ends_with("Cargo.toml")
+        {
             files.push(path);
         }
     }

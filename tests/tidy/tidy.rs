@@ -9,6 +9,9 @@ use std::process::Command;
 /// Longest file allowed outside `tests`, in lines.
 const MAX_LINES: usize = 800;
 
+/// Most Rust files side by side in a source folder of a crate.
+const MAX_FILES: usize = 15;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -201,6 +204,16 @@ fn no_file_outgrows_its_room() {
         }
     }
     assert!(long.is_empty(), "{long:?}");
+}
+
+#[test]
+fn no_folder_is_too_full() {
+    let mut counts: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for file in sources(&["rs"]).into_iter().filter(|f| f.iter().any(|part| part == "src") && root().join(f).exists()) {
+        *counts.entry(file.parent().map(Path::to_path_buf).unwrap_or_default()).or_default() += 1;
+    }
+    counts.retain(|_, count| *count > MAX_FILES);
+    assert!(counts.is_empty(), "folders with more than {MAX_FILES} files: {counts:?}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl fmt::Display for CodeHash {
     }
 }
 
-/// Whose functions a file holds, as far as breaking and resuming them goes.
+/// Who owns a file's code; decides where it may break and be resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The user's, and packages other than torch.

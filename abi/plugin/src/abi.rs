@@ -130,7 +130,7 @@ pub struct MemoryTable {
     /// Memory with the content of host memory: that very memory where the device can use it, else a copy. The caller keeps
     /// `host` as it is until the memory is released.
     pub import: unsafe extern "C" fn(device: u32, host: *mut c_void, bytes: u64, memory: *mut *mut c_void) -> i32,
-    /// Waits for the launches so far, then has the first `bytes` of the memory stand at `host`.
+    /// Waits for the launches so far, then copies the first `bytes` bytes of the memory to `host`.
     pub export: unsafe extern "C" fn(memory: *mut c_void, host: *mut c_void, bytes: u64) -> i32,
     /// Gives memory back, once the launches so far are done. No later launch names it.
     pub release: unsafe extern "C" fn(memory: *mut c_void),

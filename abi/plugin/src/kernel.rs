@@ -417,7 +417,7 @@ pub enum ReduceOp {
 }
 
 impl ReduceOp {
-    /// What brings one more element to the result so far.
+    /// Combines one element into the accumulator.
     pub fn step(self) -> Binary {
         match self {
             ReduceOp::Sum => Binary::Add,

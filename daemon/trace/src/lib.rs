@@ -1,40 +1,27 @@
 //! Frame to trace: a symbolic interpreter over [`value::Value`]. It evaluates what is not a tensor, records torch calls
 //! in a graph, guards every fact it reads of the client's objects, and logs effects.
 //!
-//! - [`tracer`] holds the state of one trace; [`outside`] turns the client's objects into values, with guards.
-//!   [`unread`] keeps those that are only passed on from becoming facts, [`finalizers`] sees to it that those end in time whose
-//!   end runs user code.
-//! - [`frame`] runs instructions; `opcodes/` has them by family.
-//! - [`attr`], `class_attr`, `set_attr`, [`call`], [`iterate`], [`truth`], [`operators`] are Python's protocols; `builtins/` the built-in functions and types.
-//! - [`torch`] emits graph nodes; [`exit`] describes the end of the frame.
+//! Each folder uses only those above it in this list. Python's own recursion (an attribute may be a property, which calls a
+//! function, which reads attributes) is methods of [`state::tracer::Tracer`], which each folder adds its own to; what protocols
+//! ask of the built-in functions and types, which are made of protocols, goes through [`state::library::Library`].
 
-pub mod attr;
-mod broken;
-pub mod builtins;
-pub mod call;
-mod class_attr;
-pub mod exit;
-mod finalizers;
-pub mod flow;
 pub mod fold;
-pub mod frame;
-mod hooks;
-pub mod iterate;
-mod log;
-mod lookup;
-mod module;
-pub mod opcodes;
-pub mod operators;
-pub mod outside;
-pub mod raise;
-mod set_attr;
-mod texts;
-pub mod torch;
-pub mod tracer;
-pub mod truth;
-mod types;
-mod unread;
+
 pub mod value;
+
+pub mod state;
+
+mod outside;
+
+pub mod torch;
+
+mod protocol;
+
+pub mod builtins;
+
+pub mod opcodes;
+
+pub mod exit;
 
 use exit::Outcome;
 use flambeau_core::trace::Trace;
@@ -43,6 +30,7 @@ use flambeau_ir::frame::Frame;
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::oracle::Oracle;
 use flambeau_ir::reason::{Reason, ReasonCode};
+use state::tracer::Tracer;
 
 /// Attempts at one frame: each break that cannot be resumed from costs one.
 const MAX_ATTEMPTS: usize = 16;
@@ -50,7 +38,7 @@ const MAX_ATTEMPTS: usize = 16;
 /// Traces a frame. A pure function of the frame and the oracle's answers. What cannot be traced gives a trace that ends in
 /// [`End::Refused`]. Where the frame's options ask for it, `log` gets a line per instruction, however the trace ends.
 pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> Trace {
-    let mut tracer = tracer::Tracer::new(frame, oracle);
+    let mut tracer = Tracer::new(frame, oracle, &builtins::BuiltIns);
     if counts_references(frame) {
         return tracer.refuse(Reason::new(ReasonCode::UnsupportedCall, "sys.getrefcount"));
     }
@@ -90,5 +78,5 @@ fn counts_references(frame: &Frame) -> bool {
     let Some(ObjectData::Function(function)) = frame.heap.get(frame.function).map(|object| &object.data) else {
         return false;
     };
-    frame.heap.codes.get(&function.code).is_some_and(|code| call::counts_references(code))
+    frame.heap.codes.get(&function.code).is_some_and(|code| protocol::call::counts_references(code))
 }

@@ -22,8 +22,8 @@ const CO_FUNCTION: i32 = 0x1 | 0x2;
 /// `CO_VARARGS` and `CO_VARKEYWORDS`.
 const CO_GATHERS: [i32; 2] = [0x4, 0x8];
 
-/// Of so many frames, one in the other, nothing is looked for in the innermost. A frame that a hook is called for takes C's
-/// stack and counts against the limit for that, others do not: programs may be recursive beyond what the hook could bear.
+/// Beyond this nesting depth we stop looking for frames to compile. A frame that the hook is called for takes C's stack and
+/// counts against the limit for that, others do not: programs may recurse deeper than the hook could.
 const DEEPEST: u32 = 300;
 
 thread_local! {

@@ -1,5 +1,5 @@
 //! What runs spend in kernels and in torch, so that benchmarks can tell what flambeau itself costs: these sections can be
-//! timed, or left out. Off but there.
+//! timed, or left out. Off except in benchmarks.
 
 use crate::torch::{Handle, Torch};
 use pyo3::prelude::*;

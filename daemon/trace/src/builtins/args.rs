@@ -1,9 +1,9 @@
 //! Arguments of built-in calls. What does not fit is a break: the message of Python's error is not made up here.
 
 use super::unsupported;
-use crate::call::Args;
-use crate::flow::Flow;
+use crate::value::Args;
 use crate::value::Value;
+use crate::value::flow::Flow;
 
 /// Exactly N positional arguments.
 pub fn exactly<const N: usize>(path: &str, args: Args) -> Flow<[Value; N]> {

@@ -2,9 +2,9 @@
 
 use super::args::{bind, exactly};
 use super::{Table, types, unsupported};
-use crate::call::Args;
-use crate::flow::{Flow, stop};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, stop};
 use crate::value::{Iter, Key, Of, Payload, Super, Value, ViewKind};
 use flambeau_bytecode::Compare;
 use flambeau_ir::code::{Const, Origin};

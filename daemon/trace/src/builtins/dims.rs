@@ -1,8 +1,8 @@
 //! Symbolic ints: what stays symbolic, and what fixes them.
 
-use crate::flow::Flow;
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
 use crate::value::Value;
+use crate::value::flow::Flow;
 use flambeau_bytecode::{Binary, Compare, Unary};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::guard::Relation;

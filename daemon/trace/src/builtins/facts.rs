@@ -3,9 +3,9 @@
 
 use super::args::{bind, exactly};
 use super::{Table, unsupported};
-use crate::call::Args;
-use crate::flow::Flow;
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::Flow;
 use crate::value::{Class, Instance, Payload, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardKind;

@@ -2,9 +2,9 @@
 
 use super::args::{bind, receiver};
 use super::{Table, unsupported};
-use crate::call::Args;
-use crate::flow::Flow;
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::Flow;
 use crate::value::{Partial, Value};
 use std::rc::Rc;
 

@@ -2,11 +2,11 @@
 
 use super::args::{bind, exactly, receiver};
 use super::{Table, unsupported};
-use crate::call::Args;
-use crate::flow::{Flow, Stop};
-use crate::frame::{FrameEnd, GeneratorId};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
 use crate::value::Value;
+use crate::value::flow::{Flow, Stop};
+use crate::value::frame::{FrameEnd, GeneratorId};
 
 pub const TABLE: Table = &[
     ("types.GeneratorType.send", send),
@@ -30,7 +30,7 @@ fn yielded(tracer: &mut Tracer<'_>, end: FrameEnd) -> Flow<Value> {
         FrameEnd::Yield(value) => Ok(value),
         FrameEnd::Return(value) if value.is_none() => tracer.raise_with("StopIteration", vec![]),
         FrameEnd::Return(value) => tracer.raise_with("StopIteration", vec![value]),
-        FrameEnd::Generator => crate::flow::internal("a generator made itself anew"),
+        FrameEnd::Generator => crate::value::flow::internal("a generator made itself anew"),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::args::{bind, exactly, name};
 use super::{Table, fixed_int, unsupported};
-use crate::call::Args;
-use crate::flow::Flow;
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::Flow;
 use crate::value::{Iter, Of, Value};
 use flambeau_bytecode::Binary;
 use flambeau_ir::code::Const;

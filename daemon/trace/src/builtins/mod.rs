@@ -4,38 +4,94 @@
 //! Nothing here knows of opcodes. An operation that is not exactly Python's ends in a named break.
 
 mod args;
-mod collections;
+pub(crate) mod containers;
 mod core;
-mod dicts;
 mod dims;
 mod facts;
 mod functools;
 mod generators;
 mod itertools;
-mod lists;
 mod numbers;
 mod operators;
-pub(crate) mod sets;
 mod slots;
 mod strings;
-mod tuples;
 mod types;
 
-pub(crate) use self::core::note_frames;
-pub use operators::{binary, compare, contains, delete_subscript, store_subscript, subscript, unary};
-pub use slots::range_len;
 pub use strings::{format_value, join};
-pub(crate) use tuples::{field, result_fields};
 
-use crate::call::Args;
-use crate::flow::{Flow, stop};
+use self::core::note_frames;
+use containers::tuples::field;
+use containers::{collections, dicts, lists, sets, tuples};
+use operators::{binary, compare, contains, delete_subscript, store_subscript, subscript, unary};
+
 use crate::fold::{Fold, NotFolded};
-use crate::tracer::Tracer;
-use crate::value::Value;
+use crate::state::library::Library;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, stop};
+use crate::value::{Tuple, Value};
+use flambeau_bytecode::{Binary, Compare, Unary};
 use flambeau_ir::code::Const;
 use flambeau_ir::reason::ReasonCode;
 use std::collections::HashMap;
 use std::sync::LazyLock;
+
+/// All of this, as protocols see it.
+pub struct BuiltIns;
+
+impl Library for BuiltIns {
+    fn knows(&self, path: &str) -> bool {
+        knows(path)
+    }
+
+    fn is_method(&self, path: &str) -> bool {
+        is_method(path)
+    }
+
+    fn call(&self, tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Value>> {
+        call(tracer, path, args)
+    }
+
+    fn attribute(&self, tracer: &mut Tracer<'_>, value: &Value, name: &str) -> Flow<Option<Value>> {
+        attribute(tracer, value, name)
+    }
+
+    fn field(&self, tracer: &mut Tracer<'_>, tuple: &Tuple, name: &str) -> Flow<Option<Value>> {
+        field(tracer, tuple, name)
+    }
+
+    fn note_frames(&self, tracer: &mut Tracer<'_>, path: &str) {
+        note_frames(tracer, path);
+    }
+
+    fn binary(&self, tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Option<Value>> {
+        binary(tracer, op, inplace, a, b)
+    }
+
+    fn unary(&self, tracer: &mut Tracer<'_>, op: Unary, a: &Value) -> Flow<Option<Value>> {
+        unary(tracer, op, a)
+    }
+
+    fn compare(&self, tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Flow<Option<Value>> {
+        compare(tracer, op, a, b)
+    }
+
+    fn contains(&self, tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flow<Option<bool>> {
+        contains(tracer, container, item)
+    }
+
+    fn subscript(&self, tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flow<Option<Value>> {
+        subscript(tracer, container, key)
+    }
+
+    fn store_subscript(&self, tracer: &mut Tracer<'_>, container: &Value, key: &Value, value: Value) -> Flow<bool> {
+        store_subscript(tracer, container, key, value)
+    }
+
+    fn delete_subscript(&self, tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flow<bool> {
+        delete_subscript(tracer, container, key)
+    }
+}
 
 /// Does a call. The path is the one it is in the table under; a method's receiver is the first argument.
 type Handler = fn(&mut Tracer<'_>, &str, Args) -> Flow<Value>;

@@ -2,11 +2,11 @@
 
 use super::args::{bind, bind_or_none, exactly, name};
 use super::{Table, fixed_const, folded, unsupported};
-use crate::call::Args;
-use crate::flow::{Flow, stop};
 use crate::fold;
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
 use crate::value::Value;
+use crate::value::flow::{Flow, stop};
 use flambeau_bytecode::{Binary, Compare};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;

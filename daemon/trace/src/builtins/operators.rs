@@ -1,12 +1,13 @@
 //! Operators between values of built-in types, and the `operator` module.
 
 use super::args::{exactly, name};
-use super::sets::{self, Elements, combine, elements, make};
+use super::containers::sets::{self, Elements, combine, elements, make};
 use super::{Table, decided, dims, fixed_int, folded, slots, unsupported};
-use crate::call::Args;
-use crate::flow::{Flow, stop};
 use crate::fold;
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, stop};
+use crate::value::iterator::range_len;
 use crate::value::{Class, Tuple, Value, ViewKind};
 use flambeau_bytecode::{Binary, Compare, Unary};
 use flambeau_ir::code::Const;
@@ -170,7 +171,7 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: 
                 // It takes pairs by code of its own, which refuses in other words.
                 return unsupported("an OrderedDict's `|=`");
             }
-            super::dicts::merge(tracer, "builtins.dict.update", *id, Args::new(vec![b.clone()]))?;
+            super::containers::dicts::merge(tracer, "builtins.dict.update", *id, Args::new(vec![b.clone()]))?;
             Ok(Some(a.clone()))
         }
         (Binary::Or, Value::Dict(x), Value::Dict(y)) => {
@@ -189,7 +190,7 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: 
                 None => slots::copy_dict(tracer, &Value::Dict(*x))?,
             };
             if let Value::Dict(id) = target {
-                super::dicts::merge(tracer, "builtins.dict.update", id, Args::new(vec![b.clone()]))?;
+                super::containers::dicts::merge(tracer, "builtins.dict.update", id, Args::new(vec![b.clone()]))?;
             }
             Ok(Some(target))
         }
@@ -348,8 +349,8 @@ pub fn compare(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Fl
         (Compare::Eq | Compare::Ne, Value::Dict(p), Value::Dict(q)) => dicts_equal(tracer, *p, *q)?,
         (Compare::Eq | Compare::Ne, Value::Range(p), Value::Range(q)) => {
             let (p, q) = (slots::range_bounds(tracer, p)?, slots::range_bounds(tracer, q)?);
-            let length = slots::range_len(p);
-            length == slots::range_len(q) && (length == 0 || p.0 == q.0 && (length == 1 || p.2 == q.2))
+            let length = range_len(p);
+            length == range_len(q) && (length == 0 || p.0 == q.0 && (length == 1 || p.2 == q.2))
         }
         (Compare::Eq | Compare::Ne, Value::Slice(p), Value::Slice(q)) => {
             let same = sequences(tracer, Compare::Eq, p.as_slice(), q.as_slice())?;
@@ -509,7 +510,7 @@ pub fn contains(tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flo
                     let at = i128::from(fixed_int(tracer, item, "in")?) - i128::from(start);
                     let step = i128::from(step);
                     let index = at / step;
-                    Ok(Some(at % step == 0 && index >= 0 && (index as u64) < slots::range_len(bounds)))
+                    Ok(Some(at % step == 0 && index >= 0 && (index as u64) < range_len(bounds)))
                 }
                 _ => unsupported("in range"),
             }
@@ -568,7 +569,7 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
         },
         Value::Range(parts) => {
             let bounds @ (start, _, step) = slots::range_bounds(tracer, parts)?;
-            let Ok(length) = isize::try_from(slots::range_len(bounds)) else { return unsupported("subscript") };
+            let Ok(length) = isize::try_from(range_len(bounds)) else { return unsupported("subscript") };
             let item = |at: i64| {
                 let item = i128::from(start) + i128::from(at) * i128::from(step);
                 i64::try_from(item).ok().map(Value::int)

@@ -2,9 +2,9 @@
 
 use super::args::exactly;
 use super::{Table, unsupported};
-use crate::call::Args;
-use crate::flow::Flow;
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::Flow;
 use crate::value::{Payload, Tuple, Value};
 use flambeau_ir::code::{Code, Const};
 use std::rc::Rc;
@@ -33,7 +33,7 @@ pub fn attribute(tracer: &mut Tracer<'_>, value: &Value, name: &str) -> Flow<Opt
         (Value::Const(Const::Float(_)), "imag") => Some(Value::Const(Const::Float(0.0))),
         (Value::Partial(p), "func") => Some(p.func.clone()),
         (Value::Partial(p), "args") => Some(Value::tuple(p.args.clone())),
-        (Value::Tuple(tuple), _) if tuple.class.is_some() => super::tuples::field(tracer, tuple, name)?,
+        (Value::Tuple(tuple), _) if tuple.class.is_some() => super::containers::tuples::field(tracer, tuple, name)?,
         (Value::Const(c), _) => super::facts::attribute(c, name),
         (Value::Code(code), _) => code_attribute(code, name),
         (Value::Instance(id), _) => match tracer.arenas.instances[*id].payload.clone() {
@@ -144,13 +144,6 @@ pub fn range_bounds(tracer: &mut Tracer<'_>, parts: &[Value; 3]) -> Flow<(i64, i
     }
     let [start, stop, step] = bounds;
     Ok((start, stop, step))
-}
-
-/// How many ints a range has.
-pub fn range_len((start, stop, step): (i64, i64, i64)) -> u64 {
-    let span = if step > 0 { i128::from(stop) - i128::from(start) } else { i128::from(start) - i128::from(stop) };
-    let step = i128::from(step).abs().max(1);
-    if span <= 0 { 0 } else { ((span + step - 1) / step) as u64 }
 }
 
 fn length(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

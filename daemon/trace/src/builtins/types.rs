@@ -2,9 +2,9 @@
 
 use super::args::{exactly, receiver};
 use super::{Table, unsupported};
-use crate::call::Args;
-use crate::flow::{Flow, stop};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, stop};
 use crate::value::{Class, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardKind;

@@ -5,9 +5,9 @@
 //! This decides where a frame breaks, not what it does: nothing is guarded, nothing is asked. What is not known counts as a
 //! tensor.
 
-use crate::broken::Frozen;
-use crate::frame::Slot;
-use crate::tracer::Tracer;
+use crate::state::broken::Frozen;
+use crate::state::tracer::Tracer;
+use crate::value::frame::Slot;
 use crate::value::{Iter, Key, Of, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::object::{ObjId, Object, ObjectData};

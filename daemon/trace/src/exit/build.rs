@@ -1,7 +1,7 @@
 //! How values of a trace are made after its graph ran: each object once, parts before wholes.
 
-use crate::flow::{Flow, stop};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::flow::{Flow, stop};
 use crate::value::{Builtin, CellId, Class, DictId, Function, InstanceId, Payload, Value, ViewKind, class};
 use flambeau_ir::code::{CodeHash, Const};
 use flambeau_ir::exit::{Build, BuildId, Effect, Exit, Varying};

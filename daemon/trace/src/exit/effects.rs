@@ -1,8 +1,8 @@
 //! Changes to outside objects, and to the thread's state, that a frame leaves behind.
 
 use super::build::Builder;
-use crate::flow::{Flow, stop};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::flow::{Flow, stop};
 use crate::value::{DictId, SetValue};
 use flambeau_ir::exit::Effect;
 use flambeau_ir::reason::ReasonCode;

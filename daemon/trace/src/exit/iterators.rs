@@ -1,10 +1,10 @@
 //! Iterators and generators that outlive the trace: made anew, at the place where the trace left them.
 
 use super::build::Builder;
-use crate::broken::Frozen;
-use crate::flow::{Flow, stop};
-use crate::frame::{GeneratorId, Slot};
-use crate::tracer::Tracer;
+use crate::state::broken::Frozen;
+use crate::state::tracer::Tracer;
+use crate::value::flow::{Flow, stop};
+use crate::value::frame::{GeneratorId, Slot};
 use crate::value::{Exhausted, Iter, IterId, Of, Value, ViewKind};
 use flambeau_bytecode::resume::Entry;
 use flambeau_ir::exit::{Build, BuildId};

@@ -8,10 +8,10 @@ mod iterators;
 mod resume;
 mod sets;
 
-use crate::flow::{Flow, Stop, stop};
-use crate::frame::{FrameEnd, Generator, GeneratorId, Slot};
-use crate::torch::Writes;
-use crate::tracer::Tracer;
+use crate::state::graph::Writes;
+use crate::state::tracer::Tracer;
+use crate::value::flow::{Flow, Stop, stop};
+use crate::value::frame::{FrameEnd, Generator, GeneratorId, Slot};
 use crate::value::{DictId, Origin, Payload, Value};
 use build::{Builder, Identity};
 use flambeau_bytecode::resume::NAMES;

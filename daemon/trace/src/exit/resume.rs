@@ -3,10 +3,10 @@
 
 use super::Outcome;
 use super::build::Builder;
-use crate::broken::{Broken, Frozen};
-use crate::flow::{Flow, Stop, stop};
-use crate::frame::Slot;
-use crate::tracer::Tracer;
+use crate::state::broken::{Broken, Frozen};
+use crate::state::tracer::Tracer;
+use crate::value::flow::{Flow, Stop, stop};
+use crate::value::frame::Slot;
 use crate::value::{Payload, Value};
 use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble};
 use flambeau_bytecode::{Condition, Op, Output, live_for, live_slots, loop_slots, thin_call, thin_instr};

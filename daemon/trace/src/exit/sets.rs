@@ -2,8 +2,8 @@
 //! these (`History`).
 
 use super::build::Builder;
-use crate::flow::{Flow, stop};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::flow::{Flow, stop};
 use crate::value::{Made, SetId, Value};
 use flambeau_ir::exit::{Build, BuildId, Effect};
 use flambeau_ir::reason::ReasonCode;

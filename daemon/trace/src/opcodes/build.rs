@@ -1,10 +1,11 @@
 //! Building and taking apart containers and strings.
 
-use crate::builtins::{self, sets};
-use crate::call::Args;
-use crate::flow::{Flow, stop};
-use crate::frame::{Control, PyFrame};
-use crate::tracer::Tracer;
+use crate::builtins;
+use crate::builtins::containers::sets;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, stop};
+use crate::value::frame::{Control, PyFrame};
 use crate::value::{SetValue, Value};
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;

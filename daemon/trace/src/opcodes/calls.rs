@@ -1,9 +1,9 @@
 //! Calls and function objects.
 
-use crate::call::Args;
-use crate::flow::{Flow, stop};
-use crate::frame::{Control, PyFrame};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, stop};
+use crate::value::frame::{Control, PyFrame};
 use crate::value::{Function, Value};
 use flambeau_bytecode::Parts;
 use flambeau_ir::code::{Code, Const};

@@ -1,9 +1,9 @@
 //! Jumps, loops, generators.
 
-use crate::flow::{Flow, Stop, stop};
-use crate::frame::{Control, FrameEnd, PyFrame};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
 use crate::value::Value;
+use crate::value::flow::{Flow, Stop, stop};
+use crate::value::frame::{Control, FrameEnd, PyFrame};
 use flambeau_bytecode::Condition;
 use flambeau_ir::reason::ReasonCode;
 

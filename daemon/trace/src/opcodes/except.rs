@@ -1,9 +1,9 @@
 //! Exceptions and `with`.
 
-use crate::call::Args;
-use crate::flow::{Flow, Stop, stop};
-use crate::frame::{Control, PyFrame};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, Stop, stop};
+use crate::value::frame::{Control, PyFrame};
 use crate::value::{Class, Value};
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;

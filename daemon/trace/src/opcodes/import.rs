@@ -1,9 +1,9 @@
 //! Imports of modules that are loaded already; any other import runs code and is a named break.
 
-use crate::flow::{Flow, stop};
-use crate::frame::{Control, PyFrame};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
 use crate::value::Value;
+use crate::value::flow::{Flow, stop};
+use crate::value::frame::{Control, PyFrame};
 use flambeau_ir::reason::ReasonCode;
 
 pub(super) fn name(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Control> {

@@ -4,14 +4,15 @@ mod build;
 mod calls;
 mod control;
 mod except;
+mod frame;
 mod import;
 mod names;
 pub mod page;
 mod stack;
 
-use crate::flow::{Flow, stop};
-use crate::frame::{Control, PyFrame};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::flow::{Flow, stop};
+use crate::value::frame::{Control, PyFrame};
 use flambeau_bytecode::Op;
 use flambeau_ir::reason::ReasonCode;
 

@@ -1,11 +1,11 @@
 //! Globals, names of class bodies, attributes.
 
 use super::stack::read_cell;
-use crate::call::Args;
-use crate::flow::{Flow, stop};
-use crate::frame::{Control, PyFrame};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
 use crate::value::Value;
+use crate::value::flow::{Flow, stop};
+use crate::value::frame::{Control, PyFrame};
 use flambeau_ir::reason::ReasonCode;
 
 fn global(t: &mut Tracer<'_>, f: &PyFrame, name: &str) -> Flow<Value> {

@@ -1,8 +1,8 @@
 //! Stack, locals, cells, constants, operators.
 
-use crate::flow::{Flow, stop};
-use crate::frame::{Control, PyFrame, Slot};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::flow::{Flow, stop};
+use crate::value::frame::{Control, PyFrame, Slot};
 use crate::value::{CellId, CellValue, Value};
 use flambeau_bytecode::{Binary, Compare, Unary};
 use flambeau_ir::code::Code;

@@ -1,9 +1,9 @@
 //! Grad mode, autocast and the like: read from the simulated state, changed in it and in the graph.
 
-use crate::call::Args;
-use crate::flow::{Flow, stop};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
 use crate::value::Value;
+use crate::value::flow::{Flow, stop};
 use flambeau_ir::code::Const;
 use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Arg, Target, ValueMeta};

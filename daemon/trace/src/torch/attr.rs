@@ -1,8 +1,8 @@
 //! Attributes of tensors: metadata is folded, the rest are methods.
 
-use crate::call::Args;
-use crate::flow::{Flow, stop};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, stop};
 use crate::value::{TensorId, Tuple, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -31,7 +31,7 @@ impl Tracer<'_> {
             Some((_, Value::Function(f)))
                 if !f.module.as_deref().is_some_and(|m| m == "torch" || m.starts_with("torch.")) =>
             {
-                Ok(Some(crate::attr::bound(Value::Function(f), value)))
+                Ok(Some(crate::value::function::bound(Value::Function(f), value)))
             }
             Some((_, Value::Function(_) | Value::Builtin(_))) => {
                 Ok(Some(Value::bound_builtin(&format!("torch.Tensor.{name}"), value)))

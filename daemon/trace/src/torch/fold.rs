@@ -1,9 +1,9 @@
 //! Torch functions whose result is known without running anything: metadata, dispatch questions, compiler state.
 
 use super::attr::is_complex;
-use crate::call::Args;
-use crate::flow::{Flow, stop};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, stop};
 use crate::value::{TensorId, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;

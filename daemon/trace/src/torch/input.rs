@@ -1,7 +1,7 @@
 //! Tensors and sizes that come from outside: placeholders, symbols, and their guards.
 
-use crate::flow::{Flow, stop};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::flow::{Flow, stop};
 use crate::value::{Origin, TensorValue, Value};
 use flambeau_core::trace::Trace;
 use flambeau_ir::code::Const;

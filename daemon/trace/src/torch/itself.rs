@@ -2,9 +2,9 @@
 //! does to the tensor itself: `requires_grad_`, leaves that a call makes.
 
 use super::target_name;
-use crate::call::Args;
-use crate::flow::{Flow, stop};
-use crate::tracer::Tracer;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, stop};
 use crate::value::{TensorId, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::frame::BackendKind;

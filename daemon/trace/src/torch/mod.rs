@@ -4,15 +4,14 @@ mod ambient;
 mod attr;
 mod checks;
 mod fold;
-mod graph;
 mod input;
 mod itself;
+pub mod results;
 
-pub use graph::{Drawn, GraphBuilder, Writes};
-
-use crate::call::Args;
-use crate::flow::{Flow, stop};
-use crate::tracer::Tracer;
+use crate::state::graph::{Drawn, Writes};
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, stop};
 use crate::value::{Class, Payload, TensorId, TensorValue, Tuple, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::commit;
@@ -507,7 +506,8 @@ impl Tracer<'_> {
                     items.push(item);
                 }
                 let path = format!("torch.return_types.{}", target_name(target).rsplit('.').next().unwrap_or_default());
-                let class = crate::builtins::result_fields(&path).map(|_| Class::builtin(&path, &["builtins.tuple"]));
+                let class =
+                    crate::torch::results::result_fields(&path).map(|_| Class::builtin(&path, &["builtins.tuple"]));
                 Value::Tuple(Rc::new(Tuple { items, class, origin: None }))
             }
         })

@@ -138,3 +138,16 @@ impl Value {
         Value::Builtin(Rc::new(Builtin { path: path.into(), receiver: Some(receiver), unbound: false, origin: None }))
     }
 }
+
+/// `func` bound to `receiver`.
+pub(crate) fn bound(func: Value, receiver: Value) -> Value {
+    match func {
+        Value::Builtin(b) => Value::Builtin(Rc::new(Builtin {
+            path: b.path.clone(),
+            receiver: Some(receiver),
+            unbound: false,
+            origin: None,
+        })),
+        func => Value::Method(Rc::new(Method { func, receiver, origin: None })),
+    }
+}

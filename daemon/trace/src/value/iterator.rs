@@ -204,3 +204,10 @@ pub enum Iter {
     /// It is being advanced.
     Running,
 }
+
+/// How many ints a range has.
+pub fn range_len((start, stop, step): (i64, i64, i64)) -> u64 {
+    let span = if step > 0 { i128::from(stop) - i128::from(start) } else { i128::from(start) - i128::from(stop) };
+    let step = i128::from(step).abs().max(1);
+    if span <= 0 { 0 } else { ((span + step - 1) / step) as u64 }
+}

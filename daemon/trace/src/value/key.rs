@@ -41,7 +41,7 @@ impl Key {
     }
 
     /// The key of a value that is no tuple; `None` if it is unhashable, symbolic, or hashed by code of its own. Objects whose
-    /// class defines `__eq__` or `__hash__` must not come here: use [`crate::tracer::Tracer::key`].
+    /// class defines `__eq__` or `__hash__` must not come here: use `Tracer::key`.
     pub(crate) fn by_structure(value: &Value) -> Option<Key> {
         Some(match value {
             Value::Const(c) => return Key::of_const(c),

@@ -1,7 +1,10 @@
 //! Values of a trace. Cheap to clone: immutable parts are shared, what has identity and state lives in [`Arenas`].
 
+pub mod args;
 pub mod class;
 pub mod dict;
+pub mod flow;
+pub mod frame;
 pub mod function;
 pub mod instance;
 pub mod iterator;
@@ -11,6 +14,7 @@ pub mod set;
 pub mod tensor;
 pub mod tuple;
 
+pub use args::Args;
 pub use class::Class;
 pub use dict::{DictId, DictValue, ViewKind};
 pub use function::{Builtin, CellId, CellValue, Descriptor, Function, Method, Partial, Super};
@@ -22,11 +26,11 @@ pub use set::{History, Made, SetId, SetValue};
 pub use tensor::{TensorId, TensorValue};
 pub use tuple::Tuple;
 
-use crate::frame::GeneratorId;
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::object::ObjId;
 use flambeau_ir::source::SourceId;
+use frame::GeneratorId;
 use std::rc::Rc;
 
 /// One Python value.
@@ -178,7 +182,7 @@ pub struct Arenas {
     /// Iterators.
     pub iters: Arena<Iter>,
     /// Generators; `None` while one runs.
-    pub generators: Arena<crate::frame::Generator>,
+    pub generators: Arena<frame::Generator>,
     /// How many of the changes of dicts were items that were read.
     pub(crate) reads: usize,
 }

@@ -16,7 +16,7 @@ pub struct Entry<'a> {
     /// What is read once for all stages: `c0`, `c1`, ... have it for all elements of a thread.
     pub cached: Vec<Access>,
     text: &'a mut Text,
-    /// Of the values so far.
+    /// Types of the values emitted so far.
     types: BTreeMap<ValueId, DType>,
 }
 

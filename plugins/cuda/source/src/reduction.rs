@@ -21,7 +21,7 @@ pub struct Reduction {
 pub enum Kind {
     /// As the kernel says, one element after the other.
     Plain(ReduceOp),
-    /// Squares of what elements are off a number that is not known yet: `Spread` of `joint.cuh`.
+    /// Squared deviations from a mean that is still being computed: `Spread` of `joint.cuh`.
     Spread,
     /// Exponentials of what elements are above a number that is not known yet: `Exponentials` of `joint.cuh`.
     Exponentials,

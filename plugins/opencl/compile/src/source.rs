@@ -54,7 +54,7 @@ struct Writer<'a> {
     kernel: &'a Kernel,
     /// Whether a unit of work is one point of all dimensions.
     free: bool,
-    /// Of the values so far.
+    /// Types of the values emitted so far.
     types: BTreeMap<ValueId, DType>,
     text: Text,
 }

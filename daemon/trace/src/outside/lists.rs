@@ -1,0 +1,33 @@
+//! Reading and writing lists.
+
+use crate::state::tracer::Tracer;
+use crate::value::flow::Flow;
+use crate::value::{ListId, ListValue, Value};
+
+impl Tracer<'_> {
+    /// A new list.
+    pub fn new_list(&mut self, items: Vec<Value>) -> Value {
+        Value::List(self.arenas.lists.push(ListValue { items, loaded: true, ..ListValue::default() }))
+    }
+
+    /// The items (reads and guards them if the list is from outside).
+    pub fn list_items(&mut self, list: ListId) -> Flow<&Vec<Value>> {
+        self.load_list(list)?;
+        Ok(&self.arenas.lists[list].items)
+    }
+
+    /// The items, to change: the list's new state is replayed at exit if it is from outside.
+    pub fn list_mut(&mut self, list: ListId) -> Flow<&mut Vec<Value>> {
+        self.load_list(list)?;
+        let entry = &mut self.arenas.lists[list];
+        entry.dirty = true;
+        Ok(&mut entry.items)
+    }
+
+    /// Adds items at the end. A list from outside is not read for that: how long it is does not matter.
+    pub fn list_add(&mut self, list: ListId, items: impl IntoIterator<Item = Value>) {
+        let entry = &mut self.arenas.lists[list];
+        entry.dirty = true;
+        entry.items.extend(items);
+    }
+}

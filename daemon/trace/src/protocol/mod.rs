@@ -1,0 +1,11 @@
+//! Python's protocols: attributes, calls, iteration, truth, operators, raising.
+
+pub mod attr;
+pub mod call;
+mod class_attr;
+pub mod iterate;
+mod module;
+pub mod operators;
+pub mod raise;
+mod set_attr;
+pub mod truth;

@@ -1,0 +1,205 @@
+//! Attributes that are set and deleted: by the class's `__setattr__`, data descriptors, the instance's dict.
+
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, stop};
+use crate::value::{Class, Descriptor, Payload, Value};
+use flambeau_ir::code::Const;
+use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::Step;
+
+/// Types of C whose objects have no `__dict__`.
+const WITHOUT_DICT: &[&str] = &[
+    "builtins.object",
+    "builtins.NoneType",
+    "builtins.int",
+    "builtins.bool",
+    "builtins.float",
+    "builtins.complex",
+    "builtins.str",
+    "builtins.bytes",
+    "builtins.tuple",
+    "builtins.list",
+    "builtins.dict",
+    "builtins.set",
+    "builtins.frozenset",
+    "builtins.range",
+    "builtins.slice",
+];
+
+impl Tracer<'_> {
+    /// `target.name = value`.
+    pub fn set_attr(&mut self, target: &Value, name: &str, value: Value) -> Flow<()> {
+        match target {
+            // Tracebacks are not modelled: none can be read.
+            Value::Instance(id)
+                if name == "__traceback__" && matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) =>
+            {
+                match self.read(&value)? {
+                    Value::Const(c) if c != Const::None => {
+                        self.raise_named("TypeError", "__traceback__ must be a traceback or None")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Value::Instance(_) | Value::Dict(_) | Value::List(_) => {
+                let class = self.class_of(target)?;
+                match self.type_lookup(&class, "__setattr__")? {
+                    None => self.generic_set_attr(target, name, Some(value)),
+                    Some((_, Value::Builtin(b))) if stores_generically(&class, &b.path) => {
+                        self.generic_set_attr(target, name, Some(value))
+                    }
+                    Some((_, hook @ (Value::Function(_) | Value::Builtin(_)))) => {
+                        let value = if matches!(hook, Value::Builtin(_)) { self.read(&value)? } else { value };
+                        let args = vec![target.clone(), Value::str(name), value];
+                        self.call(&hook, Args::new(args)).map(|_| ())
+                    }
+                    Some(_) => stop(ReasonCode::SideEffect, format!("{}.__setattr__", class.name.qualname)),
+                }
+            }
+            Value::Module(m) => self.set_module_attr(&m.clone(), name, Some(value)),
+            Value::Function(f) => {
+                let attrs = match f.attrs.get() {
+                    Some(attrs) => attrs,
+                    None if f.origin.is_none() => {
+                        let attrs = self.fresh_attrs();
+                        f.attrs.set(Some(attrs));
+                        attrs
+                    }
+                    None => return stop(ReasonCode::SideEffect, format!("setting {name} of a function")),
+                };
+                if name.starts_with("__") && name != "__wrapped__" {
+                    return stop(ReasonCode::SideEffect, format!("setting {name} of a function"));
+                }
+                self.dict_set(attrs, Value::str(name), value)
+            }
+            Value::Tensor(id) => {
+                let value = self.read(&value)?;
+                self.set_tensor_attr(*id, name, value)
+            }
+            _ => stop(ReasonCode::SideEffect, format!("setting {name} of a {}", self.type_name(target))),
+        }
+    }
+
+    /// `object.__setattr__(target, name, value)`; `None` deletes.
+    pub(crate) fn generic_set_attr(&mut self, target: &Value, name: &str, value: Option<Value>) -> Flow<()> {
+        if name == "__class__" || name == "__dict__" {
+            return stop(ReasonCode::SideEffect, format!("setting {name}"));
+        }
+        if let Value::Module(module) = target {
+            return self.set_in_module(module, name, value);
+        }
+        let class = self.class_of(target)?;
+        let attrs = match target {
+            Value::Instance(id) => self.arenas.instances[*id].attrs,
+            Value::Dict(id) => self.arenas.dicts[*id].attrs,
+            Value::List(id) => self.arenas.lists[*id].attrs,
+            _ => None,
+        };
+        let of_type = self.type_lookup(&class, name)?;
+        if let Some((_, raw)) = &of_type
+            && self.is_data_descriptor(raw)?
+        {
+            let value = value.map(|value| self.read(&value)).transpose()?;
+            return self.set_through(raw, target, name, value);
+        }
+        let own_name = self.type_name(target);
+        let missing = || format!("'{own_name}' object has no attribute '{name}'");
+        let Some(attrs) = attrs else {
+            let known = |path: &std::sync::Arc<str>| WITHOUT_DICT.contains(&&**path);
+            let is_empty = matches!(target, Value::Instance(_) | Value::Dict(_) | Value::List(_));
+            let may_have_dict = class.has_dict || !class.is_python && !class.path.as_ref().is_some_and(known);
+            if may_have_dict && !(is_empty && value.is_none()) {
+                // It gets its dict with the first attribute, or its type may have one.
+                return stop(ReasonCode::SideEffect, format!("the first attribute of a {own_name}"));
+            }
+            if of_type.is_some() {
+                let message = format!("'{own_name}' object attribute '{name}' is read-only");
+                return self.raise_named("AttributeError", &message);
+            }
+            let own = match self.type_lookup(&class, "__setattr__")? {
+                Some((_, Value::Builtin(b))) => !stores_generically(&class, &b.path),
+                found => found.is_some(),
+            };
+            let hint = if own || class.has_dict { "" } else { self.builtins().no_dict };
+            return self.raise_named("AttributeError", &(missing() + hint));
+        };
+        match value {
+            Some(value) => self.dict_set(attrs, Value::str(name), value),
+            None => match self.dict_remove(attrs, &Value::str(name))? {
+                Some(_) => Ok(()),
+                None => self.raise_named("AttributeError", &missing()),
+            },
+        }
+    }
+
+    /// Stores through a data descriptor.
+    pub(crate) fn set_through(&mut self, raw: &Value, target: &Value, name: &str, value: Option<Value>) -> Flow<()> {
+        match (raw, value, target) {
+            (Value::Descriptor(d), value, _) if matches!(**d, Descriptor::Property { .. }) => {
+                let (step, what) =
+                    if value.is_some() { (Step::PropertySet, "set") } else { (Step::PropertyDelete, "delete") };
+                match self.property_part(d, step)? {
+                    Some(part) => {
+                        let args = std::iter::once(target.clone()).chain(value);
+                        self.call(&part, Args::new(args.collect())).map(|_| ())
+                    }
+                    None => self.raise_inexact("AttributeError", &format!("can't {what} attribute '{name}'")),
+                }
+            }
+            // Members of types of C may be typed or read-only.
+            (Value::Descriptor(d), value, Value::Instance(id))
+                if matches!(**d, Descriptor::Data { member: true, .. })
+                    && matches!(self.arenas.instances[*id].payload, Payload::None) =>
+            {
+                let reading = value.is_none().then(|| self.slot(target, &name.into()));
+                if let Some(read) = reading
+                    && self.catch(read, "AttributeError")?.is_none()
+                {
+                    return self.raise_named("AttributeError", name);
+                }
+                let instance = &mut self.arenas.instances[*id];
+                instance.slots.insert(name.into(), value.clone());
+                instance.slot_writes.insert(name.into(), value);
+                Ok(())
+            }
+            (Value::Instance(id), Some(value), _) => {
+                let class = self.arenas.instances[*id].class.clone();
+                match self.type_lookup(&class, "__set__")? {
+                    Some((_, Value::Function(set))) => {
+                        self.call(&Value::Function(set), Args::new(vec![raw.clone(), target.clone(), value]))?;
+                        Ok(())
+                    }
+                    _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
+                }
+            }
+            _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
+        }
+    }
+
+    /// `del target.name`.
+    pub fn del_attr(&mut self, target: &Value, name: &str) -> Flow<()> {
+        match target {
+            Value::Instance(id) => {
+                let class = self.arenas.instances[*id].class.clone();
+                match self.type_lookup(&class, "__delattr__")? {
+                    None => self.generic_set_attr(target, name, None),
+                    Some((_, Value::Builtin(b))) if stores_generically(&class, &b.path) => {
+                        self.generic_set_attr(target, name, None)
+                    }
+                    Some((_, hook @ (Value::Function(_) | Value::Builtin(_)))) => {
+                        self.call(&hook, Args::new(vec![target.clone(), Value::str(name)])).map(|_| ())
+                    }
+                    Some(_) => stop(ReasonCode::SideEffect, format!("{}.__delattr__", class.name.qualname)),
+                }
+            }
+            Value::Module(m) => self.set_module_attr(&m.clone(), name, None),
+            _ => stop(ReasonCode::SideEffect, format!("deleting {name} of a {}", self.type_name(target))),
+        }
+    }
+}
+
+/// Whether the built-in `__setattr__` or `__delattr__` of a class does what that of `object` does.
+pub(crate) fn stores_generically(class: &Class, path: &str) -> bool {
+    class.generic_setattr || matches!(path, "builtins.BaseException.__setattr__" | "builtins.BaseException.__delattr__")
+}

@@ -1,0 +1,202 @@
+//! Truth values, lengths, and facts about symbolic ints.
+
+use crate::fold;
+use crate::state::tracer::Tracer;
+use crate::value::Args;
+use crate::value::flow::{Flow, stop};
+use crate::value::iterator::range_len;
+use crate::value::{Payload, Value};
+use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::guard::{GuardKind, Relation};
+use flambeau_ir::reason::ReasonCode;
+
+impl Tracer<'_> {
+    /// `bool(value)`.
+    pub fn truth(&mut self, value: &Value) -> Flow<bool> {
+        Ok(match value {
+            Value::Const(Const::NotImplemented) => {
+                return stop(ReasonCode::UnsupportedObject, "the truth of NotImplemented, of which Python warns");
+            }
+            Value::Const(c) => const_truth(c),
+            Value::Int(dim) => self.decide(Relation::Ne, dim, &Dim::Const(0)),
+            Value::Tensor(_) => return stop(ReasonCode::DataDependentJump, "the truth of a tensor"),
+            Value::Tuple(t) if t.class.as_ref().is_none_or(|c| !c.is_python) => !t.items.is_empty(),
+            Value::List(id) if self.arenas.lists[*id].class.is_none() => !self.list_items(*id)?.is_empty(),
+            Value::Set(id) => !self.arenas.sets[*id].items.is_empty(),
+            Value::DictView(dict, _) | Value::Proxy(dict) => self.dict_len(*dict)? > 0,
+            // Also of one with more items than a length can tell.
+            Value::Range(parts) => {
+                let length = self.range_length(&parts.clone())?;
+                self.truth(&length)?
+            }
+            Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Class(_) => {
+                self.object_truth(value)?
+            }
+            Value::Opaque(o) => {
+                let class = o.class.clone();
+                if self.type_lookup(&class, "__bool__")?.is_some() || self.type_lookup(&class, "__len__")?.is_some() {
+                    return stop(ReasonCode::UnsupportedObject, format!("the truth of a {}", class.name.qualname));
+                }
+                true
+            }
+            _ => true,
+        })
+    }
+
+    fn object_truth(&mut self, value: &Value) -> Flow<bool> {
+        if let Some(method) = self.python_special(value, "__bool__")? {
+            let result = self.call(&method, Args::default())?;
+            return match result {
+                Value::Const(Const::Bool(b)) => Ok(b),
+                other => {
+                    let name = self.type_name(&other);
+                    self.raise_named("TypeError", &format!("__bool__ should return bool, returned {name}"))
+                }
+            };
+        }
+        if let Value::Instance(id) = value
+            && let Payload::Const(c) = self.arenas.instances[*id].payload.clone()
+        {
+            // Numbers have a `__bool__` of their own; the truth of other values is asked of a `__len__`.
+            if !matches!(c, Const::Str(_) | Const::Bytes(_)) || self.python_special(value, "__len__")?.is_none() {
+                return Ok(const_truth(&c));
+            }
+        }
+        if self.python_special(value, "__len__")?.is_none() && matches!(value, Value::Instance(_) | Value::Class(_)) {
+            return Ok(true);
+        }
+        let length = self.length(value)?;
+        self.truth(&length)
+    }
+
+    /// `len(value)`: an int, maybe symbolic.
+    pub fn length(&mut self, value: &Value) -> Flow<Value> {
+        if let Some(method) = self.python_special(value, "__len__")? {
+            let length = self.call(&method, Args::default())?;
+            return self.checked_length(length);
+        }
+        let length = match value {
+            Value::Tuple(t) => t.items.len(),
+            Value::List(id) => self.list_items(*id)?.len(),
+            Value::Dict(id) | Value::DictView(id, _) | Value::Proxy(id) => self.dict_len(*id)?,
+            Value::Set(id) => self.arenas.sets[*id].items.len(),
+            Value::Const(Const::Str(s)) => s.chars().count(),
+            Value::Const(Const::Bytes(b)) => b.len(),
+            Value::Range(parts) => match self.range_length(&parts.clone())? {
+                Value::Const(Const::BigInt(_)) => {
+                    return self.raise_named("OverflowError", "Python int too large to convert to C ssize_t");
+                }
+                length => return Ok(length),
+            },
+            Value::Tensor(id) => {
+                return match self.arenas.tensors[*id].meta.sizes.first() {
+                    Some(size) => Ok(Value::dim(size.clone())),
+                    None => self.raise_named("TypeError", "len() of a 0-d tensor"),
+                };
+            }
+            _ => {
+                self.need_plain(value, "the length")?;
+                let name = self.type_name(value);
+                return self.raise_named("TypeError", &format!("object of type '{name}' has no len()"));
+            }
+        };
+        Ok(Value::int(length as i64))
+    }
+
+    /// What `slot_sq_length` in CPython's `Objects/typeobject.c` makes of the result of `__len__`.
+    fn checked_length(&mut self, length: Value) -> Flow<Value> {
+        let negative = match &length {
+            Value::Int(dim) => !self.decide(Relation::Ge, dim, &Dim::Const(0)),
+            Value::Const(Const::Int(_) | Const::Bool(_)) => length.as_int().is_some_and(|n| n < 0),
+            Value::Const(Const::BigInt(_)) | Value::Instance(_) | Value::Tensor(_) | Value::Opaque(_) => {
+                return stop(ReasonCode::UnsupportedCall, "a __len__ that gives no int");
+            }
+            _ => {
+                let name = self.type_name(&length);
+                let message = format!("'{name}' object cannot be interpreted as an integer");
+                return self.raise_named("TypeError", &message);
+            }
+        };
+        if negative {
+            return self.raise_named("ValueError", "__len__() should return >= 0");
+        }
+        Ok(match length {
+            Value::Const(Const::Bool(b)) => Value::int(i64::from(b)),
+            length => length,
+        })
+    }
+
+    fn range_length(&mut self, parts: &[Value; 3]) -> Flow<Value> {
+        let dims: Option<Vec<Dim>> = parts.iter().map(Value::as_dim).collect();
+        let Some([start, end, step]) = dims.as_deref() else {
+            return stop(ReasonCode::UnsupportedObject, "a range of something that is no int");
+        };
+        let is_known = start.as_const().is_some() && end.as_const().is_some();
+        if step.is(1) && !is_known {
+            let positive = self.decide(Relation::Gt, end, start);
+            return Ok(if positive { Value::dim(end.sub(start)) } else { Value::int(0) });
+        }
+        let length = range_len((self.fix(start), self.fix(end), self.fix(step)));
+        Ok(Value::Const(fold::int(length.into())))
+    }
+
+    /// Whether a relation of two sizes holds for the values seen; becomes a guard.
+    pub fn decide(&mut self, relation: Relation, a: &Dim, b: &Dim) -> bool {
+        let difference = a.sub(b);
+        if let Some(d) = difference.as_const() {
+            return relation.holds(d, 0);
+        }
+        let (x, y) = (self.hint(a), self.hint(b));
+        let found = relation.holds(x, y);
+        let fact = if found { relation } else { negation(relation) };
+        let source = self.function_source();
+        self.guard(source, GuardKind::Relation(fact, a.clone(), b.clone()));
+        found
+    }
+
+    /// The value of a symbolic int, which becomes a guard (it is then fixed in this trace).
+    pub fn fix(&mut self, dim: &Dim) -> i64 {
+        let hint = self.hint(dim);
+        self.decide(Relation::Eq, dim, &Dim::Const(hint));
+        hint
+    }
+
+    /// The value of a size while tracing.
+    pub fn hint(&self, dim: &Dim) -> i64 {
+        self.hint_of(dim).unwrap_or(0)
+    }
+
+    /// As [`Self::hint`]; `None` if it divides by zero or is too large.
+    pub fn hint_of(&self, dim: &Dim) -> Option<i64> {
+        dim.eval(&|s| self.symbols.get(s.0 as usize).map_or(0, |s| s.hint))
+    }
+}
+
+impl flambeau_ops::ShapeEnv for Tracer<'_> {
+    fn decide(&mut self, relation: Relation, a: &Dim, b: &Dim) -> bool {
+        Tracer::decide(self, relation, a, b)
+    }
+}
+
+fn negation(relation: Relation) -> Relation {
+    match relation {
+        Relation::Eq => Relation::Ne,
+        Relation::Ne => Relation::Eq,
+        Relation::Lt => Relation::Ge,
+        Relation::Le => Relation::Gt,
+        Relation::Gt => Relation::Le,
+        Relation::Ge => Relation::Lt,
+    }
+}
+
+fn const_truth(c: &Const) -> bool {
+    match c {
+        Const::None | Const::Bool(false) | Const::Int(0) => false,
+        Const::Float(x) => *x != 0.0,
+        Const::Complex(x, y) => *x != 0.0 || *y != 0.0,
+        Const::Str(s) => !s.is_empty(),
+        Const::Bytes(b) => !b.is_empty(),
+        _ => true,
+    }
+}

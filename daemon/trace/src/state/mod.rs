@@ -1,0 +1,8 @@
+//! The state of one trace: values met, guards, the graph so far, frames, and how a break leaves it.
+
+pub mod broken;
+pub mod graph;
+pub mod library;
+mod log;
+mod texts;
+pub mod tracer;

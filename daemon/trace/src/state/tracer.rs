@@ -1,0 +1,515 @@
+//! The state of one trace: sources, guards, questions, arenas, the graph under construction.
+
+use super::broken::{Broken, Mortals};
+use super::graph::GraphBuilder;
+use super::library::Library;
+use super::texts::NewTexts;
+use crate::value::flow::{Flow, stop};
+use crate::value::frame::FrameInfo;
+use crate::value::{Arenas, CellId, Class, DictId, Key, Origin, Value};
+use flambeau_bytecode::Decoded;
+use flambeau_bytecode::dialect::Dialect;
+use flambeau_ir::code::{CodeHash, Const};
+use flambeau_ir::frame::Frame;
+use flambeau_ir::guard::{Ambient, Guard, GuardKind};
+use flambeau_ir::object::{Heap, ObjId, Object};
+use flambeau_ir::oracle::{Answer, AnswerValue, Oracle, Question};
+use flambeau_ir::plan::Symbol;
+use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_ir::source::{SourceId, SourceTable, Step};
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Calls of built-ins on constants that one trace asks the client for.
+const MAX_EVALS: usize = 1024;
+
+/// The state of one trace.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub struct Tracer<'a> {
+    pub(crate) frame: &'a Frame,
+    oracle: &'a mut dyn Oracle,
+    /// The built-in functions and types.
+    pub(crate) library: &'static dyn Library,
+    pub(crate) heap: Heap,
+    pub(crate) sources: SourceTable,
+    pub(crate) guards: Vec<Guard>,
+    pub(crate) guarded: HashSet<(SourceId, GuardKind)>,
+    /// Lists, dicts, instances, tensors, ...
+    pub arenas: Arenas,
+    /// The graph so far.
+    pub(crate) graph: GraphBuilder,
+    pub(crate) symbols: Vec<Symbol>,
+    /// The simulated ambient state: grad mode, autocast, default dtype.
+    pub ambient: Ambient,
+    /// Inlined frames, outermost first, for locations and limits.
+    pub(crate) stack: Vec<FrameInfo>,
+    /// The value of each outside object met, with its first source.
+    pub(crate) known: HashMap<ObjId, (Value, SourceId)>,
+    /// Which object from outside a constant is, and where; `None` if it is several. It leaves the frame as itself.
+    pub(crate) const_objects: HashMap<Const, Option<(ObjId, SourceId)>>,
+    /// Outside objects that are keys by their identity, by where they were met first: no two may be one another time.
+    pub(crate) keyed: HashMap<ObjId, SourceId>,
+    /// Comparisons in progress.
+    pub(crate) comparing: usize,
+    /// Containers whose text is being made, outermost first.
+    pub(crate) represented: Vec<Value>,
+    /// What `id` was asked for.
+    pub(crate) addressed: Vec<Value>,
+    /// Keys were ids of objects, and numbers that ids could be equal to.
+    address_keys: bool,
+    large_keys: bool,
+    /// What the client's built-ins gave for constants.
+    evals: HashMap<(String, Vec<Const>), AnswerValue>,
+    /// Strings that the trace made.
+    pub(crate) new_texts: NewTexts,
+    pub(crate) classes: HashMap<ObjId, Rc<Class>>,
+    pub(crate) dicts: HashMap<ObjId, DictId>,
+    pub(crate) cells: HashMap<ObjId, CellId>,
+    pub(crate) type_attrs: HashMap<(ObjId, Arc<str>), Option<(Rc<Class>, Value)>>,
+    pub(crate) raw_types: HashMap<(ObjId, Arc<str>), Option<(ObjId, ObjId)>>,
+    pub(crate) dict_items: HashMap<(ObjId, Const), Option<ObjId>>,
+    pub(crate) decoded: HashMap<CodeHash, Rc<Decoded>>,
+    /// The version that the code is of, once some was decoded.
+    pub(crate) dialect: Option<&'static Dialect>,
+    pub(crate) prefetched: HashSet<(CodeHash, Option<ObjId>)>,
+    pub(crate) modules: HashMap<Arc<str>, Value>,
+    pub(crate) trusted: HashMap<&'static str, Rc<Class>>,
+    /// What [`Tracer::real_class`] found, by path.
+    pub(crate) real_classes: HashMap<Option<Arc<str>>, Rc<Class>>,
+    /// Tensor inputs, with the number of their storage in the snapshot.
+    pub(crate) inputs: Vec<(Origin, u32)>,
+    /// Storages of inputs that autograd saw written to: views of them may be unusable since.
+    pub(crate) written: HashSet<u32>,
+    /// Storages of inputs that began or ceased to require grad: views of them may have, too.
+    pub(crate) regraded: HashSet<u32>,
+    /// Names of the root frame's slots.
+    pub(crate) root_names: Vec<String>,
+    /// Where the last exception was raised.
+    pub(crate) raised_at: Vec<flambeau_ir::graph::Location>,
+    pub(crate) builtin_classes: HashMap<&'static str, Rc<Class>>,
+    /// A line per instruction, where asked for.
+    pub(crate) log: Vec<String>,
+    /// Exceptions whose message is not the one Python gives, and the number of the instruction that raised them.
+    pub(crate) inexact: HashMap<u32, usize>,
+    /// The latest instruction for which an instance of a subclass of `int`, `str` and the like was its constant.
+    pub(crate) flattened: Cell<usize>,
+    /// Instructions run so far.
+    pub(crate) executed: usize,
+    /// The exception being handled, innermost last (`sys.exc_info()`).
+    pub(crate) handling: Vec<Value>,
+    /// Frames begun or resumed so far.
+    pub(crate) frames_run: usize,
+    /// The call in progress gives its caller's instruction the result as it is.
+    pub(crate) direct: bool,
+    /// Regions as `error_on_graph_break` and `disable_nested_graph_breaks` have them now.
+    pub(crate) error_on_break: bool,
+    pub(crate) nested_breaks: bool,
+    /// Frames of Python's stack were asked for, by who may read their locals.
+    pub(crate) frames_read: bool,
+    /// The frame is that of a resume function.
+    pub(crate) resuming: bool,
+    /// Break at the instruction with this number.
+    pub(crate) forced: Option<(usize, Reason)>,
+    /// The frames of the latest break.
+    pub(crate) broken: Option<Broken>,
+    /// What was read of the values that a resume function is handed, by source.
+    pub(crate) reads: HashMap<SourceId, Value>,
+    /// Ints (of the options' dynamic dims) that sizes are made of.
+    pub(crate) sized: HashSet<usize>,
+    /// Plain Python asks a tensor of this trace what only torch's own calls leave in it: the graph runs op by op.
+    pub(crate) exact: bool,
+    /// Instances whose end runs user code, where this frame may be what ends them.
+    pub(crate) mortals: Mortals,
+    /// Those that ended with an inlined frame whose caller has not looked yet.
+    pub(crate) ended: Mortals,
+}
+
+impl<'a> Tracer<'a> {
+    /// A trace about to begin.
+    pub fn new(frame: &'a Frame, oracle: &'a mut dyn Oracle, library: &'static dyn Library) -> Self {
+        let mut tracer = Tracer {
+            frame,
+            oracle,
+            library,
+            heap: frame.heap.clone(),
+            sources: SourceTable::default(),
+            guards: Vec::new(),
+            guarded: HashSet::new(),
+            arenas: Arenas::default(),
+            graph: GraphBuilder::default(),
+            symbols: Vec::new(),
+            ambient: frame.ambient.clone(),
+            stack: Vec::new(),
+            known: HashMap::new(),
+            const_objects: HashMap::new(),
+            keyed: HashMap::new(),
+            comparing: 0,
+            represented: Vec::new(),
+            addressed: Vec::new(),
+            address_keys: false,
+            large_keys: false,
+            evals: HashMap::new(),
+            new_texts: NewTexts::new(),
+            classes: HashMap::new(),
+            dicts: HashMap::new(),
+            cells: HashMap::new(),
+            type_attrs: HashMap::new(),
+            raw_types: HashMap::new(),
+            dict_items: HashMap::new(),
+            decoded: HashMap::new(),
+            dialect: None,
+            prefetched: HashSet::new(),
+            modules: HashMap::new(),
+            trusted: HashMap::new(),
+            real_classes: HashMap::new(),
+            inputs: Vec::new(),
+            written: HashSet::new(),
+            regraded: HashSet::new(),
+            root_names: Vec::new(),
+            raised_at: Vec::new(),
+            builtin_classes: HashMap::new(),
+            log: Vec::new(),
+            inexact: HashMap::new(),
+            flattened: Cell::new(0),
+            executed: 0,
+            handling: Vec::new(),
+            frames_run: 0,
+            direct: false,
+            error_on_break: frame.options.error_on_break,
+            nested_breaks: frame.options.nested_breaks,
+            frames_read: false,
+            resuming: false,
+            forced: None,
+            broken: None,
+            reads: HashMap::new(),
+            sized: HashSet::new(),
+            exact: false,
+            mortals: Mortals::new(),
+            ended: Mortals::new(),
+        };
+        tracer.learn();
+        tracer
+    }
+
+    /// A fresh trace of the same frame, that may have to break at an instruction. It knows all answers that were given.
+    pub(crate) fn again(self, forced: Option<(usize, Reason)>) -> Tracer<'a> {
+        let mut tracer = Tracer::new(self.frame, self.oracle, self.library);
+        tracer.heap = self.heap;
+        tracer.dict_items = self.dict_items;
+        tracer.raw_types = self.raw_types;
+        tracer.evals = self.evals;
+        tracer.forced = forced;
+        tracer.sized = self.sized;
+        tracer.exact = self.exact;
+        tracer
+    }
+
+    /// Takes over the answers that came unasked.
+    fn learn(&mut self) {
+        for item in std::mem::take(&mut self.heap.items) {
+            self.dict_items.insert((item.dict, Const::Str(item.key)), item.value);
+        }
+        for lookup in std::mem::take(&mut self.heap.lookups) {
+            self.raw_types.insert((lookup.class, lookup.name), lookup.found);
+        }
+    }
+
+    /// Records a fact. Every guard of a trace is made here.
+    pub(crate) fn guard(&mut self, source: SourceId, kind: GuardKind) {
+        if self.guarded.insert((source, kind.clone())) {
+            self.guards.push(Guard { source, kind });
+        }
+    }
+
+    /// Whether this fact was recorded.
+    pub(crate) fn has_guard(&self, source: SourceId, kind: &GuardKind) -> bool {
+        self.guarded.contains(&(source, kind.clone()))
+    }
+
+    /// The source `step` of `base`.
+    pub(crate) fn step(&mut self, base: SourceId, step: Step) -> SourceId {
+        self.sources.intern(Some(base), step)
+    }
+
+    /// The source of the frame's function.
+    pub(crate) fn function_source(&mut self) -> SourceId {
+        self.sources.intern(None, Step::Function)
+    }
+
+    /// Asks the client. Descriptions that come with answers are added to the heap.
+    pub(crate) fn ask(&mut self, questions: &[Question]) -> Flow<Vec<AnswerValue>> {
+        let values = self.ask_ahead(questions)?;
+        match values.iter().find_map(|v| if let AnswerValue::Refused(reason) = v { Some(reason) } else { None }) {
+            Some(reason) => Err(reason.clone().into()),
+            None => Ok(values),
+        }
+    }
+
+    /// Asks what the trace may need later: a refusal is an answer, which matters when the question really comes up.
+    pub(crate) fn ask_ahead(&mut self, questions: &[Question]) -> Flow<Vec<AnswerValue>> {
+        let answers: Vec<Answer> = match self.oracle.ask(questions) {
+            Ok(answers) if answers.len() == questions.len() => answers,
+            Ok(_) => return stop(ReasonCode::Internal, "the client answered another number of questions"),
+            Err(e) => return stop(ReasonCode::Internal, e.to_string()),
+        };
+        let mut values = Vec::with_capacity(answers.len());
+        for answer in answers {
+            self.heap.extend(answer.described);
+            values.push(answer.value);
+        }
+        self.learn();
+        Ok(values)
+    }
+
+    /// Asks one question.
+    pub(crate) fn ask_one(&mut self, question: Question) -> Flow<AnswerValue> {
+        let mut values = self.ask(&[question])?;
+        Ok(values.remove(0))
+    }
+
+    /// Calls an allow-listed pure built-in of the client on constants; a Python exception it raises is raised in the trace.
+    /// An answer takes a way to the client and back: in a loop of thousands plain Python is faster, and the call breaks.
+    pub fn eval(&mut self, path: &str, args: Vec<Const>) -> Flow<Value> {
+        let asked = (path.into(), args);
+        let answer = match self.evals.get(&asked) {
+            Some(known) => known.clone(),
+            None if self.evals.len() >= MAX_EVALS => {
+                return stop(
+                    ReasonCode::UnsupportedCall,
+                    format!("{path}, which the trace asked Python for too often"),
+                );
+            }
+            None => {
+                let (path, args) = asked.clone();
+                let answer = self.ask_one(Question::Eval { path, args })?;
+                self.evals.insert(asked, answer.clone());
+                answer
+            }
+        };
+        match answer {
+            AnswerValue::Const(c) => Ok(self.constant(c)),
+            AnswerValue::Raised(class, message) if Self::is_exception(&class) => self.raise_folded(&class, &message),
+            AnswerValue::Raised(class, _) => stop(ReasonCode::UnsupportedCall, format!("{path}, which raises {class}")),
+            other => stop(ReasonCode::Internal, format!("unexpected answer {other:?}")),
+        }
+    }
+
+    /// The description of an object, asked for if need be.
+    pub(crate) fn describe(&mut self, object: ObjId) -> Flow<Arc<Object>> {
+        if let Some(o) = self.heap.get(object) {
+            return Ok(o.clone());
+        }
+        self.ask_one(Question::Describe(vec![object]))?;
+        match self.heap.get(object) {
+            Some(o) => Ok(o.clone()),
+            None => stop(ReasonCode::Internal, format!("object {} was not described", object.0)),
+        }
+    }
+
+    /// The canonical key of a hashable value.
+    pub fn key(&mut self, value: &Value) -> Flow<Key> {
+        if self.is_address_of_constant(value) {
+            return stop(ReasonCode::UnsupportedObject, "the id of a constant as a key");
+        }
+        let key = self.plain_key(value)?;
+        self.note_key(&key)?;
+        // Of a tuple's items this was asked on the way. Types that are known by their path are no others.
+        let object = if let Value::Address(of) = value { of } else { value };
+        let fixed = matches!(object, Value::Class(class) if class.path.is_some());
+        let by_identity = matches!(key, Key::Identity(..) | Key::Address(..)) && !fixed;
+        if by_identity && let Some(origin) = self.origin_of(object) {
+            self.keyed.entry(origin.object).or_insert(origin.source);
+        }
+        Ok(key)
+    }
+
+    /// Which numbers the ids among keys are is not known, so none may stand beside them that could be equal.
+    pub(crate) fn note_key(&mut self, key: &Key) -> Flow<()> {
+        self.address_keys |= key.holds_address();
+        self.large_keys |= key.may_be_address();
+        if self.address_keys && self.large_keys {
+            return stop(ReasonCode::UnsupportedObject, "the id of an object among keys that are large numbers");
+        }
+        Ok(())
+    }
+
+    fn plain_key(&mut self, value: &Value) -> Flow<Key> {
+        flambeau_ir::stack::check();
+        match value {
+            Value::List(_) | Value::Dict(_) => {
+                let class = self.class_of(value)?;
+                if class.is_python && self.type_lookup(&class, "__hash__")?.is_some_and(|(_, hash)| !hash.is_none()) {
+                    return stop(ReasonCode::UnsupportedObject, format!("a {} as a key", class.name.qualname));
+                }
+                let name = self.type_name(value);
+                return self.raise_named("TypeError", &format!("unhashable type: '{name}'"));
+            }
+            // Types of C compare and hash as they like, too (dates, patterns, weak references).
+            Value::Instance(_) | Value::Opaque(_) => {
+                let class = self.class_of(value)?;
+                for method in ["__eq__", "__hash__"] {
+                    if let Some((owner, _)) = self.type_lookup(&class, method)?
+                        && !owner.is("builtins.object")
+                        && !(owner.path.is_some() && owner.derives("torch.nn.modules.module.Module"))
+                        && !owner.is("enum.Enum")
+                    {
+                        return stop(ReasonCode::UnsupportedObject, format!("a {} as a key", class.name.qualname));
+                    }
+                }
+            }
+            Value::Tuple(tuple) if tuple.class.as_ref().is_some_and(|c| c.is_python) => {
+                let class = self.class_of(value)?;
+                for method in ["__eq__", "__hash__"] {
+                    if self.type_lookup(&class, method)?.is_some_and(|(owner, _)| owner.is_python) {
+                        return stop(ReasonCode::UnsupportedObject, format!("a {} as a key", class.name.qualname));
+                    }
+                }
+            }
+            Value::Int(dim) => return Ok(Key::Const(Const::Int(self.fix(dim)))),
+            Value::Class(class) => self.need_hash(class)?,
+            _ => {}
+        }
+        if let Value::Tuple(tuple) = value {
+            return tuple.items.iter().map(|item| self.key(item)).collect::<Flow<_>>().map(Key::Tuple);
+        }
+        match Key::by_structure(value) {
+            Some(key) => Ok(key),
+            None => stop(ReasonCode::UnsupportedObject, format!("a {} as a key", self.type_name(value))),
+        }
+    }
+
+    /// A class is hashed and compared by its metaclass, which a program may have written.
+    pub(crate) fn need_hash(&mut self, class: &Rc<Class>) -> Flow<()> {
+        let Some(origin) = class.origin.filter(|_| class.is_python) else { return Ok(()) };
+        let meta = self.describe(origin.object)?.class;
+        if self.describe(meta)?.path.is_some() {
+            return Ok(());
+        }
+        let value = Value::Class(class.clone());
+        let meta = self.class_of(&value)?;
+        for method in ["__hash__", "__eq__"] {
+            match self.type_lookup(&meta, method)? {
+                Some((_, found)) if method == "__hash__" && found.is_none() => {
+                    let message = format!("unhashable type: '{}'", self.type_name(&value));
+                    return self.raise_named("TypeError", &message);
+                }
+                Some((owner, _)) if owner.path.is_none() => {
+                    let what = format!("a class whose metaclass defines {method}, as a key");
+                    return stop(ReasonCode::UnsupportedObject, what);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A constant as a value: tuples, frozensets and slices get values of their own kind.
+    pub fn constant(&mut self, c: Const) -> Value {
+        match c {
+            Const::Tuple(items) => {
+                let items = items.into_iter().map(|i| self.constant(i)).collect();
+                Value::tuple(items)
+            }
+            Const::FrozenSet(items) => {
+                let mut set = crate::value::SetValue { frozen: true, ..Default::default() };
+                for item in items {
+                    if let Some(key) = Key::of_const(&item) {
+                        let value = self.constant(item);
+                        set.items.insert(key, value);
+                    }
+                }
+                Value::Set(self.arenas.sets.push(set))
+            }
+            Const::Slice(parts) => {
+                let parts = parts.map(|p| self.constant(p));
+                Value::Slice(Rc::new(parts))
+            }
+            Const::Code(code) => Value::Code(code),
+            other => Value::Const(other),
+        }
+    }
+
+    /// The value as a constant, if it is one through and through (exact tuples, slices and frozensets of constants included).
+    pub fn as_const(&self, value: &Value) -> Option<Const> {
+        flambeau_ir::stack::check();
+        Some(match value {
+            Value::Const(c) => c.clone(),
+            Value::Tuple(t) if t.class.is_none() => {
+                Const::Tuple(t.items.iter().map(|i| self.as_const(i)).collect::<Option<_>>()?)
+            }
+            Value::Slice(parts) => {
+                let [a, b, c] = &**parts;
+                Const::Slice(Box::new([self.as_const(a)?, self.as_const(b)?, self.as_const(c)?]))
+            }
+            Value::Set(id) if self.arenas.sets[*id].frozen => {
+                let items = self.arenas.sets[*id].items.values();
+                Const::FrozenSet(items.map(|i| self.as_const(i)).collect::<Option<_>>()?)
+            }
+            _ => return None,
+        })
+    }
+
+    /// `a is b`; `None` where Python itself leaves it open (equal constants that are not singletons).
+    pub fn is_same(&self, a: &Value, b: &Value) -> Option<bool> {
+        Some(match (a, b) {
+            (Value::Const(x), Value::Const(y)) => {
+                if x != y {
+                    false
+                } else if x.is_singleton() {
+                    true
+                } else {
+                    return self.is_same_text(x, y);
+                }
+            }
+            (Value::Int(_) | Value::Address(_), Value::Int(_) | Value::Address(_) | Value::Const(Const::Int(_)))
+            | (Value::Const(Const::Int(_)), Value::Int(_) | Value::Address(_)) => {
+                return None;
+            }
+            // Each call gives a view of its own; whether both are of one call is not known.
+            (Value::DictView(x, a), Value::DictView(y, b)) if x == y && a == b => return None,
+            (Value::Proxy(x), Value::Proxy(y)) if x == y => return None,
+            (Value::Tensor(x), Value::Tensor(y)) => x == y,
+            (Value::Tuple(x), Value::Tuple(y)) => {
+                if Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin) {
+                    return Some(true);
+                }
+                // Python keeps equal constant tuples once, and the empty one.
+                let constant = |v: &Value| self.as_const(v);
+                return if constant(a).is_some() && constant(a) == constant(b) { None } else { Some(false) };
+            }
+            (Value::List(x), Value::List(y)) => x == y,
+            (Value::Dict(x), Value::Dict(y)) => x == y,
+            (Value::Set(x), Value::Set(y)) => x == y,
+            (Value::Function(x), Value::Function(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
+            (Value::Method(x), Value::Method(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
+            (Value::Builtin(x), Value::Builtin(y)) => {
+                Rc::ptr_eq(x, y) || x.receiver.is_none() && y.receiver.is_none() && x.path == y.path
+            }
+            (Value::Class(x), Value::Class(y)) if x.is(Class::SOME_ITERATOR) || y.is(Class::SOME_ITERATOR) => {
+                return None;
+            }
+            (Value::Class(x), Value::Class(y)) => x.same(y),
+            (Value::Instance(x), Value::Instance(y)) => x == y,
+            (Value::Module(x), Value::Module(y)) => Rc::ptr_eq(x, y) || x.origin.object == y.origin.object,
+            (Value::Cell(x), Value::Cell(y)) => x == y,
+            (Value::Iter(x), Value::Iter(y)) => x == y,
+            (Value::Generator(x), Value::Generator(y)) => x == y,
+            (Value::Slice(x), Value::Slice(y)) | (Value::Range(x), Value::Range(y)) => Rc::ptr_eq(x, y),
+            (Value::Partial(x), Value::Partial(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
+            (Value::Descriptor(x), Value::Descriptor(y)) => Rc::ptr_eq(x, y),
+            // Which objects of the client's a code's content belongs to is not kept.
+            (Value::Code(x), Value::Code(y)) => return (x.hash != y.hash).then_some(false),
+            (Value::Code(_), Value::Opaque(o)) | (Value::Opaque(o), Value::Code(_)) => {
+                return (&*o.class.name.qualname != "code").then_some(false);
+            }
+            (Value::Opaque(x), Value::Opaque(y)) => x.origin.object == y.origin.object,
+            _ => false,
+        })
+    }
+}
+
+fn same_origin(a: Option<Origin>, b: Option<Origin>) -> bool {
+    matches!((a, b), (Some(x), Some(y)) if x.object == y.object)
+}
