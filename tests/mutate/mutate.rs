@@ -2,8 +2,8 @@
 //! has to hold of what they accept, is said in the `tests/decoders.rs` of each crate.
 //!
 //! A run takes a third of a second, always with the same cases. `FLAMBEAU_FUZZ_SECONDS=600` has each decoder run for so many
-//! seconds of CPU time, with other cases every time. `--nocapture` shows the figures. A case that fails is made smaller, and
-//! printed. All times are CPU time: a loaded machine neither tries fewer cases nor fails one.
+//! seconds of CPU time, so that a loaded machine tries no fewer cases, with other cases every time. `--nocapture` shows the
+//! figures. A case that fails is made smaller, and printed.
 
 use peak_alloc::PeakAlloc;
 use proptest::collection::vec;
@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
@@ -34,6 +34,9 @@ const LARGE: usize = 16 << 10;
 
 /// Cases between two looks at the clock.
 const ROUND: u32 = 8;
+
+/// How often a case that takes too much is tried again: another test's thread may have begun meanwhile.
+const AGAIN: usize = 3;
 
 /// Memory is counted for the whole process: one decoder at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -85,21 +88,28 @@ pub fn cases<S: Strategy>(
     let seed = asked.map_or([7; 32], |_| rand_seed());
     let config = Config { cases: ROUND, failure_persistence: None, max_shrink_iters: 4096, ..Config::default() };
     let mut rounds = TestRunner::new_with_rng(config.clone(), TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
-    let (begun, seen) = (cpu_time(), RefCell::new(Seen::default()));
+    let (begun, seen) = ((cpu_time(), Instant::now()), RefCell::new(Seen::default()));
+    let go_on = || match asked {
+        Some(asked) => cpu_time().saturating_sub(begun.0) < asked,
+        None => begun.1.elapsed() < SHORT,
+    };
     let failing = Cell::new(false);
-    while cpu_time().saturating_sub(begun) < asked.unwrap_or(SHORT) {
+    while go_on() {
         // A runner counts its cases: each round has one of its own.
         let mut runner = TestRunner::new_with_rng(config.clone(), rounds.new_rng());
         let result = runner.run(&strategy, |case| {
-            ALLOCATED.reset_peak_usage();
-            let (before, start) = (ALLOCATED.current_usage(), cpu_time());
-            let accepted = check(&case);
-            let (took, held) = (cpu_time().saturating_sub(start), ALLOCATED.peak_usage().saturating_sub(before));
             let may = memory.fixed + size(&case) * memory.per_byte;
+            let fine = |took, held| took <= LONGEST && held <= may;
+            let (accepted, mut took, mut held) = measured(|| check(&case));
+            for _ in 0..AGAIN {
+                if !fine(took, held) {
+                    (_, took, held) = measured(|| check(&case));
+                }
+            }
             if !failing.get() {
                 seen.borrow_mut().note(accepted, took, held, size(&case));
             }
-            let fine = took <= LONGEST && held <= may;
+            let fine = fine(took, held);
             failing.set(!fine);
             if fine {
                 return Ok(());
@@ -117,6 +127,14 @@ pub fn cases<S: Strategy>(
         }
     }
     eprintln!("{name}: {}", seen.into_inner());
+}
+
+/// What `check` gives, the CPU time it took, and the memory it held at most.
+fn measured(check: impl FnOnce() -> bool) -> (bool, Duration, usize) {
+    ALLOCATED.reset_peak_usage();
+    let (before, start) = (ALLOCATED.current_usage(), cpu_time());
+    let accepted = check();
+    (accepted, cpu_time().saturating_sub(start), ALLOCATED.peak_usage().saturating_sub(before))
 }
 
 /// The CPU time of this process.
