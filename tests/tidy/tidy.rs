@@ -23,21 +23,19 @@ fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
 }
 
+/// A table of ARCHITECTURE.md by its head: the names in backquotes of each row's two cells.
+fn table(head: &str) -> Vec<(Vec<String>, Vec<String>)> {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let names = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    let rows = page.lines().skip_while(|l| !l.starts_with(head)).skip(2).take_while(|l| l.starts_with('|'));
+    rows.map(|row| row.split('|').collect::<Vec<_>>()).map(|cells| (names(cells[1]), names(cells[2]))).collect()
+}
+
 /// The table "Who may depend on whom": crate → allowed crates.
 fn allowed_edges() -> BTreeMap<String, BTreeSet<String>> {
-    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let names = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();
-    let rows = page
-        .lines()
-        .skip_while(|l| !l.starts_with("| crate | may depend on |"))
-        .skip(2)
-        .take_while(|l| l.starts_with('|'));
-    let mut edges = BTreeMap::new();
-    for row in rows {
-        let cells: Vec<&str> = row.split('|').collect();
-        for krate in names(cells[1]) {
-            edges.insert(krate, names(cells[2]));
-        }
+    let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (crates, allowed) in table("| crate | may depend on |") {
+        edges.extend(crates.into_iter().map(|krate| (krate, allowed.iter().cloned().collect())));
     }
     let daemon = ["ir", "core", "bytecode", "ops", "capture", "trace", "guard", "derive", "lower", "codegen"];
     let server = edges.get_mut("flambeau-server").expect("the server has a row");
@@ -64,16 +62,8 @@ fn crates_depend_only_on_what_the_table_allows() {
 
 /// The table of floors: source folder → its folders, from the lowest.
 fn floors() -> BTreeMap<String, Vec<String>> {
-    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let names = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
-    let rows = page
-        .lines()
-        .skip_while(|l| !l.starts_with("| source | folders, from the lowest |"))
-        .skip(2)
-        .take_while(|l| l.starts_with('|'));
-    rows.map(|row| row.split('|').collect::<Vec<_>>())
-        .map(|cells| (names(cells[1]).remove(0), names(cells[2])))
-        .collect()
+    let rows = table("| source | folders, from the lowest |").into_iter();
+    rows.map(|(mut source, folders)| (source.remove(0), folders)).collect()
 }
 
 #[test]

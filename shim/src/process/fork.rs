@@ -30,8 +30,8 @@ extern "C" fn in_child() {
 /// Looks out for forks; `abandon` only stores to atomics and closes descriptors. Called when the module is loaded: a fork
 /// that comes before the first compile counts too.
 pub fn watch(abandon: fn()) {
-    // SAFETY: the handler only stores to atomics and closes a descriptor; the library is never unloaded.
     if ABANDON.set(abandon).is_ok() {
+        // SAFETY: the handler only stores to atomics and closes a descriptor; the library is never unloaded.
         unsafe {
             libc::pthread_atfork(None, None, Some(in_child));
         }

@@ -7,8 +7,8 @@ use std::ptr::{null, null_mut};
 /// What a thread is looking for in frames that plain Python calls.
 #[derive(Clone, Copy)]
 pub struct Search {
-    /// The compiled callable (its `Entry`) whose options and tables frames are compiled with; null
-    /// while nothing is looked for.
+    /// The compiled callable (its `Entry`) whose options and tables frames are compiled with; null while nothing is
+    /// looked for.
     pub entry: *const (),
     /// The next frame of this code is let through: it is known not to compile.
     pub known: Raw,

@@ -9,7 +9,6 @@ import dataclasses
 import enum
 import gc
 import io
-import itertools
 import random
 import re
 import types
@@ -245,10 +244,8 @@ def _differ(a: Any, b: Any, tolerance: float, exact: Any = None) -> str:
         return "" if found and _as_near(a.values, b.values, getattr(exact, "values", None)) else found
     if type(a) is type(b) and isinstance(a, tuple):
         exact = exact if isinstance(exact, tuple) else ()
-        for k, (u, v, e) in enumerate(itertools.zip_longest(a, b, exact[: len(a)])):
-            if k == min(len(a), len(b)):
-                break
-            found = _differ(u, v, tolerance, e)
+        for k, (u, v) in enumerate(zip(a, b, strict=False)):
+            found = _differ(u, v, tolerance, exact[k] if k < len(exact) else None)
             if found:
                 key = f"[{a[0][1]}]" if k == 1 and isinstance(a[0], tuple) and a[0][:1] == ("str",) else f"[{k}]"
                 return key + found
