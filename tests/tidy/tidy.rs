@@ -9,6 +9,12 @@ use std::process::Command;
 /// Longest file allowed outside `tests`, in lines.
 const MAX_LINES: usize = 800;
 
+/// Longest function, in lines.
+const MAX_FUNCTION: usize = 80;
+
+/// Stands above a function that is one table, and may be longer.
+const IS_TABLE: &str = "// A table.";
+
 /// Most Rust files side by side in a source folder of a crate.
 const MAX_FILES: usize = 15;
 
@@ -194,6 +200,53 @@ fn no_file_outgrows_its_room() {
         }
     }
     assert!(long.is_empty(), "{long:?}");
+}
+
+/// Functions of formatted source text: name, line it begins on, and number of lines. They end where something stands no deeper
+/// than they do: in Rust that is their last line.
+fn functions<'a>(text: &'a str, keyword: &str) -> Vec<(&'a str, usize, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let depth = |line: &str| line.len() - line.trim_start().len();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let words = line.split_once(keyword).filter(|(before, _)| {
+            before.trim().split(' ').all(|word| {
+                word.is_empty()
+                    || word.starts_with("pub")
+                    || ["const", "unsafe", "async", "extern", "\"C\""].contains(&word)
+            })
+        });
+        let Some((_, rest)) = words else { continue };
+        let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+        let inside = |l: &&&str| l.is_empty() || depth(l) > depth(line) || l.trim_start().starts_with([')', '{', '#']);
+        let length = 1 + lines[at + 1..].iter().take_while(inside).count();
+        let blank = lines[at..at + length].iter().rev().take_while(|l| l.is_empty()).count();
+        found.push((name, at, length - blank + usize::from(keyword == "fn ")));
+    }
+    found
+}
+
+#[test]
+fn no_function_is_too_long() {
+    let mut long = Vec::new();
+    for file in sources(&["rs", "py"]).into_iter().filter(|f| !f.starts_with("tests")) {
+        let Ok(text) = fs::read_to_string(root().join(&file)) else { continue };
+        let keyword = if file.extension().is_some_and(|e| e == "rs") { "fn " } else { "def " };
+        let marked = |at: usize| text.lines().nth(at.saturating_sub(1)).is_some_and(|l| l.trim().starts_with(IS_TABLE));
+        let found =
+            functions(&text, keyword).into_iter().filter(|(_, at, length)| *length > MAX_FUNCTION && !marked(*at));
+        long.extend(found.map(|(name, _, length)| format!("{} {name} has {length} lines", file.display())));
+    }
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
+fn lengths_of_functions_are_counted_to_their_end() {
+    assert_eq!(
+        functions("fn a() {\n    b();\n}\n\nfn c(\n    d: u8,\n) {\n    e();\n}\n", "fn "),
+        [("a", 0, 3), ("c", 4, 5)]
+    );
+    assert_eq!(functions("def a(\n    b,\n):\n    c\n\n\ndef d():\n    e\n", "def "), [("a", 0, 4), ("d", 6, 2)]);
 }
 
 #[test]

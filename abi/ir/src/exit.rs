@@ -34,10 +34,6 @@ pub enum Build {
     Set(Vec<BuildId>),
     /// A frozenset.
     FrozenSet(Vec<BuildId>),
-    /// A slice.
-    Slice([BuildId; 3]),
-    /// A range.
-    Range([BuildId; 3]),
     /// `object.__new__(class)` with this instance dict (in order) and these slots.
     Instance {
         /// Its class.

@@ -45,10 +45,8 @@ pub enum ObjectData {
     Dict(Vec<(ObjId, ObjId)>),
     /// A dict too large to send whole (module globals, type dicts): ask per key.
     Namespace,
-    /// `slice(start, stop, step)`.
-    Slice([ObjId; 3]),
-    /// `range(start, stop, step)`.
-    Range(i64, i64, i64),
+    /// An object of exactly this type, by its parts.
+    Parts(PartsOf, Vec<ObjId>),
     /// A tensor; the class tells `Tensor` from `Parameter`.
     Tensor(Box<TensorDesc>),
     /// A Python function.
@@ -102,15 +100,6 @@ pub enum ObjectData {
     StaticMethod(ObjId),
     /// `classmethod`.
     ClassMethod(ObjId),
-    /// `functools.partial`.
-    Partial {
-        /// `func`
-        func: ObjId,
-        /// `args`, a tuple
-        args: ObjId,
-        /// `keywords`, a dict
-        keywords: ObjId,
-    },
     /// What `flambeau.compile` made of a Python function: the function. Its state is [`Object::dict`].
     Compiled(ObjId),
     /// A type.
@@ -121,6 +110,30 @@ pub enum ObjectData {
     Instance,
     /// An object whose inside is not readable without running code (generator, file, C extension type).
     Opaque,
+}
+
+/// Names a type of C whose objects are references alone, one behind another, and never change: what such an object is, its
+/// parts say. An index in [`PARTS`].
+pub type PartsOf = u8;
+
+/// One of these types.
+pub struct PartsType {
+    /// Import path of the type.
+    pub path: &'static str,
+    /// What its parts are called, in the order in which they lie in memory.
+    pub names: &'static [&'static str],
+}
+
+/// A line each.
+pub const PARTS: &[PartsType] = &[
+    PartsType { path: "builtins.slice", names: &["start", "stop", "step"] },
+    PartsType { path: "builtins.range", names: &["start", "stop", "step"] },
+    PartsType { path: "functools.partial", names: &["func", "args", "keywords"] },
+];
+
+/// The name of a part, if the type has one of this number.
+pub fn part_name(of: PartsOf, at: u8) -> Option<&'static str> {
+    PARTS.get(usize::from(of))?.names.get(usize::from(at)).copied()
 }
 
 /// A Python function's raw parts.

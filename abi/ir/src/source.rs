@@ -1,6 +1,7 @@
 //! Sources: paths from a frame's roots to a value. A trace's sources form one tree, kept as a table.
 
 use crate::code::Const;
+use crate::object::{PartsOf, part_name};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -69,8 +70,8 @@ pub enum Step {
     Wrapped,
     /// The Python function behind a compiled callable.
     Original,
-    /// `func`, `args` or `keywords` of a `functools.partial`: 0, 1, 2.
-    Partial(u8),
+    /// A part, by its number, of an object of exactly this type.
+    Part(PartsOf, u8),
     /// The class at this position of a type's MRO.
     Mro(u32),
     /// `.grad` of a tensor.
@@ -169,7 +170,7 @@ impl SourceTable {
             Step::PropertyDelete => format!("{base}.fdel"),
             Step::Wrapped => format!("{base}.__wrapped__"),
             Step::Original => format!("{base}.<function>"),
-            Step::Partial(i) => format!("{base}.{}", ["func", "args", "keywords"][usize::from(*i).min(2)]),
+            Step::Part(of, at) => format!("{base}.{}", part_name(*of, *at).unwrap_or("?")),
             Step::Mro(i) => format!("{base}.__mro__[{i}]"),
             Step::Grad => format!("{base}.grad"),
         }

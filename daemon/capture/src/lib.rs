@@ -4,7 +4,7 @@
 
 use flambeau_ir::code::{Code, CodeHash, Const};
 use flambeau_ir::frame::{DynamicOf, Frame, FrameId};
-use flambeau_ir::object::{Described, Heap, ObjId, Object, ObjectData};
+use flambeau_ir::object::{Described, Heap, ObjId, Object, ObjectData, PARTS};
 use flambeau_ir::tensor::TensorDesc;
 use flambeau_wire::from_client::{FrameKey, KeyOptions, Snapshot};
 use std::collections::hash_map::Entry;
@@ -181,7 +181,9 @@ fn check_object(object: &Object, heap: &Heap) -> Result<(), CaptureError> {
     match &object.data {
         ObjectData::Tensor(tensor) => check_tensor(tensor).or_else(bad),
         ObjectData::Function(f) if !heap.codes.contains_key(&f.code) => Err(CaptureError::MissingCode(f.code)),
-        ObjectData::Range(_, _, 0) => bad("a range with step zero"),
+        ObjectData::Parts(of, items) if PARTS.get(usize::from(*of)).is_none_or(|t| t.names.len() != items.len()) => {
+            bad("not in its type's parts")
+        }
         ObjectData::Const(c) | ObjectData::ConstSubclass(c) if too_deep(c, 0) => bad("nested too deep"),
         ObjectData::Class(class) if class.mro.first() != Some(&object.id) => bad("not the first of its own MRO"),
         _ => Ok(()),

@@ -42,40 +42,8 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             }
             Ok(AnswerValue::Described)
         }
-        Question::DictItem { dict, key } => {
-            let dict = live(describer, *dict)?;
-            // SAFETY: a live object.
-            if unsafe { ffi::PyDict_Check(dict) } == 0 {
-                return Err((ReasonCode::Internal, "an item of what is no dict was asked for".into()));
-            }
-            let key = consts::to_object(py, key).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
-            // SAFETY: `dict` is a dict; a key whose look-up could run user code was refused.
-            let value = unsafe {
-                if !raw::plain_keys(dict, key.as_ptr()) {
-                    return Err((ReasonCode::UnguardableObject, "a dict has keys with their own __eq__".into()));
-                }
-                raw::dict_get(dict, key.as_ptr())
-            };
-            Ok(AnswerValue::Object((!value.is_null()).then(|| describer.reach(value, DEPTH))))
-        }
-        Question::TypeLookup { class, name } => {
-            let class = live(describer, *class)?;
-            let name = PyString::new(py, name);
-            // SAFETY: a live object that is a type.
-            let (owner, value) = unsafe {
-                if ffi::PyType_Check(class) == 0 {
-                    return Err((ReasonCode::Internal, "a type look-up on what is no type was asked for".into()));
-                }
-                if !raw::has_plain_names(class) {
-                    return Err((ReasonCode::UnguardableObject, "a class has names with their own __eq__".into()));
-                }
-                raw::type_lookup_where(class, name.as_ptr())
-            };
-            if owner.is_null() {
-                return Ok(AnswerValue::Missing);
-            }
-            Ok(AnswerValue::Found(describer.reach(owner, 0), describer.reach(value, DEPTH)))
-        }
+        Question::DictItem { dict, key } => dict_item(describer, *dict, key),
+        Question::TypeLookup { class, name } => type_lookup(describer, *class, name),
         Question::Slot { object, name } => {
             let object = live(describer, *object)?;
             let name = PyString::new(py, name);
@@ -99,24 +67,63 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             let found = found.map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
             Ok(AnswerValue::Const(Const::Bool(found)))
         }
-        Question::SysModule(name) => {
-            let modules = py.import("sys").and_then(|sys| sys.getattr("modules"));
-            let modules = modules.map_err(|e| (ReasonCode::Internal, e.to_string()))?;
-            let name = PyString::new(py, name);
-            // SAFETY: `sys.modules` is a dict of strs; one that is not gives no item.
-            let value = unsafe {
-                if ffi::PyDict_Check(modules.as_ptr()) == 0 {
-                    return Err((ReasonCode::UnguardableObject, "sys.modules is no dict".into()));
-                }
-                raw::dict_get(modules.as_ptr(), name.as_ptr())
-            };
-            Ok(AnswerValue::Object((!value.is_null()).then(|| describer.reach(value, 0))))
-        }
+        Question::SysModule(name) => sys_module(describer, name),
         Question::Eval { path, args } => evaluate::evaluate(py, path, args),
         Question::TorchCall { target, args, kwargs, ambient } => {
             crate::torch::fake::call(py, target, args, kwargs, ambient)
         }
     }
+}
+
+fn dict_item(describer: &mut Describer<'_>, dict: ObjId, key: &Const) -> Result<AnswerValue, Refusal> {
+    let dict = live(describer, dict)?;
+    // SAFETY: a live object.
+    if unsafe { ffi::PyDict_Check(dict) } == 0 {
+        return Err((ReasonCode::Internal, "an item of what is no dict was asked for".into()));
+    }
+    let key = consts::to_object(describer.py(), key).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+    // SAFETY: `dict` is a dict; a key whose look-up could run user code was refused.
+    let value = unsafe {
+        if !raw::plain_keys(dict, key.as_ptr()) {
+            return Err((ReasonCode::UnguardableObject, "a dict has keys with their own __eq__".into()));
+        }
+        raw::dict_get(dict, key.as_ptr())
+    };
+    Ok(AnswerValue::Object((!value.is_null()).then(|| describer.reach(value, DEPTH))))
+}
+
+fn type_lookup(describer: &mut Describer<'_>, class: ObjId, name: &str) -> Result<AnswerValue, Refusal> {
+    let class = live(describer, class)?;
+    let name = PyString::new(describer.py(), name);
+    // SAFETY: a live object that is a type.
+    let (owner, value) = unsafe {
+        if ffi::PyType_Check(class) == 0 {
+            return Err((ReasonCode::Internal, "a type look-up on what is no type was asked for".into()));
+        }
+        if !raw::has_plain_names(class) {
+            return Err((ReasonCode::UnguardableObject, "a class has names with their own __eq__".into()));
+        }
+        raw::type_lookup_where(class, name.as_ptr())
+    };
+    if owner.is_null() {
+        return Ok(AnswerValue::Missing);
+    }
+    Ok(AnswerValue::Found(describer.reach(owner, 0), describer.reach(value, DEPTH)))
+}
+
+fn sys_module(describer: &mut Describer<'_>, name: &str) -> Result<AnswerValue, Refusal> {
+    let py = describer.py();
+    let modules = py.import("sys").and_then(|sys| sys.getattr("modules"));
+    let modules = modules.map_err(|e| (ReasonCode::Internal, e.to_string()))?;
+    let name = PyString::new(py, name);
+    // SAFETY: `sys.modules` is a dict of strs; one that is not gives no item.
+    let value = unsafe {
+        if ffi::PyDict_Check(modules.as_ptr()) == 0 {
+            return Err((ReasonCode::UnguardableObject, "sys.modules is no dict".into()));
+        }
+        raw::dict_get(modules.as_ptr(), name.as_ptr())
+    };
+    Ok(AnswerValue::Object((!value.is_null()).then(|| describer.reach(value, 0))))
 }
 
 fn live(describer: &Describer<'_>, id: ObjId) -> Result<Raw, Refusal> {

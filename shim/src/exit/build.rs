@@ -13,7 +13,7 @@ use flambeau_ir::source::SourceId;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PySlice, PyTuple, PyType};
+use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PyTuple, PyType};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -37,10 +37,6 @@ pub enum Make {
     Set(Vec<usize>),
     /// A frozenset.
     FrozenSet(Vec<usize>),
-    /// A slice.
-    Slice([usize; 3]),
-    /// A range.
-    Range([usize; 3]),
     /// An instance with its dict.
     Instance(usize, Vec<(Py<PyAny>, usize)>),
     /// What a built-in gives.
@@ -72,7 +68,6 @@ impl Make {
         codes: &Codes,
         slot: &dyn Fn(SourceId) -> usize,
     ) -> PyResult<Make> {
-        let three = |parts: &[BuildId; 3]| parts.map(|id| id.0 as usize);
         Ok(match build {
             Build::Output(i) => Make::Output(*i as usize),
             Build::Source(source) => Make::Value(slot(*source)),
@@ -88,8 +83,6 @@ impl Make {
             ),
             Build::Set(items) => Make::Set(ids(items)),
             Build::FrozenSet(items) => Make::FrozenSet(ids(items)),
-            Build::Slice(parts) => Make::Slice(three(parts)),
-            Build::Range(parts) => Make::Range(three(parts)),
             Build::Instance { class, dict } => Make::Instance(
                 class.0 as usize,
                 dict.iter()
@@ -149,14 +142,6 @@ impl Make {
             }
             Make::Set(items) => PySet::new(py, all(items))?.into_any().unbind(),
             Make::FrozenSet(items) => PyFrozenSet::new(py, all(items))?.into_any().unbind(),
-            Make::Slice(parts) => {
-                let [start, stop, step] = parts.map(|i| made[i].bind(py));
-                py.get_type::<PySlice>().call1((start, stop, step))?.unbind()
-            }
-            Make::Range(parts) => {
-                let [start, stop, step] = parts.map(|i| made[i].bind(py));
-                py.get_type::<pyo3::types::PyRange>().call1((start, stop, step))?.unbind()
-            }
             Make::Instance(class, dict) => instance(py, made[*class].bind(py), dict, made)?,
             Make::Call(function, args) => function.bind(py).call1(PyTuple::new(py, all(args))?)?.unbind(),
             Make::Iter(of, skip) => {

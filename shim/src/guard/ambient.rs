@@ -248,13 +248,11 @@ impl Probe {
         if saved_hooks.is_none() {
             switches.add(Getter::Plain(hooks_enabled));
         }
+        let calls = CALLS.iter().map(|name| c.getattr(*name).ok().map(Bound::unbind));
         Some(Probe {
             switches,
             precision,
-            precision_calls: CALLS
-                .iter()
-                .map(|name| c.getattr(*name).ok().map(Bound::unbind))
-                .collect::<Option<_>>()?,
+            precision_calls: calls.collect::<Option<_>>()?,
             function_stack,
             tracing: function!(c"_ZN5torch3jit6tracer15getTracingStateEv", GetAddress),
             keys_symbol: find(c"_ZN3c104impl26raw_local_dispatch_key_setE")? as usize,

@@ -244,7 +244,7 @@ impl<'a> Pinner<'a> {
                     self.class(closure);
                     self.item(closure, *i, value);
                 }
-                Read::Field(_, offset, _) => self.field(base, *offset),
+                Read::Field(_, offset, _) | Read::Part(_, offset) => self.field(base, *offset),
                 Read::Slot(name) => self.slot(base, name.as_ptr(), value),
                 Read::Receiver if ffi::PyCFunction_Check(base) != 0 => {
                     self.field(base, offset_of!(ffi::PyCFunctionObject, m_self));

@@ -1,6 +1,7 @@
 //! Reading sources: each step of a path, from one object to the next, without running user code.
 
 use crate::python::consts;
+use crate::python::layout::parts;
 use crate::python::raw::{self, Raw};
 use flambeau_ir::code::Const;
 use flambeau_ir::source::{SourceTable, Step};
@@ -42,6 +43,8 @@ pub enum Read {
     Grad(Py<PyAny>),
     /// A pointer-sized field of an object of the kind that the test accepts; null reads as `None` where the flag is set.
     Field(fn(Raw) -> bool, usize, bool),
+    /// A pointer-sized field of an object of exactly the type at this address, never null.
+    Part(usize, usize),
     /// `__self__` of a bound method or built-in.
     Receiver,
 }
@@ -185,10 +188,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::PropertyDelete => Read::Field(is_property, HEAD + 2 * WORD, true),
         Step::Wrapped => Read::Field(is_wrapper, HEAD, false),
         Step::Original => Read::Field(crate::process::compiled::is_compiled, crate::process::compiled::FUNCTION, false),
-        Step::Partial(i) => {
-            partial_class(py)?;
-            Read::Field(is_partial, HEAD + WORD * usize::from(*i), false)
-        }
+        Step::Part(of, at) => Read::Part(parts::class(py, *of)?, parts::offset(*at)),
     })
 }
 
@@ -248,24 +248,6 @@ exact! {
 fn is_heap_type(object: Raw) -> bool {
     // SAFETY: called with live objects only.
     unsafe { ffi::PyType_Check(object) != 0 && ffi::PyType_GetFlags(object.cast()) & ffi::Py_TPFLAGS_HEAPTYPE != 0 }
-}
-
-fn partial_class(py: Python<'_>) -> PyResult<usize> {
-    static CLASS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    if let Some(class) = CLASS.get() {
-        return Ok(*class);
-    }
-    // The module keeps its class alive for the life of the process.
-    let class = py.import("functools")?.getattr("partial")?;
-    Ok(*CLASS.get_or_init(|| class.into_ptr() as usize))
-}
-
-fn is_partial(object: Raw) -> bool {
-    // SAFETY: guards are read with the GIL held. `Python::attach` would drop what other threads left behind.
-    partial_class(unsafe { Python::assume_attached() }).is_ok_and(|class| {
-        // SAFETY: called with live objects only.
-        unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class as *mut ffi::PyTypeObject) != 0 }
-    })
 }
 
 /// The roots of one call, borrowed.
@@ -413,6 +395,7 @@ pub unsafe fn borrowed_step(base: Raw, read: &Read) -> Raw {
                 let value = *base.cast::<Raw>().byte_add(*offset);
                 if value.is_null() && *or_none { ffi::Py_None() } else { value }
             }
+            Read::Part(class, offset) if ffi::Py_TYPE(base) as usize == *class => *base.cast::<Raw>().byte_add(*offset),
             _ => null_mut(),
         }
     }

@@ -200,25 +200,7 @@ impl Maker<'_, '_> {
                     (Step::PythonView(view), Work::Python)
                 }
             }
-            PlanStep::Launch { kernel, buffers, scalars } => {
-                let counts: Option<Vec<i64>> = buffers.iter().map(|reg| self.elements.get(&reg.0).copied()).collect();
-                let launch = Launch {
-                    kernel: *kernel,
-                    buffers: buffers.iter().map(|reg| self.operand(*reg)).collect(),
-                    scalars: (!scalars.is_empty()).then(|| self.interner.extents(scalars)),
-                };
-                if self.own_memory {
-                    let root = |reg: &Reg| self.roots.get(reg).unwrap_or(reg).0;
-                    let roots = buffers.iter().map(root).collect();
-                    return Ok((Step::LaunchThere(Box::new(LaunchThere { launch, roots })), Work::Long));
-                }
-                let work = if self.asynchronous {
-                    Work::Brief
-                } else {
-                    counts.map_or(Work::Unknown, |counts| of_elements(&counts))
-                };
-                (Step::Launch(launch), work)
-            }
+            PlanStep::Launch { kernel, buffers, scalars } => self.launch(*kernel, buffers, scalars),
             PlanStep::Call { results, .. } => {
                 let work = direct.as_ref().map_or(Work::Python, |direct| self.direct(direct));
                 for reg in results {
@@ -254,6 +236,23 @@ impl Maker<'_, '_> {
             PlanStep::Export(reg) => (Step::Transfer(Transfer::Export(reg.0 as usize)), Work::Long),
             PlanStep::Release(reg) => (Step::Transfer(Transfer::Release(reg.0 as usize)), Work::Long),
         })
+    }
+
+    fn launch(&mut self, kernel: u32, buffers: &[Reg], scalars: &[Dim]) -> (Step, Work) {
+        let counts: Option<Vec<i64>> = buffers.iter().map(|reg| self.elements.get(&reg.0).copied()).collect();
+        let launch = Launch {
+            kernel,
+            buffers: buffers.iter().map(|reg| self.operand(*reg)).collect(),
+            scalars: (!scalars.is_empty()).then(|| self.interner.extents(scalars)),
+        };
+        if self.own_memory {
+            let root = |reg: &Reg| self.roots.get(reg).unwrap_or(reg).0;
+            let roots = buffers.iter().map(root).collect();
+            return (Step::LaunchThere(Box::new(LaunchThere { launch, roots })), Work::Long);
+        }
+        let work =
+            if self.asynchronous { Work::Brief } else { counts.map_or(Work::Unknown, |counts| of_elements(&counts)) };
+        (Step::Launch(launch), work)
     }
 
     fn direct(&self, op: &Direct) -> Work {

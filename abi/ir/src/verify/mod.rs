@@ -8,6 +8,7 @@ use crate::exit::{Build, BuildId, Effect, End, Exit, Resume, Then};
 use crate::graph::{Arg, Graph, NodeOp};
 use crate::guard::{GuardKind, GuardProgram, KeyObject, TensorGuard};
 use crate::kernel::DType;
+use crate::object::part_name;
 use crate::plan::{Body, CompiledFrame, Plan, PlanArg, PlanStep, Reg, Symbol, SymbolOf};
 use crate::source::{SourceId, SourceTable, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -64,7 +65,7 @@ fn sources(table: &SourceTable, args: usize) -> Result<usize, Damage> {
         })?;
         let inside = match node.step {
             Step::Arg(i) => (i as usize) < args,
-            Step::Partial(i) => i < 3,
+            Step::Part(of, at) => part_name(of, at).is_some(),
             _ => true,
         };
         ensure(inside, || format!("source {index} is no part of its base"))?;
@@ -222,7 +223,6 @@ impl Scope<'_> {
                 Build::Dict(items, class) => {
                     items.iter().flat_map(|(key, value)| [key, value]).chain(class).try_for_each(part)?;
                 }
-                Build::Slice(parts) | Build::Range(parts) => parts.iter().try_for_each(part)?,
                 Build::Instance { class, dict } => {
                     part(class)?;
                     dict.iter().try_for_each(|(_, value)| part(value))?;

@@ -5,7 +5,7 @@ use super::{Table, types, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
-use crate::value::{Iter, Key, Of, Payload, Super, Value, ViewKind};
+use crate::value::{Iter, Key, Of, Payload, Value, ViewKind};
 use flambeau_bytecode::Compare;
 use flambeau_ir::code::{Const, Origin};
 use flambeau_ir::reason::ReasonCode;
@@ -24,7 +24,6 @@ pub const TABLE: Table = &[
     ("builtins.object.__reduce_ex__", reduce),
     ("builtins.callable", callable),
     ("builtins.vars", vars),
-    ("builtins.super", super_),
     ("builtins.iter", iter),
     ("builtins.next", next),
     ("builtins.all", all),
@@ -281,24 +280,6 @@ fn vars(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     }
 }
 
-/// `super(class, receiver)`; without arguments the interpreter fills them in.
-fn super_(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let [Value::Class(class), receiver] = exactly(path, args)? else { return unsupported(path) };
-    // `supercheck` in CPython's `Objects/typeobject.c`. What stands for another object says so in its `__class__`.
-    let fits = match &receiver {
-        Value::Class(of) if of.is_subclass(&class) => true,
-        _ => tracer.class_of(&receiver)?.is_subclass(&class),
-    };
-    if !fits {
-        if tracer.overrides_class(&receiver)? || !tracer.is_plain(&receiver) {
-            return unsupported(path);
-        }
-        let message = "super(type, obj): obj must be an instance or subtype of type";
-        return tracer.raise_inexact("TypeError", message);
-    }
-    Ok(Value::Super(Rc::new(Super { class, receiver })))
-}
-
 fn iter(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     match bind(path, args, ["", ""], 1)? {
         [Some(value), None] => tracer.iter(&value),
@@ -405,10 +386,9 @@ fn reversed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         let length = super::fixed_int(tracer, &length, path)?;
         return Ok(tracer.new_iter(Iter::Reversed { of: value, left: length.max(0) as usize }));
     }
-    if !matches!(
-        value,
-        Value::Tuple(_) | Value::List(_) | Value::Dict(_) | Value::DictView(..) | Value::Range(_) | Value::Const(_)
-    ) {
+    let known =
+        matches!(value, Value::Tuple(_) | Value::List(_) | Value::Dict(_) | Value::DictView(..) | Value::Const(_));
+    if !known && !tracer.is_sequence_of_parts(&value) {
         return unsupported(path);
     }
     if matches!(&value, Value::Const(c) if !matches!(c, Const::Str(_) | Const::Bytes(_) | Const::Tuple(_))) {

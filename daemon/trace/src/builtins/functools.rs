@@ -1,34 +1,13 @@
 //! `functools` and small helpers of the standard library that wrap calls.
 
-use super::args::{bind, receiver};
+use super::args::bind;
 use super::{Table, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
+use crate::value::Value;
 use crate::value::flow::Flow;
-use crate::value::{Partial, Value};
-use std::rc::Rc;
 
-pub const TABLE: Table = &[("functools.partial", partial), ("functools.reduce", reduce), ("typing.cast", cast)];
-
-fn partial(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (func, rest) = receiver(path, args)?;
-    if !super::types::is_callable(tracer, &func)? {
-        return tracer.raise_named("TypeError", "the first argument must be callable");
-    }
-    let (func, mut args, mut kwargs) = match &func {
-        // A partial of a partial is one partial.
-        Value::Partial(inner) => (inner.func.clone(), inner.args.clone(), inner.kwargs.clone()),
-        _ => (func, vec![], vec![]),
-    };
-    args.extend(rest.pos);
-    for (name, value) in rest.kw {
-        match kwargs.iter_mut().find(|(n, _)| *n == name) {
-            Some(known) => known.1 = value,
-            None => kwargs.push((name, value)),
-        }
-    }
-    Ok(Value::Partial(Rc::new(Partial { func, args, kwargs, origin: None })))
-}
+pub const TABLE: Table = &[("functools.reduce", reduce), ("typing.cast", cast)];
 
 fn reduce(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [func, iterable, initial] = bind(path, args, ["", "", ""], 2)?;

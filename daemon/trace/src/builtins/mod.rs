@@ -11,6 +11,7 @@ mod facts;
 mod functools;
 mod generators;
 mod itertools;
+mod kinds;
 mod numbers;
 mod operators;
 mod slots;
@@ -25,6 +26,7 @@ use containers::{collections, dicts, lists, sets, tuples};
 use operators::{binary, compare, contains, delete_subscript, store_subscript, subscript, unary};
 
 use crate::fold::{Fold, NotFolded};
+use crate::state::kind::Kind;
 use crate::state::library::Library;
 use crate::state::tracer::Tracer;
 use crate::value::Args;
@@ -42,6 +44,10 @@ pub struct BuiltIns;
 impl Library for BuiltIns {
     fn knows(&self, path: &str) -> bool {
         knows(path)
+    }
+
+    fn kind(&self, path: &str) -> Option<&'static dyn Kind> {
+        kinds::kind(path)
     }
 
     fn is_method(&self, path: &str) -> bool {
@@ -118,7 +124,7 @@ const FAMILIES: &[Table] = &[
 ];
 
 static TABLE: LazyLock<HashMap<&'static str, Handler>> =
-    LazyLock::new(|| FAMILIES.iter().flat_map(|family| family.iter().copied()).collect());
+    LazyLock::new(|| FAMILIES.iter().chain(&kinds::TABLES).flat_map(|family| family.iter().copied()).collect());
 
 /// Modules of C that a public module re-exports.
 const ALIASES: &[(&str, &str)] =

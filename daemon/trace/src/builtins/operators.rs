@@ -2,12 +2,12 @@
 
 use super::args::{exactly, name};
 use super::containers::sets::{self, Elements, combine, elements, make};
+use super::kinds::slice;
 use super::{Table, decided, dims, fixed_int, folded, slots, unsupported};
 use crate::fold;
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
-use crate::value::iterator::range_len;
 use crate::value::{Class, Tuple, Value, ViewKind};
 use flambeau_bytecode::{Binary, Compare, Unary};
 use flambeau_ir::code::Const;
@@ -347,14 +347,11 @@ pub fn compare(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Fl
     }
     let equal = match (op, x, y) {
         (Compare::Eq | Compare::Ne, Value::Dict(p), Value::Dict(q)) => dicts_equal(tracer, *p, *q)?,
-        (Compare::Eq | Compare::Ne, Value::Range(p), Value::Range(q)) => {
-            let (p, q) = (slots::range_bounds(tracer, p)?, slots::range_bounds(tracer, q)?);
-            let length = range_len(p);
-            length == range_len(q) && (length == 0 || p.0 == q.0 && (length == 1 || p.2 == q.2))
-        }
-        (Compare::Eq | Compare::Ne, Value::Slice(p), Value::Slice(q)) => {
-            let same = sequences(tracer, Compare::Eq, p.as_slice(), q.as_slice())?;
-            tracer.truth(&same)?
+        (Compare::Eq | Compare::Ne, Value::Parts(p), Value::Parts(q)) if p.of == q.of => {
+            match tracer.kind_of(p).equal(tracer, p, q)? {
+                Some(equal) => equal,
+                None => tracer.identical(a, b)?,
+            }
         }
         (Compare::Eq | Compare::Ne, Value::Method(p), Value::Method(q)) => {
             tracer.identical(&p.func, &q.func)? && tracer.identical(&p.receiver, &q.receiver)?
@@ -390,7 +387,7 @@ fn hides_equality(tracer: &mut Tracer<'_>, value: &Value) -> Flow<bool> {
     }
 }
 
-fn sequences(tracer: &mut Tracer<'_>, op: Compare, a: &[Value], b: &[Value]) -> Flow<Value> {
+pub(super) fn sequences(tracer: &mut Tracer<'_>, op: Compare, a: &[Value], b: &[Value]) -> Flow<Value> {
     if matches!(op, Compare::Eq | Compare::Ne) && a.len() != b.len() {
         return Ok(Value::bool(op == Compare::Ne));
     }
@@ -483,7 +480,7 @@ pub fn contains(tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flo
             }
             Ok(Some(false))
         }
-        Value::Dict(id) | Value::DictView(id, ViewKind::Keys) | Value::Proxy(id) => {
+        Value::Dict(id) | Value::DictView(id, ViewKind::Keys) => {
             if let Value::Int(number) = item
                 && let Some(found) = tracer.has_number(*id, number)?
             {
@@ -502,19 +499,7 @@ pub fn contains(tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flo
             let key = tracer.key(item)?;
             Ok(Some(tracer.arenas.sets[*id].items.contains_key(&key)))
         }
-        Value::Range(parts) => {
-            let bounds @ (start, _, step) = slots::range_bounds(tracer, parts)?;
-            match item {
-                // Of exact ints only: others are compared with each element.
-                Value::Const(Const::Int(_) | Const::Bool(_)) | Value::Int(_) => {
-                    let at = i128::from(fixed_int(tracer, item, "in")?) - i128::from(start);
-                    let step = i128::from(step);
-                    let index = at / step;
-                    Ok(Some(at % step == 0 && index >= 0 && (index as u64) < range_len(bounds)))
-                }
-                _ => unsupported("in range"),
-            }
-        }
+        Value::Parts(parts) => tracer.kind_of(parts).contains(tracer, parts, item),
         _ => Ok(None),
     }
 }
@@ -524,27 +509,27 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
     let given = key;
     let key = &tracer.base(key);
     match container {
-        Value::Proxy(id) => tracer.subscript(&Value::Dict(*id), given).map(Some),
-        Value::Tuple(tuple) => match key {
-            Value::Slice(parts) => {
-                let positions = slots::positions(tracer, parts, tuple.items.len(), "tuple slice")?;
+        Value::Parts(parts) => tracer.kind_of(parts).subscript(tracer, parts, given),
+        Value::Tuple(tuple) => match key.as_slice() {
+            Some(parts) => {
+                let positions = slice::positions(tracer, parts, tuple.items.len(), "tuple slice")?;
                 let items = positions.into_iter().map(|i| tuple.items[i].clone()).collect();
                 Ok(Some(slots::like(tuple, items)))
             }
-            _ => {
+            None => {
                 let at = position(tracer, given, tuple.items.len(), "tuple")?;
                 Ok(Some(tuple.items[at].clone()))
             }
         },
         Value::List(id) => {
             let items = tracer.list_items(*id)?.clone();
-            match key {
-                Value::Slice(parts) => {
-                    let positions = slots::positions(tracer, parts, items.len(), "list slice")?;
+            match key.as_slice() {
+                Some(parts) => {
+                    let positions = slice::positions(tracer, parts, items.len(), "list slice")?;
                     let items = positions.into_iter().map(|i| items[i].clone()).collect();
                     Ok(Some(tracer.new_list(items)))
                 }
-                _ => {
+                None => {
                     let at = position(tracer, given, items.len(), "list")?;
                     Ok(Some(items[at].clone()))
                 }
@@ -567,27 +552,6 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
             }
             None => unsupported("subscript"),
         },
-        Value::Range(parts) => {
-            let bounds @ (start, _, step) = slots::range_bounds(tracer, parts)?;
-            let Ok(length) = isize::try_from(range_len(bounds)) else { return unsupported("subscript") };
-            let item = |at: i64| {
-                let item = i128::from(start) + i128::from(at) * i128::from(step);
-                i64::try_from(item).ok().map(Value::int)
-            };
-            match key {
-                Value::Slice(slice) => {
-                    let (from, to, by) = slots::indices(tracer, slice, length as usize, "range slice")?;
-                    match (item(from), item(to), by.checked_mul(step)) {
-                        (Some(from), Some(to), Some(by)) => Ok(Some(Value::Range(Rc::new([from, to, Value::int(by)])))),
-                        _ => unsupported("subscript"),
-                    }
-                }
-                _ => {
-                    let at = position(tracer, given, length as usize, "range object")?;
-                    item(at as i64).map_or_else(|| unsupported("subscript"), |item| Ok(Some(item)))
-                }
-            }
-        }
         _ => Ok(None),
     }
 }
@@ -612,7 +576,7 @@ fn missing(tracer: &mut Tracer<'_>, dict: &Value, id: crate::value::DictId, key:
 }
 
 /// The position that an int key names; a symbolic one is fixed.
-fn position(tracer: &mut Tracer<'_>, key: &Value, length: usize, kind: &str) -> Flow<usize> {
+pub(super) fn position(tracer: &mut Tracer<'_>, key: &Value, length: usize, kind: &str) -> Flow<usize> {
     match find(tracer, key, length, kind)? {
         Some(at) => Ok(at),
         None => tracer.raise_named("IndexError", &format!("{kind} index out of range")),
@@ -661,7 +625,7 @@ pub fn store_subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value, 
         }
         Value::List(id) => {
             let length = tracer.list_items(*id)?.len();
-            if let Value::Slice(parts) = key {
+            if let Some(parts) = key.as_slice() {
                 return store_slice(tracer, *id, parts, &value);
             }
             let at = assigned_position(tracer, key, length)?;
@@ -684,13 +648,13 @@ fn store_slice(tracer: &mut Tracer<'_>, id: crate::value::ListId, parts: &[Value
     if before != length {
         return stop(ReasonCode::UnsupportedCall, "a list slice of what changes the list");
     }
-    let (start, stop, step) = slots::indices(tracer, parts, length, "list slice")?;
+    let (start, stop, step) = slice::indices(tracer, parts, length, "list slice")?;
     if step == 1 {
         let start = start as usize;
         tracer.list_mut(id)?.splice(start..(stop as usize).max(start), items);
         return Ok(true);
     }
-    let positions = slots::positions(tracer, parts, length, "list slice")?;
+    let positions = slice::positions(tracer, parts, length, "list slice")?;
     if positions.len() != items.len() {
         let (given, wanted) = (items.len(), positions.len());
         let message = format!("attempt to assign sequence of size {given} to extended slice of size {wanted}");
@@ -712,9 +676,9 @@ pub fn delete_subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value)
         },
         Value::List(id) => {
             let length = tracer.list_items(*id)?.len();
-            let mut positions = match key {
-                Value::Slice(parts) => slots::positions(tracer, parts, length, "list slice")?,
-                _ => vec![assigned_position(tracer, key, length)?],
+            let mut positions = match key.as_slice() {
+                Some(parts) => slice::positions(tracer, parts, length, "list slice")?,
+                None => vec![assigned_position(tracer, key, length)?],
             };
             positions.sort_unstable();
             let list = tracer.list_mut(*id)?;

@@ -444,7 +444,8 @@ fn has_method(tracer: &mut Tracer<'_>, class: &Rc<Class>, method: &str) -> Flow<
 /// `callable(value)`
 pub fn is_callable(tracer: &mut Tracer<'_>, value: &Value) -> Flow<bool> {
     Ok(match value {
-        Value::Function(_) | Value::Method(_) | Value::Builtin(_) | Value::Class(_) | Value::Partial(_) => true,
+        Value::Function(_) | Value::Method(_) | Value::Builtin(_) | Value::Class(_) => true,
+        Value::Parts(parts) => tracer.kind_of(parts).is_callable(),
         Value::Instance(_) | Value::Opaque(_) => {
             let class = tracer.class_of(value)?;
             tracer.type_lookup(&class, "__call__")?.is_some()

@@ -78,12 +78,7 @@ impl Look<'_, '_> {
         match value {
             Value::Tensor(_) => true,
             Value::Address(of) => self.value(of, next),
-            Value::Const(_)
-            | Value::Int(_)
-            | Value::Slice(_)
-            | Value::Range(_)
-            | Value::Code(_)
-            | Value::Descriptor(_) => false,
+            Value::Const(_) | Value::Int(_) | Value::Code(_) | Value::Descriptor(_) => false,
             Value::Tuple(tuple) => tuple.items.iter().any(|item| self.value(item, next)),
             Value::List(id) => {
                 let list = &arenas.lists[*id];
@@ -95,7 +90,7 @@ impl Look<'_, '_> {
                 let set = &arenas.sets[*id];
                 set.items.values().any(|item| self.value(item, next))
             }
-            Value::Dict(id) | Value::DictView(id, _) | Value::Proxy(id) => self.dict(*id, depth),
+            Value::Dict(id) | Value::DictView(id, _) => self.dict(*id, depth),
             Value::Function(function) => {
                 let own = function.closure.iter().any(|cell| self.cell(*cell, next));
                 own || of_torch(function.path.as_deref())
@@ -105,11 +100,7 @@ impl Look<'_, '_> {
             Value::Builtin(function) => {
                 of_torch(Some(&function.path)) || function.receiver.as_ref().is_some_and(|of| self.value(of, next))
             }
-            Value::Partial(partial) => {
-                self.value(&partial.func, next)
-                    || partial.args.iter().any(|item| self.value(item, next))
-                    || partial.kwargs.iter().any(|(_, item)| self.value(item, next))
-            }
+            Value::Parts(parts) => parts.items.iter().any(|part| self.value(part, next)),
             Value::Class(class) => class.mro_paths.iter().any(|path| of_torch(Some(path))),
             Value::Instance(id) => self.instance(*id, depth),
             Value::Module(module) => of_torch(module.path.as_deref()),
@@ -117,7 +108,6 @@ impl Look<'_, '_> {
                 of_torch(opaque.path.as_deref()) || opaque.class.mro_paths.iter().any(|path| of_torch(Some(path)))
             }
             Value::Cell(cell) => self.cell(*cell, depth),
-            Value::Super(parts) => self.value(&parts.receiver, next),
             Value::Unread(origin) => self.object(origin.object, depth),
             Value::Iter(id) => match &arenas.iters[*id] {
                 Iter::Range { .. } => false,
@@ -181,13 +171,13 @@ impl Look<'_, '_> {
             ObjectData::Tuple(items)
             | ObjectData::List(items)
             | ObjectData::Set(items)
-            | ObjectData::FrozenSet(items) => items.clone(),
+            | ObjectData::FrozenSet(items)
+            | ObjectData::Parts(_, items) => items.clone(),
             ObjectData::Dict(items) => items.iter().map(|(_, value)| *value).collect(),
             ObjectData::Cell(held) => held.iter().copied().collect(),
             ObjectData::Function(function) => function.closure.clone(),
             ObjectData::Method { func, receiver } => vec![*func, *receiver],
             ObjectData::Builtin { receiver, .. } => receiver.iter().copied().collect(),
-            ObjectData::Partial { func, args, keywords } => vec![*func, *args, *keywords],
             ObjectData::Instance => object.dict.iter().copied().collect(),
             ObjectData::Namespace => return self.wary,
             _ => Vec::new(),

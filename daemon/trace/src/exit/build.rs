@@ -93,13 +93,30 @@ fn identity(value: &Value) -> Option<Identity> {
         Value::Cell(id) => Identity::Cell(id.0),
         Value::Iter(id) => Identity::Iter(id.0),
         Value::Generator(id) => Identity::Generator(id.0),
-        Value::Partial(p) => Identity::Address(Rc::as_ptr(p) as usize),
-        Value::Range(parts) | Value::Slice(parts) => Identity::Address(Rc::as_ptr(parts) as usize),
+        Value::Parts(parts) => Identity::Address(Rc::as_ptr(parts) as usize),
         Value::Function(f) => Identity::Address(Rc::as_ptr(f) as usize),
         Value::Method(m) => Identity::Address(Rc::as_ptr(m) as usize),
         Value::Builtin(b) if b.receiver.is_some() => Identity::Address(Rc::as_ptr(b) as usize),
         _ => return None,
     })
+}
+
+fn build_class(class: &Class) -> Flow<Build> {
+    match &class.path {
+        _ if class.is_nameless() => {
+            stop(ReasonCode::SideEffect, format!("the type {} leaves the frame", class.own_name))
+        }
+        Some(path) => Ok(Build::Path(path.clone())),
+        None => stop(ReasonCode::SideEffect, "a new class leaves the frame"),
+    }
+}
+
+/// A built-in function that is bound to nothing.
+fn build_builtin(function: &Builtin) -> Flow<Build> {
+    if function.path.rsplit_once('.').is_some_and(|(owner, _)| class::is_nameless(owner)) {
+        return stop(ReasonCode::SideEffect, format!("{} leaves the frame", function.path));
+    }
+    Ok(Build::Path(function.path.clone()))
 }
 
 impl Tracer<'_> {
@@ -212,22 +229,8 @@ impl Tracer<'_> {
             Value::Dict(id) if self.arenas.dicts[*id].of_new => self.build_instance_dict(builder, *id)?,
             Value::Dict(id) => self.build_dict(builder, *id)?,
             Value::Set(id) => self.build_set(builder, *id)?,
-            Value::Slice(parts) => Build::Slice(self.build_three(builder, parts)?),
-            Value::Range(parts) => Build::Range(self.build_three(builder, parts)?),
-            Value::Class(class) if class.is_nameless() => {
-                return stop(ReasonCode::SideEffect, format!("the type {} leaves the frame", class.own_name));
-            }
-            Value::Class(class) => match &class.path {
-                Some(path) => Build::Path(path.clone()),
-                None => return stop(ReasonCode::SideEffect, "a new class leaves the frame"),
-            },
-            Value::Builtin(b)
-                if b.receiver.is_none()
-                    && b.path.rsplit_once('.').is_some_and(|(owner, _)| class::is_nameless(owner)) =>
-            {
-                return stop(ReasonCode::SideEffect, format!("{} leaves the frame", b.path));
-            }
-            Value::Builtin(b) if b.receiver.is_none() => Build::Path(b.path.clone()),
+            Value::Class(class) => build_class(class)?,
+            Value::Builtin(b) if b.receiver.is_none() => build_builtin(b)?,
             Value::Builtin(b) => self.build_bound(builder, b)?,
             Value::Method(m) => {
                 let func = self.build(builder, &m.func)?;
@@ -245,19 +248,12 @@ impl Tracer<'_> {
                 };
                 Build::Call(path.into(), vec![self.build(builder, &Value::Dict(*dict))?])
             }
-            Value::Proxy(dict) => {
-                Build::Call("types.MappingProxyType".into(), vec![self.build(builder, &Value::Dict(*dict))?])
-            }
-            Value::Partial(p) if p.kwargs.is_empty() => {
-                let mut args = vec![self.build(builder, &p.func)?];
-                args.extend(self.build_all(builder, &p.args)?);
-                Build::Call("functools.partial".into(), args)
-            }
+            Value::Parts(parts) => match self.kind_of(parts).rebuild(self, parts)? {
+                Some(with) => Build::Call(self.kind_of(parts).import().into(), self.build_all(builder, &with)?),
+                None => return self.cannot_leave(value),
+            },
             Value::Instance(id) => self.build_instance(builder, *id)?,
-            other => {
-                let name = self.type_name(other);
-                return stop(ReasonCode::SideEffect, format!("a new {name} leaves the frame"));
-            }
+            _ => return self.cannot_leave(value),
         };
         Ok(builder.add(build))
     }
@@ -275,7 +271,8 @@ impl Tracer<'_> {
             Value::Tuple(t) => t.class.as_ref().is_none_or(|class| !class.is_python),
             Value::Set(_) | Value::Iter(_) | Value::Generator(_) | Value::Builtin(_) => true,
             // No type is derived from these.
-            Value::Code(_) | Value::Slice(_) | Value::Range(_) | Value::DictView(..) | Value::Cell(_) => true,
+            Value::Code(_) | Value::DictView(..) | Value::Cell(_) => true,
+            Value::Parts(parts) => self.kind_of(parts).is_plain(),
             // Their types have no name that could be imported.
             Value::Function(_) | Value::Method(_) => {
                 return stop(ReasonCode::SideEffect, format!("{} leaves the frame", method.path));
@@ -321,9 +318,9 @@ impl Tracer<'_> {
         }
     }
 
-    fn build_three(&mut self, builder: &mut Builder, parts: &[Value; 3]) -> Flow<[BuildId; 3]> {
-        let [a, b, c] = parts;
-        Ok([self.build(builder, a)?, self.build(builder, b)?, self.build(builder, c)?])
+    fn cannot_leave<T>(&mut self, value: &Value) -> Flow<T> {
+        let name = self.type_name(value);
+        stop(ReasonCode::SideEffect, format!("a new {name} leaves the frame"))
     }
 
     fn build_dict(&mut self, builder: &mut Builder, id: DictId) -> Flow<Build> {

@@ -5,6 +5,7 @@ use crate::state::broken::Frozen;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
 use crate::value::frame::{GeneratorId, Slot};
+use crate::value::parts::RANGE;
 use crate::value::{Exhausted, Iter, IterId, Of, Value, ViewKind};
 use flambeau_bytecode::resume::Entry;
 use flambeau_ir::exit::{Build, BuildId};
@@ -54,9 +55,33 @@ impl Tracer<'_> {
                 let end = i64::try_from(left).ok().and_then(|n| n.checked_mul(step)).and_then(|n| n.checked_add(next));
                 let Some(end) = end else { return stop(ReasonCode::SideEffect, "a range of very large ints") };
                 let range = [next, end, step].map(Value::int);
-                Build::Iter(self.build(b, &Value::Range(range.into()))?, 0)
+                Build::Iter(self.build(b, &Value::parts(RANGE, range))?, 0)
             }
             Iter::Zip { iters, strict: false } => call("builtins.zip", self.build_iters(b, &iters)?),
+            Iter::Enumerate { iter, count } => {
+                let mut args = self.build_iters(b, &[iter])?;
+                args.push(self.build(b, &count)?);
+                call("builtins.enumerate", args)
+            }
+            Iter::Map { func, iters } => {
+                let mut args = vec![self.build(b, &func)?];
+                args.extend(self.build_iters(b, &iters)?);
+                call("builtins.map", args)
+            }
+            Iter::Filter { func, iter, keep } => {
+                let mut args = vec![self.build(b, &func)?];
+                args.extend(self.build_iters(b, &[iter])?);
+                call(if keep { "builtins.filter" } else { "itertools.filterfalse" }, args)
+            }
+            Iter::CallUntil { func, sentinel } => call("builtins.iter", self.build_all(b, &[func, sentinel])?),
+            other => return self.build_itertools(b, other),
+        })
+    }
+
+    /// Iterators of module `itertools`.
+    fn build_itertools(&mut self, b: &mut Builder, iter: Iter) -> Flow<Build> {
+        let call = |path: &str, args| Build::Call(path.into(), args);
+        Ok(match iter {
             Iter::Accumulate { iter, func, total, initial } => {
                 let mut args = self.build_iters(b, &[iter])?;
                 let first = initial.as_ref().or(total.as_ref());
@@ -87,21 +112,6 @@ impl Tracer<'_> {
                 }
                 call("flambeau._begun.zip_longest", args)
             }
-            Iter::Enumerate { iter, count } => {
-                let mut args = self.build_iters(b, &[iter])?;
-                args.push(self.build(b, &count)?);
-                call("builtins.enumerate", args)
-            }
-            Iter::Map { func, iters } => {
-                let mut args = vec![self.build(b, &func)?];
-                args.extend(self.build_iters(b, &iters)?);
-                call("builtins.map", args)
-            }
-            Iter::Filter { func, iter, keep } => {
-                let mut args = vec![self.build(b, &func)?];
-                args.extend(self.build_iters(b, &[iter])?);
-                call(if keep { "builtins.filter" } else { "itertools.filterfalse" }, args)
-            }
             Iter::Chain { outer, inner } => {
                 let outer = self.build_iters(b, &[outer])?;
                 let rest = call("itertools.chain.from_iterable", outer);
@@ -126,10 +136,7 @@ impl Tracer<'_> {
                 args.extend(self.build_all(b, &[Value::int(skip as i64), left, Value::int(step as i64)])?);
                 call("itertools.islice", args)
             }
-            Iter::CallUntil { func, sentinel } => call("builtins.iter", self.build_all(b, &[func, sentinel])?),
-            Iter::Zip { .. } | Iter::Islice { .. } | Iter::Sequence { .. } | Iter::Reversed { .. } | Iter::Running => {
-                return stop(ReasonCode::SideEffect, "an iterator of this kind leaves the frame");
-            }
+            _ => return stop(ReasonCode::SideEffect, "an iterator of this kind leaves the frame"),
         })
     }
 

@@ -384,7 +384,8 @@ impl Tracer<'_> {
         };
         held && match value {
             Value::Instance(id) => !matches!(self.arenas.instances[*id].payload, Payload::Exception(..)),
-            Value::Function(_) | Value::Class(_) | Value::Partial(_) | Value::Set(_) => true,
+            Value::Function(_) | Value::Class(_) | Value::Set(_) => true,
+            Value::Parts(parts) => self.kind_of(parts).has_weak_references(),
             // None that has ended leaves a trace: nothing but this variable can hold it.
             Value::Generator(id) => {
                 let generator = &self.arenas.generators[*id];

@@ -6,9 +6,9 @@ use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
 use crate::value::frame::{Control, PyFrame};
+use crate::value::parts::SLICE;
 use crate::value::{SetValue, Value};
 use flambeau_ir::reason::ReasonCode;
-use std::rc::Rc;
 
 pub(super) fn tuple(f: &mut PyFrame, n: u32) -> Flow<Control> {
     let items = f.pop_n(n as usize)?;
@@ -58,7 +58,7 @@ pub(super) fn string(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Contro
 pub(super) fn slice(f: &mut PyFrame, n: u32) -> Flow<Control> {
     let step = if n == 3 { f.pop()? } else { Value::NONE };
     let (stop, start) = (f.pop()?, f.pop()?);
-    f.push(Value::Slice(Rc::new([start, stop, step])));
+    f.push(Value::parts(SLICE, [start, stop, step]));
     Ok(Control::Next)
 }
 

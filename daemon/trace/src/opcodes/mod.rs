@@ -47,6 +47,7 @@ pub(crate) fn is_traced(op: Op) -> bool {
 }
 
 /// Runs one instruction.
+// A table.
 pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control> {
     match op {
         Op::PopTop => stack::pop_top(f),

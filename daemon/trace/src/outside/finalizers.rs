@@ -152,7 +152,7 @@ impl<'t, 'a> Walk<'t, 'a> {
             Value::List(id) if self.lists.insert(*id) => {
                 arenas.lists[*id].items.iter().for_each(|item| self.value(item));
             }
-            Value::Dict(id) | Value::DictView(id, _) | Value::Proxy(id) => self.dict(*id),
+            Value::Dict(id) | Value::DictView(id, _) => self.dict(*id),
             Value::Set(id) if self.sets.insert(*id) => {
                 arenas.sets[*id].items.values().for_each(|item| self.value(item));
             }
@@ -167,11 +167,7 @@ impl<'t, 'a> Walk<'t, 'a> {
             Value::Function(function) => {
                 function.closure.iter().for_each(|cell| self.value(&Value::Cell(*cell)));
             }
-            Value::Partial(partial) => {
-                self.value(&partial.func);
-                partial.args.iter().for_each(|value| self.value(value));
-                partial.kwargs.iter().for_each(|(_, value)| self.value(value));
-            }
+            Value::Parts(parts) => parts.items.iter().for_each(|part| self.value(part)),
             _ => {}
         }
     }

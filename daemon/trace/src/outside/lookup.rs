@@ -50,7 +50,7 @@ impl Tracer<'_> {
             Value::Instance(id) => self.arenas.instances[*id].origin,
             Value::Module(m) => Some(m.origin),
             Value::Cell(id) => self.arenas.cells[*id].origin,
-            Value::Partial(p) => p.origin,
+            Value::Parts(parts) => parts.origin,
             Value::Opaque(o) => Some(o.origin),
             Value::Descriptor(d) => match &**d {
                 Descriptor::NativeClass(b) => b.origin,

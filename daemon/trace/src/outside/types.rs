@@ -2,7 +2,7 @@
 
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
-use crate::value::{Class, Iter, Value, ViewKind};
+use crate::value::{Class, Descriptor, DictId, Iter, Value, ViewKind};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::ObjId;
@@ -41,30 +41,10 @@ impl Tracer<'_> {
             },
             Value::Const(c) => const_class(c),
             Value::Int(_) | Value::Address(_) => "builtins.int",
-            Value::DictView(id, kind) => {
-                let of = self.arenas.dicts[*id].class.as_ref();
-                if of.is_some_and(|c| c.derives("collections.OrderedDict")) {
-                    // These have no name that they could be read from.
-                    return Ok(self.builtin_class(match kind {
-                        ViewKind::Keys => "builtins.odict_keys",
-                        ViewKind::Values => "builtins.odict_values",
-                        ViewKind::Items => "builtins.odict_items",
-                    }));
-                }
-                return self.trusted_class(
-                    "_collections_abc",
-                    match kind {
-                        ViewKind::Keys => "dict_keys",
-                        ViewKind::Values => "dict_values",
-                        ViewKind::Items => "dict_items",
-                    },
-                );
-            }
-            Value::Proxy(_) => "builtins.mappingproxy",
+            Value::DictView(id, kind) => return self.view_class(*id, *kind),
             Value::Set(id) if self.arenas.sets[*id].frozen => "builtins.frozenset",
             Value::Set(_) => "builtins.set",
-            Value::Slice(_) => "builtins.slice",
-            Value::Range(_) => "builtins.range",
+            Value::Parts(parts) => parts.of,
             Value::Function(_) => "types.FunctionType",
             Value::Method(_) => "types.MethodType",
             Value::Builtin(b)
@@ -81,39 +61,34 @@ impl Tracer<'_> {
             },
             Value::Cell(_) => "types.CellType",
             Value::Generator(_) => "types.GeneratorType",
-            Value::Iter(id) => match &self.arenas.iters[*id] {
-                Iter::Zip { .. } => "builtins.zip",
-                Iter::Enumerate { .. } => "builtins.enumerate",
-                Iter::Map { .. } => "builtins.map",
-                Iter::Filter { keep: true, .. } => "builtins.filter",
-                Iter::Filter { keep: false, .. } => "itertools.filterfalse",
-                Iter::Chain { .. } => "itertools.chain",
-                Iter::Count { .. } => "itertools.count",
-                Iter::Repeat { .. } => "itertools.repeat",
-                Iter::Islice { .. } => "itertools.islice",
-                Iter::Accumulate { .. } => "itertools.accumulate",
-                Iter::Pairwise { .. } => "itertools.pairwise",
-                Iter::ZipLongest { .. } => "itertools.zip_longest",
-                _ => Class::SOME_ITERATOR,
-            },
-            Value::Super(_) => "builtins.super",
-            Value::Partial(_) => "functools.partial",
-            Value::Descriptor(d) => match &**d {
-                crate::value::Descriptor::Property { .. } => "builtins.property",
-                crate::value::Descriptor::Static(_) => "builtins.staticmethod",
-                crate::value::Descriptor::Class(_) => "builtins.classmethod",
-                crate::value::Descriptor::NativeClass(_) => {
-                    return stop(ReasonCode::UnsupportedObject, "the type of a class method of C");
-                }
-                crate::value::Descriptor::Data { member: true, .. } => "types.MemberDescriptorType",
-                crate::value::Descriptor::Data { member: false, .. } => "types.GetSetDescriptorType",
-            },
+            Value::Iter(id) => iterator_path(&self.arenas.iters[*id]),
+            Value::Descriptor(d) => descriptor_path(d)?,
             Value::Code(_) => "types.CodeType",
         };
         if let Value::Class(class) = value {
             return self.metaclass(class);
         }
         Ok(self.builtin_class(path))
+    }
+
+    fn view_class(&mut self, dict: DictId, kind: ViewKind) -> Flow<Rc<Class>> {
+        let of = self.arenas.dicts[dict].class.as_ref();
+        if of.is_some_and(|c| c.derives("collections.OrderedDict")) {
+            // These have no name that they could be read from.
+            return Ok(self.builtin_class(match kind {
+                ViewKind::Keys => "builtins.odict_keys",
+                ViewKind::Values => "builtins.odict_values",
+                ViewKind::Items => "builtins.odict_items",
+            }));
+        }
+        return self.trusted_class(
+            "_collections_abc",
+            match kind {
+                ViewKind::Keys => "dict_keys",
+                ViewKind::Values => "dict_values",
+                ViewKind::Items => "dict_items",
+            },
+        );
     }
 
     fn metaclass(&mut self, class: &Rc<Class>) -> Flow<Rc<Class>> {
@@ -254,6 +229,36 @@ impl Tracer<'_> {
             Err(_) => "object".into(),
         }
     }
+}
+
+/// The type of a built-in iterator.
+fn iterator_path(iter: &Iter) -> &'static str {
+    match iter {
+        Iter::Zip { .. } => "builtins.zip",
+        Iter::Enumerate { .. } => "builtins.enumerate",
+        Iter::Map { .. } => "builtins.map",
+        Iter::Filter { keep: true, .. } => "builtins.filter",
+        Iter::Filter { keep: false, .. } => "itertools.filterfalse",
+        Iter::Chain { .. } => "itertools.chain",
+        Iter::Count { .. } => "itertools.count",
+        Iter::Repeat { .. } => "itertools.repeat",
+        Iter::Islice { .. } => "itertools.islice",
+        Iter::Accumulate { .. } => "itertools.accumulate",
+        Iter::Pairwise { .. } => "itertools.pairwise",
+        Iter::ZipLongest { .. } => "itertools.zip_longest",
+        _ => Class::SOME_ITERATOR,
+    }
+}
+
+fn descriptor_path(descriptor: &Descriptor) -> Flow<&'static str> {
+    Ok(match descriptor {
+        Descriptor::Property { .. } => "builtins.property",
+        Descriptor::Static(_) => "builtins.staticmethod",
+        Descriptor::Class(_) => "builtins.classmethod",
+        Descriptor::NativeClass(_) => return stop(ReasonCode::UnsupportedObject, "the type of a class method of C"),
+        Descriptor::Data { member: true, .. } => "types.MemberDescriptorType",
+        Descriptor::Data { member: false, .. } => "types.GetSetDescriptorType",
+    })
 }
 
 /// Types of C outside of `builtins` that traces know by path only.

@@ -6,11 +6,11 @@ use crate::value::dict::Outside;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::{
     Builtin, CellValue, Class, Descriptor, DictId, DictValue, Function, Instance, Key, ListId, ListValue, Method,
-    Module, Opaque, Origin, Partial, Payload, SetValue, Tuple, Value,
+    Module, Opaque, Origin, Payload, SetValue, Tuple, Value,
 };
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::{ClassRef, GuardKind};
-use flambeau_ir::object::{ClassDesc, FunctionDesc, ObjId, Object, ObjectData};
+use flambeau_ir::object::{ClassDesc, FunctionDesc, ObjId, Object, ObjectData, PARTS, PartsOf};
 use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::{SourceId, Step};
@@ -93,7 +93,7 @@ impl Tracer<'_> {
                 self.arenas.dicts[id].attrs = attrs;
                 Ok(Value::Dict(id))
             }
-            ObjectData::Slice(_) | ObjectData::Range(..) => self.wrap_opaque(object, origin),
+            ObjectData::Parts(of, parts) => self.wrap_parts(object, *of, parts, origin),
             ObjectData::Tensor(desc) => self.wrap_tensor(object, desc, origin),
             ObjectData::Function(desc) => self.wrap_function(object, desc, origin),
             ObjectData::Cell(_) => Ok(Value::Cell(self.cell_at(object.id, source)?)),
@@ -104,6 +104,29 @@ impl Tracer<'_> {
                 Ok(Value::Method(Rc::new(Method { func, receiver, origin: Some(origin) })))
             }
             ObjectData::Builtin { receiver, .. } => self.wrap_builtin(object, *receiver, origin),
+            ObjectData::MethodDescriptor { .. }
+            | ObjectData::DataDescriptor { .. }
+            | ObjectData::Property { .. }
+            | ObjectData::StaticMethod(_)
+            | ObjectData::ClassMethod(_) => self.wrap_descriptor(object, origin),
+            ObjectData::Class(desc) => Ok(Value::Class(self.wrap_class(object, desc, source)?)),
+            ObjectData::Module(name) => self.wrap_module(object, name, origin),
+            ObjectData::Instance | ObjectData::Compiled(_) => {
+                let class = self.guard_type(object.class, source)?;
+                self.wrap_instance(object, class, Payload::None, origin)
+            }
+            ObjectData::TupleField(item) => {
+                self.guard(source, GuardKind::TupleField(*item));
+                let class = self.class_at(object.class, source)?;
+                Ok(Value::Opaque(Rc::new(Opaque { class, path: None, item: Some(*item), origin })))
+            }
+            ObjectData::Opaque => self.wrap_opaque(object, origin),
+        }
+    }
+
+    fn wrap_descriptor(&mut self, object: &Object, origin: Origin) -> Flow<Value> {
+        let source = origin.source;
+        match &object.data {
             ObjectData::MethodDescriptor { owner, name } => {
                 let path = match &object.path {
                     Some(path) => path.clone(),
@@ -142,19 +165,7 @@ impl Tracer<'_> {
                 let s = self.step(source, Step::Wrapped);
                 Ok(Value::Descriptor(Rc::new(Descriptor::Class(self.wrap(*inner, s)?))))
             }
-            ObjectData::Partial { func, args, keywords } => self.wrap_partial(object, *func, *args, *keywords, origin),
-            ObjectData::Class(desc) => Ok(Value::Class(self.wrap_class(object, desc, source)?)),
-            ObjectData::Module(name) => self.wrap_module(object, name, origin),
-            ObjectData::Instance | ObjectData::Compiled(_) => {
-                let class = self.guard_type(object.class, source)?;
-                self.wrap_instance(object, class, Payload::None, origin)
-            }
-            ObjectData::TupleField(item) => {
-                self.guard(source, GuardKind::TupleField(*item));
-                let class = self.class_at(object.class, source)?;
-                Ok(Value::Opaque(Rc::new(Opaque { class, path: None, item: Some(*item), origin })))
-            }
-            ObjectData::Opaque => self.wrap_opaque(object, origin),
+            _ => self.wrap_opaque(object, origin),
         }
     }
 
@@ -284,34 +295,19 @@ impl Tracer<'_> {
         }
     }
 
-    fn wrap_partial(
-        &mut self,
-        object: &Object,
-        func: ObjId,
-        args: ObjId,
-        keywords: ObjId,
-        origin: Origin,
-    ) -> Flow<Value> {
-        if self.guard_type(object.class, origin.source)?.path.as_deref() != Some("functools.partial") {
-            return self.wrap_opaque(object, origin);
+    fn wrap_parts(&mut self, object: &Object, of: PartsOf, parts: &[ObjId], origin: Origin) -> Flow<Value> {
+        self.guard_type(object.class, origin.source)?;
+        let kind = PARTS.get(usize::from(of)).and_then(|of| self.library.kind(of.path));
+        let Some(kind) = kind else { return self.wrap_opaque(object, origin) };
+        let mut items = Vec::with_capacity(parts.len());
+        for (at, part) in (0..).zip(parts) {
+            let source = self.step(origin.source, Step::Part(of, at));
+            items.push(self.wrap(*part, source)?);
         }
-        let [f, a, k] = [0, 1, 2].map(|i| self.step(origin.source, Step::Partial(i)));
-        let func = self.wrap(func, f)?;
-        let args = match self.wrap(args, a)? {
-            Value::Tuple(t) => t.items.clone(),
-            _ => return stop(ReasonCode::Internal, "partial arguments are no tuple"),
-        };
-        let Value::Dict(keywords) = self.wrap(keywords, k)? else {
-            return stop(ReasonCode::Internal, "partial keywords are no dict");
-        };
-        let mut kwargs = Vec::new();
-        for (name, value) in self.dict_items(keywords)? {
-            match name.as_str() {
-                Some(name) => kwargs.push((name.clone(), value)),
-                None => return stop(ReasonCode::UnsupportedObject, "a partial with keywords that are no str"),
-            }
+        match kind.wrap(self, items, origin)? {
+            Some(value) => Ok(value),
+            None => self.wrap_opaque(object, origin),
         }
-        Ok(Value::Partial(Rc::new(Partial { func, args, kwargs, origin: Some(origin) })))
     }
 
     fn wrap_module(&mut self, object: &Object, name: &Arc<str>, origin: Origin) -> Flow<Value> {

@@ -4,6 +4,7 @@ use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
 use crate::value::function::bound;
+use crate::value::parts::SUPER;
 use crate::value::{Builtin, Class, Descriptor, DictId, DictValue, Function, InstanceId, Payload, Tuple, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardKind;
@@ -38,7 +39,7 @@ impl Tracer<'_> {
     }
 
     /// An attribute of a value of a built-in type: one that the tracer knows, else what its type provides.
-    fn builtin_attr(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
+    pub(crate) fn builtin_attr(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
         if let Some(found) = self.library.attribute(self, value, name)? {
             return Ok(Some(found));
         }
@@ -65,7 +66,6 @@ impl Tracer<'_> {
             Value::Tensor(id) => self.tensor_attr(*id, name),
             Value::Module(m) => self.python_module_attr(&m.clone(), name),
             Value::Class(c) => self.class_attr(&c.clone(), name),
-            Value::Super(s) => self.super_attr(&s.clone(), name),
             Value::Function(f) => self.function_attr(&f.clone(), name),
             // `method_getattro` in CPython's `Objects/classobject.c`: the type comes first, and has special names only.
             Value::Method(m) => match name {
@@ -78,27 +78,7 @@ impl Tracer<'_> {
                 },
                 _ => self.lookup_attr(&m.func, name),
             },
-            Value::Partial(p) => match name {
-                "func" => Ok(Some(p.func.clone())),
-                "args" => Ok(Some(Value::tuple(p.args.clone()))),
-                "keywords" => {
-                    let items = p.kwargs.iter().map(|(n, v)| (Value::str(n), v.clone())).collect();
-                    self.new_dict(items).map(Some)
-                }
-                _ => match (self.builtin_attr(value, name)?, p.origin) {
-                    (None, Some(origin)) => {
-                        let described = self.describe(origin.object)?;
-                        match self.attrs_of(&described, origin.source) {
-                            Some(attrs) => self.dict_get_str(attrs, name),
-                            None => {
-                                self.guard(origin.source, GuardKind::NoDict);
-                                Ok(None)
-                            }
-                        }
-                    }
-                    (found, _) => Ok(found),
-                },
-            },
+            Value::Parts(parts) => self.kind_of(parts).attribute(self, parts, name),
             Value::List(id) => {
                 let (class, attrs) = (self.arenas.lists[*id].class.clone(), self.arenas.lists[*id].attrs);
                 self.subclass_attr(value, class, attrs, name)
@@ -484,7 +464,7 @@ impl Tracer<'_> {
         match raw {
             Value::Function(_) => Ok(bound(raw.clone(), receiver.clone())),
             Value::Builtin(b) if b.unbound => {
-                if let Value::Super(_) = receiver {
+                if receiver.parts_of::<2>(SUPER).is_some() {
                     return stop(ReasonCode::UnsupportedObject, "a built-in method of super()");
                 }
                 Ok(Value::Builtin(Rc::new(Builtin {

@@ -60,18 +60,10 @@ impl Tracer<'_> {
                 self.call_path(&b.path, args)
             }
             Value::Class(c) => self.instantiate(c, args),
-            Value::Partial(p) => {
-                let mut pos = p.args.clone();
-                pos.extend(args.pos);
-                let mut kw = p.kwargs.clone();
-                for (name, value) in args.kw {
-                    match kw.iter_mut().find(|(n, _)| *n == name) {
-                        Some(slot) => slot.1 = value,
-                        None => kw.push((name, value)),
-                    }
-                }
-                self.call(&p.func, Args { pos, kw })
-            }
+            Value::Parts(parts) => match self.kind_of(parts).call(self, parts, args)? {
+                Some(result) => Ok(result),
+                None => self.not_callable(callee),
+            },
             Value::Descriptor(d) => match &**d {
                 crate::value::Descriptor::Static(inner) => self.call(inner, args),
                 _ => self.not_callable(callee),

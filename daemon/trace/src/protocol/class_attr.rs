@@ -4,7 +4,7 @@ use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
 use crate::value::function::bound;
-use crate::value::{Class, Descriptor, Super, Value};
+use crate::value::{Class, Descriptor, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::reason::ReasonCode;
@@ -196,18 +196,19 @@ impl Tracer<'_> {
         }
     }
 
-    pub(crate) fn super_attr(&mut self, s: &Super, name: &str) -> Flow<Option<Value>> {
-        let Some(origin) = s.class.origin else {
+    /// `super(after, receiver).name`
+    pub(crate) fn super_attr(&mut self, after: &Class, receiver: &Value, name: &str) -> Flow<Option<Value>> {
+        let Some(origin) = after.origin else {
             return stop(ReasonCode::UnsupportedObject, "super() of a built-in type");
         };
         // A class is taken as a subtype if it is one, else as an instance of its metaclass (`supercheck` in CPython's
         // `Objects/typeobject.c`).
-        let (mut class, receiver_is_class) = match &s.receiver {
+        let (mut class, receiver_is_class) = match receiver {
             Value::Class(c) if c.mro.contains(&origin.object) => (c.clone(), true),
             other => (self.class_of(other)?, false),
         };
         if !class.mro.contains(&origin.object)
-            && let Some(Value::Class(said)) = self.lookup_attr(&s.receiver, "__class__")?
+            && let Some(Value::Class(said)) = self.lookup_attr(receiver, "__class__")?
         {
             class = said;
         }
@@ -224,7 +225,7 @@ impl Tracer<'_> {
             if receiver_is_class {
                 return self.read_through_class(raw, &class, name).map(Some);
             }
-            return self.bind_attr(&raw, &s.receiver, &class, name).map(Some);
+            return self.bind_attr(&raw, receiver, &class, name).map(Some);
         }
         Ok(None)
     }

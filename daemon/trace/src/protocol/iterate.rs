@@ -4,7 +4,6 @@ use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::frame::FrameEnd;
-use crate::value::iterator::range_len;
 use crate::value::{Class, DictId, Exhausted, Iter, IterId, ListId, Of, Value, ViewKind};
 use flambeau_bytecode::Binary;
 use flambeau_ir::code::Const;
@@ -33,7 +32,10 @@ impl Tracer<'_> {
             Value::List(list) => Iter::List { list: *list, at: 0 },
             Value::Dict(dict) => self.dict_iter(*dict, ViewKind::Keys)?,
             Value::DictView(dict, kind) => self.dict_iter(*dict, *kind)?,
-            Value::Proxy(dict) => return self.iter(&Value::Dict(*dict)),
+            Value::Parts(parts) => match self.kind_of(parts).iter(self, parts)? {
+                Some(iter) => return Ok(iter),
+                None => return self.not_iterable(value),
+            },
             Value::Tuple(t) => Iter::Items { items: t.items.clone(), at: 0, of: Of::Value(value.clone()) },
             Value::Const(Const::Str(s)) => {
                 let items = s.chars().map(|c| Value::str(c.encode_utf8(&mut [0; 4]))).collect();
@@ -51,7 +53,6 @@ impl Tracer<'_> {
                 }
                 Iter::Items { items, at: 0, of: Of::Value(value.clone()) }
             }
-            Value::Range(parts) => self.range_iter(parts)?,
             Value::Tensor(_) => {
                 let items =
                     self.torch_call(Target::Method("unbind".into()), Args::new(vec![value.clone(), Value::int(0)]))?;
@@ -96,8 +97,7 @@ impl Tracer<'_> {
             Value::Const(c) => {
                 Ok(self.is_plain(value) && !matches!(c, Const::Str(_) | Const::Bytes(_) | Const::Tuple(_)))
             }
-            Value::Int(_) | Value::Function(_) | Value::Method(_) | Value::Slice(_) => Ok(true),
-            _ => Ok(false),
+            _ => Ok(self.is_bare_of_items(value)),
         }
     }
 
@@ -120,21 +120,6 @@ impl Tracer<'_> {
     fn whole_len(&mut self, dict: DictId) -> Flow<usize> {
         self.load_dict(dict)?;
         Ok(self.arenas.dicts[dict].items.len())
-    }
-
-    fn range_iter(&mut self, parts: &[Value; 3]) -> Flow<Iter> {
-        let mut fixed = [0_i64; 3];
-        for (slot, part) in fixed.iter_mut().zip(parts) {
-            *slot = match part.as_dim() {
-                Some(dim) => self.fix(&dim),
-                None => return stop(ReasonCode::UnsupportedObject, "a range of something that is no int"),
-            };
-        }
-        let [start, end, step] = fixed;
-        if step == 0 {
-            return self.raise_named("ValueError", "range() arg 3 must not be zero");
-        }
-        Ok(Iter::Range { next: start, step, left: range_len((start, end, step)) })
     }
 
     /// The next item; `None` when the iterator is exhausted.
@@ -237,12 +222,27 @@ impl Tracer<'_> {
             }
             Iter::Zip { iters, strict } => self.advance_zip(iters, *strict),
             Iter::Accumulate { .. } | Iter::Pairwise { .. } | Iter::ZipLongest { .. } => self.advance_lazy(iter),
+            Iter::Chain { .. } | Iter::Count { .. } | Iter::Repeat { .. } | Iter::Islice { .. } => {
+                self.advance_itertools(iter)
+            }
             Iter::Enumerate { iter, count } => {
                 let Some(item) = self.next_or_raise(iter)? else { return Ok(None) };
                 let index = count.clone();
                 *count = self.binary(Binary::Add, false, count, &Value::int(1))?;
                 Ok(Some(Value::tuple(vec![index, item])))
             }
+            Iter::Map { .. } | Iter::Filter { .. } => self.advance_mapped(iter),
+            Iter::CallUntil { func, sentinel } => {
+                let value = self.call(func, Args::default());
+                let Some(value) = self.catch(value, "StopIteration")? else { return Ok(None) };
+                let done = self.equal(&value, sentinel)?;
+                Ok((!done).then_some(value))
+            }
+        }
+    }
+
+    fn advance_mapped(&mut self, iter: &mut Iter) -> Flow<Option<Value>> {
+        match iter {
             Iter::Map { func, iters } => {
                 let mut args = Vec::with_capacity(iters.len());
                 for iter in iters.iter() {
@@ -263,6 +263,12 @@ impl Tracer<'_> {
                 }
                 Ok(None)
             }
+            _ => stop(ReasonCode::Internal, "neither map nor filter"),
+        }
+    }
+
+    fn advance_itertools(&mut self, iter: &mut Iter) -> Flow<Option<Value>> {
+        match iter {
             Iter::Chain { outer, inner } => loop {
                 if let Some(current) = inner {
                     if let Some(item) = self.next(current)? {
@@ -306,12 +312,7 @@ impl Tracer<'_> {
                 }
                 self.next_or_raise(iter)
             }
-            Iter::CallUntil { func, sentinel } => {
-                let value = self.call(func, Args::default());
-                let Some(value) = self.catch(value, "StopIteration")? else { return Ok(None) };
-                let done = self.equal(&value, sentinel)?;
-                Ok((!done).then_some(value))
-            }
+            _ => stop(ReasonCode::Internal, "an iterator that is advanced elsewhere"),
         }
     }
 
@@ -445,7 +446,8 @@ impl Tracer<'_> {
                 _ => Ok(()),
             };
         }
-        if matches!(value, Value::Const(_) | Value::Generator(_) | Value::Range(_) | Value::Tensor(_)) {
+        if matches!(value, Value::Const(_) | Value::Generator(_) | Value::Tensor(_)) || self.is_sequence_of_parts(value)
+        {
             return Ok(());
         }
         if self.special(value, "__len__")?.is_some() && self.python_special(value, "__len__")?.is_none() {

@@ -270,7 +270,8 @@ impl Tracer<'_> {
         let exact = |class: &Option<std::rc::Rc<crate::value::Class>>| class.is_none();
         match value {
             Value::Const(c) => !matches!(c, Const::Dtype(_) | Const::Device(_) | Const::Layout(_) | Const::Code(_)),
-            Value::Int(_) | Value::Slice(_) | Value::Range(_) | Value::Set(_) => true,
+            Value::Int(_) | Value::Set(_) => true,
+            Value::Parts(parts) => self.kind_of(parts).is_plain(),
             Value::Function(_) | Value::Method(_) | Value::Generator(_) => true,
             Value::Tuple(t) => exact(&t.class),
             Value::List(id) => exact(&self.arenas.lists[*id].class),
@@ -394,26 +395,55 @@ impl Tracer<'_> {
         result
     }
 
+    /// `a <op> b` where one is a tensor.
+    fn compare_tensors(&mut self, op: Compare, a: &Value, b: &Value) -> Flow<Value> {
+        let other = if is_tensor(a) { b } else { a };
+        let numeric = matches!(
+            other,
+            Value::Tensor(_)
+                | Value::Int(_)
+                | Value::Const(Const::Bool(_) | Const::Int(_) | Const::Float(_) | Const::Complex(..))
+        );
+        match op {
+            _ if numeric => {
+                let target = Target::Function(format!("_operator.{}", op.method()).into());
+                self.torch_call(target, Args::new(vec![a.clone(), b.clone()]))
+            }
+            Compare::Eq if other.is_none() || other.as_str().is_some() => Ok(Value::bool(false)),
+            Compare::Ne if other.is_none() || other.as_str().is_some() => Ok(Value::bool(true)),
+            _ => stop(ReasonCode::UnsupportedObject, format!("a tensor {} a {}", op.symbol(), self.type_name(other))),
+        }
+    }
+
+    /// What methods written in Python say of `a <op> b`, and whether `b` is asked first.
+    fn compare_by_methods(&mut self, op: Compare, a: &Value, b: &Value) -> Flow<(bool, Option<Value>)> {
+        if !may_define(a) && !may_define(b) {
+            return Ok((false, None));
+        }
+        let (method, reflected) = (format!("__{}__", op.method()), format!("__{}__", op.reflected().method()));
+        let (left, right) = (self.class_of(a)?, self.class_of(b)?);
+        // A subclass is asked first, and not again (`do_richcompare` in CPython's `Objects/object.c`).
+        let first = !left.same(&right) && right.is_subclass(&left);
+        if first && let Some(result) = self.try_operator(b, &reflected, a)? {
+            return Ok((first, Some(result)));
+        }
+        if let Some(result) = self.try_operator(a, &method, b)? {
+            return Ok((first, Some(result)));
+        }
+        let most = if matches!(op, Compare::Eq | Compare::Ne) { 3 } else { 2 };
+        let answered = !first && self.answers_as_number(a, b, &method, 1..=most)?;
+        if !first
+            && !answered
+            && let Some(result) = self.try_operator(b, &reflected, a)?
+        {
+            return Ok((first, Some(result)));
+        }
+        Ok((first, None))
+    }
+
     fn compare_values(&mut self, op: Compare, a: &Value, b: &Value) -> Flow<Value> {
         if is_tensor(a) || is_tensor(b) {
-            let other = if is_tensor(a) { b } else { a };
-            let numeric = matches!(
-                other,
-                Value::Tensor(_)
-                    | Value::Int(_)
-                    | Value::Const(Const::Bool(_) | Const::Int(_) | Const::Float(_) | Const::Complex(..))
-            );
-            return match op {
-                _ if numeric => {
-                    let target = Target::Function(format!("_operator.{}", op.method()).into());
-                    self.torch_call(target, Args::new(vec![a.clone(), b.clone()]))
-                }
-                Compare::Eq if other.is_none() || other.as_str().is_some() => Ok(Value::bool(false)),
-                Compare::Ne if other.is_none() || other.as_str().is_some() => Ok(Value::bool(true)),
-                _ => {
-                    stop(ReasonCode::UnsupportedObject, format!("a tensor {} a {}", op.symbol(), self.type_name(other)))
-                }
-            };
+            return self.compare_tensors(op, a, b);
         }
         if let (Value::Address(a), Value::Address(b), Compare::Eq | Compare::Ne) = (a, b, op) {
             let (a, b) = (Value::clone(a), Value::clone(b));
@@ -428,33 +458,20 @@ impl Tracer<'_> {
         if matches!((a, b), (Value::Cell(_), Value::Cell(_))) {
             return stop(ReasonCode::UnsupportedObject, "a comparison of cells");
         }
-        // `mappingproxy_richcompare` in CPython's `Objects/descrobject.c` compares the mapping.
-        if let Value::Proxy(dict) = a {
-            return self.compare(op, &Value::Dict(*dict), b);
-        }
-        if let Value::Proxy(dict) = b {
-            return self.compare(op, a, &Value::Dict(*dict));
-        }
-        let mut first = false;
-        if may_define(a) || may_define(b) {
-            let (method, reflected) = (format!("__{}__", op.method()), format!("__{}__", op.reflected().method()));
-            let (left, right) = (self.class_of(a)?, self.class_of(b)?);
-            // A subclass is asked first, and not again (`do_richcompare` in CPython's `Objects/object.c`).
-            first = !left.same(&right) && right.is_subclass(&left);
-            if first && let Some(result) = self.try_operator(b, &reflected, a)? {
-                return Ok(result);
-            }
-            if let Some(result) = self.try_operator(a, &method, b)? {
-                return Ok(result);
-            }
-            let most = if matches!(op, Compare::Eq | Compare::Ne) { 3 } else { 2 };
-            let answered = !first && self.answers_as_number(a, b, &method, 1..=most)?;
-            if !first
-                && !answered
-                && let Some(result) = self.try_operator(b, &reflected, a)?
+        for (side, other, is_left) in [(a, b, true), (b, a, false)] {
+            if let Value::Parts(parts) = side
+                && let Some(stands_for) = self.kind_of(parts).compared_as(parts)
             {
-                return Ok(result);
+                return if is_left {
+                    self.compare(op, &stands_for, other)
+                } else {
+                    self.compare(op, other, &stands_for)
+                };
             }
+        }
+        let (first, answer) = self.compare_by_methods(op, a, b)?;
+        if let Some(answer) = answer {
+            return Ok(answer);
         }
         let (x, y) = (self.base(a), self.base(b));
         if !(self.compares_as_object(op, a)? && self.compares_as_object(op, b)?) {
@@ -638,7 +655,7 @@ impl Tracer<'_> {
         let name = self.type_name(container);
         // Types without a table of sequence methods are asked in another way (`PyObject_DelItem`).
         let bare = matches!(container, Value::Const(c) if !matches!(c, Const::Str(_) | Const::Bytes(_)));
-        let bare = bare || matches!(container, Value::Int(_) | Value::Function(_) | Value::Method(_) | Value::Slice(_));
+        let bare = bare || self.is_bare_of_items(container);
         let does_not = if bare || key.as_dim().is_none() { "does not" } else { "doesn't" };
         self.raise_named("TypeError", &format!("'{name}' object {does_not} support item deletion"))
     }

@@ -1,10 +1,8 @@
 //! Truth values, lengths, and facts about symbolic ints.
 
-use crate::fold;
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
-use crate::value::iterator::range_len;
 use crate::value::{Payload, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -24,12 +22,12 @@ impl Tracer<'_> {
             Value::Tuple(t) if t.class.as_ref().is_none_or(|c| !c.is_python) => !t.items.is_empty(),
             Value::List(id) if self.arenas.lists[*id].class.is_none() => !self.list_items(*id)?.is_empty(),
             Value::Set(id) => !self.arenas.sets[*id].items.is_empty(),
-            Value::DictView(dict, _) | Value::Proxy(dict) => self.dict_len(*dict)? > 0,
+            Value::DictView(dict, _) => self.dict_len(*dict)? > 0,
             // Also of one with more items than a length can tell.
-            Value::Range(parts) => {
-                let length = self.range_length(&parts.clone())?;
-                self.truth(&length)?
-            }
+            Value::Parts(parts) => match self.kind_of(parts).length(self, parts)? {
+                Some(length) => self.truth(&length)?,
+                None => true,
+            },
             Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Class(_) => {
                 self.object_truth(value)?
             }
@@ -79,15 +77,16 @@ impl Tracer<'_> {
         let length = match value {
             Value::Tuple(t) => t.items.len(),
             Value::List(id) => self.list_items(*id)?.len(),
-            Value::Dict(id) | Value::DictView(id, _) | Value::Proxy(id) => self.dict_len(*id)?,
+            Value::Dict(id) | Value::DictView(id, _) => self.dict_len(*id)?,
             Value::Set(id) => self.arenas.sets[*id].items.len(),
             Value::Const(Const::Str(s)) => s.chars().count(),
             Value::Const(Const::Bytes(b)) => b.len(),
-            Value::Range(parts) => match self.range_length(&parts.clone())? {
-                Value::Const(Const::BigInt(_)) => {
+            Value::Parts(parts) => match self.kind_of(parts).length(self, parts)? {
+                Some(Value::Const(Const::BigInt(_))) => {
                     return self.raise_named("OverflowError", "Python int too large to convert to C ssize_t");
                 }
-                length => return Ok(length),
+                Some(length) => return Ok(length),
+                None => return self.no_length(value),
             },
             Value::Tensor(id) => {
                 return match self.arenas.tensors[*id].meta.sizes.first() {
@@ -95,13 +94,15 @@ impl Tracer<'_> {
                     None => self.raise_named("TypeError", "len() of a 0-d tensor"),
                 };
             }
-            _ => {
-                self.need_plain(value, "the length")?;
-                let name = self.type_name(value);
-                return self.raise_named("TypeError", &format!("object of type '{name}' has no len()"));
-            }
+            _ => return self.no_length(value),
         };
         Ok(Value::int(length as i64))
+    }
+
+    fn no_length(&mut self, value: &Value) -> Flow<Value> {
+        self.need_plain(value, "the length")?;
+        let name = self.type_name(value);
+        self.raise_named("TypeError", &format!("object of type '{name}' has no len()"))
     }
 
     /// What `slot_sq_length` in CPython's `Objects/typeobject.c` makes of the result of `__len__`.
@@ -125,20 +126,6 @@ impl Tracer<'_> {
             Value::Const(Const::Bool(b)) => Value::int(i64::from(b)),
             length => length,
         })
-    }
-
-    fn range_length(&mut self, parts: &[Value; 3]) -> Flow<Value> {
-        let dims: Option<Vec<Dim>> = parts.iter().map(Value::as_dim).collect();
-        let Some([start, end, step]) = dims.as_deref() else {
-            return stop(ReasonCode::UnsupportedObject, "a range of something that is no int");
-        };
-        let is_known = start.as_const().is_some() && end.as_const().is_some();
-        if step.is(1) && !is_known {
-            let positive = self.decide(Relation::Gt, end, start);
-            return Ok(if positive { Value::dim(end.sub(start)) } else { Value::int(0) });
-        }
-        let length = range_len((self.fix(start), self.fix(end), self.fix(step)));
-        Ok(Value::Const(fold::int(length.into())))
     }
 
     /// Whether a relation of two sizes holds for the values seen; becomes a guard.

@@ -1,6 +1,7 @@
 //! What Python's protocols ask of the built-in functions and types. These are made of the same protocols: an attribute may be
 //! a built-in method, which calls, iterates and compares. This trait is the one way up.
 
+use super::kind::Kind;
 use super::tracer::Tracer;
 use crate::value::flow::Flow;
 use crate::value::{Args, Tuple, Value};
@@ -10,6 +11,9 @@ use flambeau_bytecode::{Binary, Compare, Unary};
 pub trait Library {
     /// Whether [`Library::call`] knows the callable at `path`.
     fn knows(&self, path: &str) -> bool;
+
+    /// What the type at this path does with its parts, if it is known.
+    fn kind(&self, path: &str) -> Option<&'static dyn Kind>;
 
     /// Whether a method of a built-in type is known: one of the table's, or of a type whose methods the client computes.
     fn is_method(&self, path: &str) -> bool;

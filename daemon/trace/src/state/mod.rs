@@ -2,7 +2,8 @@
 
 pub mod broken;
 pub mod graph;
-pub mod library;
+pub mod kind;
+pub(crate) mod library;
 mod log;
 mod texts;
 pub mod tracer;

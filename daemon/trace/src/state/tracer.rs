@@ -6,6 +6,7 @@ use super::library::Library;
 use super::texts::NewTexts;
 use crate::value::flow::{Flow, stop};
 use crate::value::frame::FrameInfo;
+use crate::value::parts::SLICE;
 use crate::value::{Arenas, CellId, Class, DictId, Key, Origin, Value};
 use flambeau_bytecode::Decoded;
 use flambeau_bytecode::dialect::Dialect;
@@ -424,7 +425,7 @@ impl<'a> Tracer<'a> {
             }
             Const::Slice(parts) => {
                 let parts = parts.map(|p| self.constant(p));
-                Value::Slice(Rc::new(parts))
+                Value::parts(SLICE, parts)
             }
             Const::Code(code) => Value::Code(code),
             other => Value::Const(other),
@@ -439,8 +440,8 @@ impl<'a> Tracer<'a> {
             Value::Tuple(t) if t.class.is_none() => {
                 Const::Tuple(t.items.iter().map(|i| self.as_const(i)).collect::<Option<_>>()?)
             }
-            Value::Slice(parts) => {
-                let [a, b, c] = &**parts;
+            Value::Parts(_) => {
+                let [a, b, c] = value.as_slice()?;
                 Const::Slice(Box::new([self.as_const(a)?, self.as_const(b)?, self.as_const(c)?]))
             }
             Value::Set(id) if self.arenas.sets[*id].frozen => {
@@ -469,7 +470,6 @@ impl<'a> Tracer<'a> {
             }
             // Each call gives a view of its own; whether both are of one call is not known.
             (Value::DictView(x, a), Value::DictView(y, b)) if x == y && a == b => return None,
-            (Value::Proxy(x), Value::Proxy(y)) if x == y => return None,
             (Value::Tensor(x), Value::Tensor(y)) => x == y,
             (Value::Tuple(x), Value::Tuple(y)) => {
                 if Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin) {
@@ -496,8 +496,7 @@ impl<'a> Tracer<'a> {
             (Value::Cell(x), Value::Cell(y)) => x == y,
             (Value::Iter(x), Value::Iter(y)) => x == y,
             (Value::Generator(x), Value::Generator(y)) => x == y,
-            (Value::Slice(x), Value::Slice(y)) | (Value::Range(x), Value::Range(y)) => Rc::ptr_eq(x, y),
-            (Value::Partial(x), Value::Partial(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
+            (Value::Parts(x), Value::Parts(y)) => Rc::ptr_eq(x, y) || same_origin(x.origin, y.origin),
             (Value::Descriptor(x), Value::Descriptor(y)) => Rc::ptr_eq(x, y),
             // Which objects of the client's a code's content belongs to is not kept.
             (Value::Code(x), Value::Code(y)) => return (x.hash != y.hash).then_some(false),

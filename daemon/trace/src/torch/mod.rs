@@ -573,12 +573,11 @@ impl Tracer<'_> {
                 let (g, o) = self.torch_args(&items)?;
                 (Arg::List(g), OpArg::List(o))
             }
-            Value::Slice(parts) => {
-                let [a, b, c] = &**parts;
+            _ if let Some([a, b, c]) = value.as_slice() => {
                 let ((ga, oa), (gb, ob), (gc, oc)) = (self.torch_arg(a)?, self.torch_arg(b)?, self.torch_arg(c)?);
                 (Arg::Slice(Box::new([ga, gb, gc])), OpArg::Slice(Box::new([oa, ob, oc])))
             }
-            Value::Range(_) => {
+            _ if self.is_sequence_of_parts(value) => {
                 let items = self.collect(value)?;
                 let (g, o) = self.torch_args(&items)?;
                 (Arg::List(g), OpArg::List(o))

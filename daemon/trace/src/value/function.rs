@@ -1,6 +1,6 @@
-//! Callables: Python functions, bound methods, built-ins, partials, `super`, descriptors, and cells.
+//! Callables: Python functions, bound methods, built-ins, descriptors, and cells.
 
-use super::{Class, DictId, Id, Origin, Value};
+use super::{DictId, Id, Origin, Value};
 use flambeau_ir::code::Code;
 use flambeau_ir::object::ObjId;
 use flambeau_ir::source::SourceId;
@@ -72,28 +72,6 @@ pub struct Builtin {
     pub unbound: bool,
     /// Where it is from, if from outside.
     pub origin: Option<Origin>,
-}
-
-/// `functools.partial`.
-#[derive(Debug)]
-pub struct Partial {
-    /// `func`
-    pub func: Value,
-    /// `args`
-    pub args: Vec<Value>,
-    /// `keywords`
-    pub kwargs: Vec<(Arc<str>, Value)>,
-    /// Where it is from, if from outside.
-    pub origin: Option<Origin>,
-}
-
-/// `super(class, receiver)`.
-#[derive(Debug)]
-pub struct Super {
-    /// Look-up starts after this class.
-    pub class: Rc<Class>,
-    /// `__self__`
-    pub receiver: Value,
 }
 
 /// Descriptors found in (or made for) class dicts.

@@ -10,6 +10,7 @@ pub mod instance;
 pub mod iterator;
 pub mod key;
 pub mod list;
+pub mod parts;
 pub mod set;
 pub mod tensor;
 pub mod tuple;
@@ -17,11 +18,12 @@ pub mod tuple;
 pub use args::Args;
 pub use class::Class;
 pub use dict::{DictId, DictValue, ViewKind};
-pub use function::{Builtin, CellId, CellValue, Descriptor, Function, Method, Partial, Super};
+pub use function::{Builtin, CellId, CellValue, Descriptor, Function, Method};
 pub use instance::{Instance, InstanceId, Module, Opaque, Payload};
 pub use iterator::{Exhausted, Iter, IterId, Of};
 pub use key::Key;
 pub use list::{ListId, ListValue};
+pub use parts::Parts;
 pub use set::{History, Made, SetId, SetValue};
 pub use tensor::{TensorId, TensorValue};
 pub use tuple::Tuple;
@@ -52,14 +54,10 @@ pub enum Value {
     Dict(DictId),
     /// `keys()`, `values()` or `items()` of a dict.
     DictView(DictId, ViewKind),
-    /// `types.MappingProxyType(dict)`
-    Proxy(DictId),
     /// A set or frozenset.
     Set(SetId),
-    /// `slice(start, stop, step)`.
-    Slice(Rc<[Value; 3]>),
-    /// `range(start, stop, step)`; entries are ints, possibly symbolic.
-    Range(Rc<[Value; 3]>),
+    /// A slice, range, `functools.partial` and the like: what its parts are.
+    Parts(Rc<Parts>),
     /// A Python function.
     Function(Rc<Function>),
     /// A bound method.
@@ -78,10 +76,6 @@ pub enum Value {
     Iter(IterId),
     /// A suspended generator frame.
     Generator(GeneratorId),
-    /// `super(class, receiver)`.
-    Super(Rc<Super>),
-    /// `functools.partial(...)`.
-    Partial(Rc<Partial>),
     /// `property`, `staticmethod`, `classmethod`, slot descriptors.
     Descriptor(Rc<Descriptor>),
     /// A code object (argument of `MAKE_FUNCTION`).

@@ -4,6 +4,7 @@ use super::tensor::TensorReader;
 use crate::guard::order;
 use crate::python::code;
 use crate::python::consts;
+use crate::python::layout::parts;
 use crate::python::paths;
 use crate::python::raw::{self, Raw};
 use flambeau_ir::code::{Code, CodeHash};
@@ -287,10 +288,8 @@ impl<'py> Describer<'py> {
             if ffi::PyAnySet_Check(object) != 0 {
                 return self.set(&bound, depth);
             }
-            if ffi::Py_TYPE(object) == &raw mut ffi::PySlice_Type {
-                let slice = object.cast::<ffi::PySliceObject>();
-                let parts = [(*slice).start, (*slice).stop, (*slice).step];
-                return ObjectData::Slice(parts.map(|part| self.child(part, depth)));
+            if let Some((of, parts)) = parts::of(self.py, object) {
+                return ObjectData::Parts(of, parts.into_iter().map(|part| self.child(part, depth.max(1))).collect());
             }
             if let Some(value) = consts::scalar_base(&bound, false) {
                 return ObjectData::ConstSubclass(value);
@@ -316,23 +315,12 @@ impl<'py> Describer<'py> {
             (!value.is_none()).then(|| self.child(value.as_ptr(), depth.max(1)))
         };
         match name {
-            "range" => {
-                let bound = |name: &str| object.getattr(name).ok()?.extract::<i64>().ok();
-                match (bound("start"), bound("stop"), bound("step")) {
-                    (Some(start), Some(stop), Some(step)) => ObjectData::Range(start, stop, step),
-                    _ => ObjectData::Opaque,
-                }
-            }
             "_collections._tuplegetter" | "collections._tuplegetter" => {
                 crate::python::consts::tuple_field(object).map_or(ObjectData::Opaque, ObjectData::TupleField)
             }
             "property" => ObjectData::Property { get: part("fget"), set: part("fset"), delete: part("fdel") },
             "staticmethod" => part("__func__").map_or(ObjectData::Opaque, ObjectData::StaticMethod),
             "classmethod" => part("__func__").map_or(ObjectData::Opaque, ObjectData::ClassMethod),
-            "functools.partial" => match (part("func"), part("args"), part("keywords")) {
-                (Some(func), Some(args), Some(keywords)) => ObjectData::Partial { func, args, keywords },
-                _ => ObjectData::Opaque,
-            },
             "flambeau._native.Compiled" if crate::process::compiled::is_compiled(object.as_ptr()) => {
                 // SAFETY: the type says where it keeps its function; null once it was cleared.
                 let function = unsafe { *object.as_ptr().byte_add(crate::process::compiled::FUNCTION).cast::<Raw>() };

@@ -28,12 +28,6 @@ pub const TABLE: Table = &[
     ("builtins.dict.__getitem__", getitem),
     ("builtins.dict.__setitem__", setitem),
     ("builtins.dict.__delitem__", delitem),
-    ("builtins.mappingproxy", proxy),
-    ("builtins.mappingproxy.get", proxied),
-    ("builtins.mappingproxy.items", proxied),
-    ("builtins.mappingproxy.keys", proxied),
-    ("builtins.mappingproxy.values", proxied),
-    ("builtins.mappingproxy.copy", proxied),
     ("collections.OrderedDict.__init__", init),
     ("collections.OrderedDict.__setitem__", setitem),
     ("collections.OrderedDict.__delitem__", delitem),
@@ -119,31 +113,6 @@ fn receiver_dict(path: &str, args: Args) -> Flow<(DictId, Args)> {
         (Value::Dict(id), rest) => Ok((id, rest)),
         _ => unsupported(path),
     }
-}
-
-/// `types.MappingProxyType(mapping)`
-fn proxy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let [mapping] = bind(path, args, ["mapping"], 0)?;
-    match mapping {
-        // What a class of Python code defines would be asked at each access.
-        Some(Value::Dict(id)) if tracer.arenas.dicts[id].class.as_ref().is_none_or(|c| !c.is_python) => {
-            Ok(Value::Proxy(id))
-        }
-        _ => unsupported(path),
-    }
-}
-
-/// A method of a proxy: its mapping's.
-fn proxied(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let (receiver, rest) = receiver(path, args)?;
-    let mapping = match receiver {
-        Value::Proxy(id) => Value::Dict(id),
-        mapping @ Value::Dict(_) => mapping,
-        _ => return unsupported(path),
-    };
-    let name = path.rsplit('.').next().unwrap_or(path);
-    let method = tracer.get_attr(&mapping, name)?;
-    tracer.call(&method, rest)
 }
 
 fn init(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

@@ -178,13 +178,7 @@ pub fn extend(tracer: &mut Tracer<'_>, id: SetId, iterable: &Value) -> Flow<()> 
 fn is_lazy(iterable: &Value) -> bool {
     !matches!(
         iterable,
-        Value::Set(_)
-            | Value::Tuple(_)
-            | Value::List(_)
-            | Value::Dict(_)
-            | Value::DictView(..)
-            | Value::Range(_)
-            | Value::Const(_)
+        Value::Set(_) | Value::Tuple(_) | Value::List(_) | Value::Dict(_) | Value::DictView(..) | Value::Const(_)
     )
 }
 

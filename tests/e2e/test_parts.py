@@ -1,0 +1,152 @@
+"""Objects that are what their parts are: slices, ranges, partials, proxies of dicts, `super()`."""
+
+from __future__ import annotations
+
+import functools
+import types
+
+import pytest
+import torch
+
+import flambeau
+
+X = torch.arange(6.0)
+
+
+def same(function, *args):
+    """The compiled function gives what the function gives, three times."""
+    expected = function(*args)
+    compiled = flambeau.compile(function, backend="eager")
+    for _ in range(3):
+        assert repr(compiled(*args)) == repr(expected)
+
+
+def whole(function, *args):
+    """As `same`, without a break."""
+    same(function, *args)
+    flambeau.compile(function, backend="eager", fullgraph=True)(*args)
+
+
+OUTSIDE = {
+    "slice": (
+        lambda s: (X[s] + 1, s.start, s.stop, s.step, s.indices(5), s == slice(1, 4), [*"abcde"][s]),
+        slice(1, 4),
+    ),
+    "range": (
+        lambda r: ([X[i] for i in r], len(r), 5 in r, r[1], list(r[::-1]), r == range(2, 6, 3), bool(r)),
+        range(2, 6, 3),
+    ),
+    "partial": (lambda p: (p(X), p.args[0] + 1, p.keywords["alpha"]), functools.partial(torch.add, X, alpha=2)),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_from_outside(name):
+    function, value = OUTSIDE[name]
+    whole(function, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "others"),
+    [
+        (slice(1, 4), [slice(1, 5), slice(0, 4), slice(1, 4, 2), slice(None), slice(-1, None, None)]),
+        (range(4), [range(5), range(1, 4), range(0, 4, 2), range(0), range(3, -1, -1)]),
+    ],
+)
+def test_each_part_is_guarded(value, others):
+    def function(part):
+        return X[part] if isinstance(part, slice) else [X[i] for i in part]
+
+    compiled = flambeau.compile(function, backend="eager")
+    for other in [value, *others, value]:
+        torch.testing.assert_close(compiled(other), function(other), rtol=0, atol=0)
+
+
+def test_parts_of_a_partial_are_guarded():
+    compiled = flambeau.compile(lambda p: p(X), backend="eager")
+    add, sub = (functools.partial(f, X, alpha=2) for f in (torch.add, torch.sub))
+    for partial in (add, sub, functools.partial(torch.add, X + 1, alpha=2), functools.partial(torch.add, X, alpha=3)):
+        torch.testing.assert_close(compiled(partial), partial(X), rtol=0, atol=0)
+    add.keywords["alpha"] = 7
+    torch.testing.assert_close(compiled(add), 8 * X, rtol=0, atol=0)
+
+
+def test_they_are_themselves():
+    parts = (slice(1, 2), range(3), functools.partial(max, 1))
+    given = flambeau.compile(lambda a, b, c: (a, [b], {"c": c}, X + 1), backend="eager")(*parts)
+    assert given[0] is parts[0] and given[1][0] is parts[1] and given[2]["c"] is parts[2]
+
+    def made():
+        part = range(4)
+        return part, [part], slice(part[1], 3), functools.partial(max, 1), types.MappingProxyType({"a": 1}), X + 1
+
+    first, (second,), cut, partial, proxy, _ = flambeau.compile(made, backend="eager")()
+    assert first is second and first == range(4) and cut == slice(1, 3) and partial(4) == 4 and proxy == {"a": 1}
+
+
+def keywords_of_partial():
+    partial = functools.partial(torch.add, X, alpha=2)
+    partial.keywords["alpha"] = 5
+    return partial(X), partial.args is partial.args, partial.keywords is partial.keywords
+
+
+def keywords_of_outer_partial():
+    inner = functools.partial(torch.add, alpha=2)
+    outer = functools.partial(inner, X)
+    inner.keywords["alpha"] = 9
+    return outer(X), inner(X, X), outer.func is torch.add
+
+
+def proxies():
+    table = {"a": 1}
+    proxy = types.MappingProxyType(table)
+    table["b"] = 2
+    found = proxy["b"], len(proxy), list(proxy), "a" in proxy, proxy == table, table == proxy, dict(proxy), bool(proxy)
+    return found, proxy is proxy, proxy is types.MappingProxyType(table), proxy.get("z"), list(proxy.items()), X + 1
+
+
+class Base:
+    def go(self):
+        return X + 1
+
+
+class Derived(Base):
+    def go(self):
+        above = super()
+        return above.go() + 2, above.__self__ is self, above.__thisclass__ is Derived, hasattr(above, "gone")
+
+
+def errors_of_parts():
+    said = []
+    for part in (slice(1), range(3)):
+        for use in (iter, len, lambda p: p[0], lambda p: p(), lambda p: 1 in p, lambda p: hash({p: 1})):
+            try:
+                use(part)
+            except TypeError as error:
+                said.append(str(error))
+    return said, X + 1
+
+
+def empty_names():
+    return [hasattr(part, "") for part in (slice(1), range(2), types.MappingProxyType({}))], X + 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [keywords_of_partial, keywords_of_outer_partial, proxies, lambda: Derived().go(), errors_of_parts, empty_names],
+)
+def test_made_in_the_trace(function):
+    same(function)
+
+
+def test_a_changed_dict_of_an_outside_partial():
+    partial = functools.partial(torch.add, X, alpha=2)
+
+    def function(part):
+        part.keywords["alpha"] = part.keywords["alpha"] + 1
+        return part(X)
+
+    compiled = flambeau.compile(function, backend="eager")
+    for alpha in (3, 4, 5):
+        torch.testing.assert_close(compiled(partial), X + alpha * X, rtol=0, atol=0)
+    assert partial.keywords == {"alpha": 5}
