@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
 import types
+import typing
 
 import pytest
 import torch
@@ -129,6 +131,81 @@ def errors_of_parts():
 
 def empty_names():
     return [hasattr(part, "") for part in (slice(1), range(2), types.MappingProxyType({}))], X + 1
+
+
+CONFIG = types.MappingProxyType({"scale": 2, "sizes": [1, 2]})
+
+
+def outside_proxy():
+    return X * CONFIG["scale"], list(CONFIG), CONFIG.get("none", 3), len(CONFIG), [*CONFIG["sizes"]], "scale" in CONFIG
+
+
+def generic_aliases():
+    alias = list[int]
+    made = dict[str, int](a=1), alias([1, 2]), alias == list[int], alias != list[str], alias is list[int]
+    cast = typing.cast(list[int], [X + 1]), typing.cast(tuple[int, ...], (1,))
+    return made, cast, alias.__origin__ is list, alias.__args__, dict[str, int].fromkeys("ab")
+
+
+class Holder:
+    def __init__(self, value):
+        self.value = value
+        self.inner = self
+
+    def scaled(self, by, plus=0):
+        return self.value * by + plus
+
+
+def getters():
+    rows = [(1, "b", X), (0, "a", X + 1)]
+    items = [operator.itemgetter(0)(row) for row in rows], sorted(rows, key=operator.itemgetter(0))[0][1]
+    several = (
+        operator.itemgetter(2, 0)(rows[0]),
+        operator.itemgetter(slice(1))(rows[0]),
+        operator.itemgetter("k")({"k": 3}),
+    )
+    holder = Holder(X)
+    attributes = operator.attrgetter("value")(holder), operator.attrgetter("inner.inner.value", "value")(holder)
+    return (
+        items,
+        several,
+        attributes,
+        operator.methodcaller("scaled", 3)(holder),
+        list(map(operator.itemgetter(1), rows)),
+    )
+
+
+def errors_of_getters():
+    said = []
+    for get in (
+        operator.itemgetter(5),
+        operator.itemgetter("k"),
+        operator.attrgetter("none"),
+        operator.methodcaller("none"),
+    ):
+        try:
+            get([1])
+        except (IndexError, TypeError, AttributeError) as error:
+            said.append((type(error), str(error)))
+    return said, X + 1
+
+
+def getters_that_leave():
+    return operator.itemgetter(1)([1, 2]), operator.itemgetter(1, 2), operator.attrgetter("a.b"), list[int], X + 1
+
+
+@pytest.mark.parametrize("function", [outside_proxy, generic_aliases, getters, errors_of_getters, getters_that_leave])
+def test_whole(function):
+    whole(function)
+
+
+def test_items_of_an_outside_proxy_are_guarded():
+    table = {"scale": 2}
+    proxy = types.MappingProxyType(table)
+    compiled = flambeau.compile(lambda p: X * p["scale"], backend="eager")
+    for scale in (2, 3, 2):
+        table["scale"] = scale
+        torch.testing.assert_close(compiled(proxy), X * scale, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,19 @@ def test_is_none_asks_for_the_type():
     assert traces(compared_with_none, 40, itertools.cycle([None, 1.5, "a"])) <= 5
 
 
+def test_whether_a_list_has_items_says_nothing_of_them():
+    waiting: list[float] = []
+
+    def function(x):
+        return x + 1 if waiting else x
+
+    compiled, before = flambeau.compile(function, backend="eager"), flambeau.counters()["frames_traced"]
+    for count in (3, 1, 0, 2, 5, 0, 7):
+        waiting[:] = [float(count)] * count
+        torch.testing.assert_close(compiled(torch.ones(3)), function(torch.ones(3)))
+    assert flambeau.counters()["frames_traced"] - before == 2
+
+
 def test_an_int_is_symbolic_at_once():
     def computes(x):
         n = given()

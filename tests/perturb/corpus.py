@@ -73,6 +73,18 @@ def f(x, o):
 def arguments():
     return torch.ones(2, 3), Thing()
 ''',
+    "emptiness": '''
+FULL, EMPTY = [1.5, 2.5], []
+class Holder:
+    def __init__(self):
+        self.waiting = [torch.ones(3)]
+def f(x, holder):
+    y = x + 1 if FULL else x
+    y = y * 3 if EMPTY else y
+    return y - 2 if not holder.waiting else y
+def arguments():
+    return torch.ones(2, 3), Holder()
+''',
     "slots": '''
 class Slotted:
     __slots__ = ("k", "t", "empty")

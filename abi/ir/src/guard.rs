@@ -5,6 +5,8 @@ use crate::dim::Dim;
 use crate::kernel::DType;
 use crate::source::{SourceId, SourceTable};
 use crate::tensor::Device;
+use crate::text::constant;
+use crate::text::print_guard::{of_tensor, of_thread, sign};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -39,6 +41,8 @@ pub enum GuardKind {
     Tensor(TensorGuard),
     /// Length of a list, tuple, set or dict (or subclass), read raw.
     Len(usize),
+    /// As `Len`: it has items.
+    NotEmpty,
     /// A dict's exact keys in order (constants).
     Keys(Vec<Const>),
     /// A set's elements (constants), order free.
@@ -81,6 +85,80 @@ pub enum GuardKind {
     Ambient(Box<Ambient>),
     /// A relation between sizes of inputs; the source is the frame's function.
     Relation(Relation, Dim, Dim),
+}
+
+impl GuardKind {
+    /// Facts of one value (0) come before facts between values (1), those before relations of sizes (2), which need symbols
+    /// bound. Costs are relative: a pointer compare is 0, a walk over elements 5.
+    pub fn phase_and_cost(&self) -> (u8, u8) {
+        match self {
+            GuardKind::Type(_) | GuardKind::IsClass(_) => (0, 0),
+            GuardKind::Equals(_)
+            | GuardKind::BaseEquals(_)
+            | GuardKind::IsPath(_)
+            | GuardKind::NoDict
+            | GuardKind::MethodOf(_)
+            | GuardKind::EmptyCell
+            | GuardKind::TupleField(_)
+            | GuardKind::NoGrad
+            | GuardKind::Len(_)
+            | GuardKind::NotEmpty
+            | GuardKind::Function { .. } => (0, 1),
+            GuardKind::Tensor(_) | GuardKind::Ambient(_) => (0, 2),
+            GuardKind::NoItem(_)
+            | GuardKind::NoKey(KeyObject::Path(_))
+            | GuardKind::NoSlot(_)
+            | GuardKind::NoSysModule(_)
+            | GuardKind::Gives(..)
+            | GuardKind::NoRegistered
+            | GuardKind::NotRegistered(_) => (0, 3),
+            GuardKind::NoTypeAttr(_) => (0, 4),
+            GuardKind::Keys(_) | GuardKind::Elements(_) => (0, 5),
+            GuardKind::Same(_) | GuardKind::NotSame(_) => (1, 0),
+            GuardKind::Relation(..) => (2, 0),
+            GuardKind::Distinct(_) | GuardKind::DisjointStorage(_) | GuardKind::NoKey(KeyObject::Source(_)) => (2, 1),
+        }
+    }
+
+    /// What it says of the value called `of`, as a Python expression where there is one. `name` gives what other sources are
+    /// called.
+    pub fn in_words(&self, of: &str, name: &dyn Fn(SourceId) -> String) -> String {
+        let constants = |items: &[Const]| items.iter().map(constant).collect::<Vec<_>>().join(", ");
+        let names = |ids: &[SourceId]| ids.iter().map(|id| name(*id)).collect::<Vec<_>>().join(", ");
+        match self {
+            GuardKind::Type(class) => format!("type({of}) is {}.{}", class.module, class.qualname),
+            GuardKind::IsClass(class) => format!("{of} is the class {}.{}", class.module, class.qualname),
+            GuardKind::Equals(value) => format!("{of} == {}", constant(value)),
+            GuardKind::BaseEquals(value) => format!("the base value of {of} == {}", constant(value)),
+            GuardKind::IsPath(path) => format!("{of} is {path}"),
+            GuardKind::Function { code } => format!("{of} is a function with the code {code}"),
+            GuardKind::Tensor(tensor) => format!("{of} is {}", of_tensor(tensor)),
+            GuardKind::Len(n) => format!("len({of}) == {n}"),
+            GuardKind::NotEmpty => format!("len({of}) > 0"),
+            GuardKind::Keys(keys) => format!("list({of}) == [{}]", constants(keys)),
+            GuardKind::Elements(items) => format!("{of} == {{{}}}", constants(items)),
+            GuardKind::NoItem(key) => format!("{} not in {of}", constant(key)),
+            GuardKind::NoKey(KeyObject::Path(path)) => format!("{path} not in {of}"),
+            GuardKind::NoKey(KeyObject::Source(key)) => format!("{} not in {of}", name(*key)),
+            GuardKind::NoTypeAttr(attr) => format!("{of} has no attribute {attr:?}"),
+            GuardKind::NoRegistered => format!("nothing is registered with {of}"),
+            GuardKind::NotRegistered(path) => format!("{of} is not registered with {path}"),
+            GuardKind::NoDict => format!("{of} has no __dict__"),
+            GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
+            GuardKind::NoSysModule(module) => format!("{module:?} not in sys.modules"),
+            GuardKind::TupleField(item) => format!("{of} gives item {item}"),
+            GuardKind::MethodOf(path) => format!("{of} is a bound {path}"),
+            GuardKind::Gives(path, value) => format!("{path}() == {}", constant(value)),
+            GuardKind::EmptyCell => format!("the cell {of} is empty"),
+            GuardKind::NoGrad => format!("{of}.grad is None"),
+            GuardKind::Same(other) => format!("{of} is {}", name(*other)),
+            GuardKind::NotSame(other) => format!("{of} is not {}", name(*other)),
+            GuardKind::Distinct(all) => format!("different objects: {}", names(all)),
+            GuardKind::DisjointStorage(all) => format!("disjoint memory: {}", names(all)),
+            GuardKind::Ambient(ambient) => format!("torch's state: {}", of_thread(ambient)),
+            GuardKind::Relation(relation, a, b) => format!("{a} {} {b}", sign(*relation)),
+        }
+    }
 }
 
 /// An object that dicts compare by identity.

@@ -129,6 +129,7 @@ pub const PARTS: &[PartsType] = &[
     PartsType { path: "builtins.slice", names: &["start", "stop", "step"] },
     PartsType { path: "builtins.range", names: &["start", "stop", "step"] },
     PartsType { path: "functools.partial", names: &["func", "args", "keywords"] },
+    PartsType { path: "types.MappingProxyType", names: &["<mapping>"] },
 ];
 
 /// The name of a part, if the type has one of this number.

@@ -3,7 +3,7 @@
 
 use flambeau_core::trace::Trace;
 use flambeau_ir::code::Const;
-use flambeau_ir::guard::{ClassRef, Guard, GuardKind, GuardProgram, KeyObject};
+use flambeau_ir::guard::{ClassRef, Guard, GuardKind, GuardProgram};
 use flambeau_ir::source::{SourceId, SourceTable, Step};
 use std::collections::{HashMap, HashSet};
 
@@ -42,44 +42,13 @@ fn depths(table: &SourceTable) -> Vec<(u32, bool)> {
 fn rank(guard: &Guard, depths: &[(u32, bool)]) -> (u8, u32, bool, u8) {
     let at = |s: SourceId| depths.get(s.0 as usize).copied().unwrap_or((u32::MAX, false));
     let (depth, argument) = at(guard.source);
-    let (phase, cost) = phase_and_cost(&guard.kind);
+    let (phase, cost) = guard.kind.phase_and_cost();
     // A guard on several values waits for the deepest of them.
     let depth = match &guard.kind {
         GuardKind::Same(other) | GuardKind::NotSame(other) => depth.max(at(*other).0),
         _ => depth,
     };
     (phase, depth, !argument, cost)
-}
-
-/// Facts of one value (0) come before facts between values (1), those before relations of sizes (2), which need symbols
-/// bound. Costs are relative: a pointer compare is 0, a walk over elements 5.
-fn phase_and_cost(kind: &GuardKind) -> (u8, u8) {
-    match kind {
-        GuardKind::Type(_) | GuardKind::IsClass(_) => (0, 0),
-        GuardKind::Equals(_)
-        | GuardKind::BaseEquals(_)
-        | GuardKind::IsPath(_)
-        | GuardKind::NoDict
-        | GuardKind::MethodOf(_)
-        | GuardKind::EmptyCell
-        | GuardKind::TupleField(_)
-        | GuardKind::NoGrad
-        | GuardKind::Len(_)
-        | GuardKind::Function { .. } => (0, 1),
-        GuardKind::Tensor(_) | GuardKind::Ambient(_) => (0, 2),
-        GuardKind::NoItem(_)
-        | GuardKind::NoKey(KeyObject::Path(_))
-        | GuardKind::NoSlot(_)
-        | GuardKind::NoSysModule(_)
-        | GuardKind::Gives(..)
-        | GuardKind::NoRegistered
-        | GuardKind::NotRegistered(_) => (0, 3),
-        GuardKind::NoTypeAttr(_) => (0, 4),
-        GuardKind::Keys(_) | GuardKind::Elements(_) => (0, 5),
-        GuardKind::Same(_) | GuardKind::NotSame(_) => (1, 0),
-        GuardKind::Relation(..) => (2, 0),
-        GuardKind::Distinct(_) | GuardKind::DisjointStorage(_) | GuardKind::NoKey(KeyObject::Source(_)) => (2, 1),
-    }
 }
 
 /// What stronger facts are known of a source.

@@ -307,17 +307,6 @@ impl<'a> Pinner<'a> {
                     self.class(value);
                     self.field(value, std::mem::size_of::<ffi::PyObject>());
                 }
-                Fact::Len(_)
-                | Fact::Elements(_)
-                | Fact::NoRegistered(_)
-                | Fact::NotRegistered(_)
-                | Fact::NoDict
-                | Fact::NoSlot(_)
-                | Fact::Gives(..)
-                | Fact::NoSysModule(_) => {
-                    self.class(value);
-                    self.pin.others.push((value, index));
-                }
                 Fact::NoGrad(_)
                 | Fact::Same(_)
                 | Fact::NotSame(_)
@@ -326,6 +315,11 @@ impl<'a> Pinner<'a> {
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)
                 | Fact::Relation(..) => self.failed = true,
+                // They are looked at again in each call.
+                _ => {
+                    self.class(value);
+                    self.pin.others.push((value, index));
+                }
             }
         }
     }

@@ -14,7 +14,7 @@
 mod lex;
 mod parse;
 pub mod print;
-mod print_guard;
+pub(crate) mod print_guard;
 mod print_plan;
 mod python;
 mod reasons;

@@ -1,52 +1,12 @@
 //! Guards in words, as reports and logs show them.
 
-use super::python::constant;
 use crate::dim::Dim;
-use crate::guard::{Ambient, Guard, GuardKind, GuardProgram, KeyObject, Relation, TensorGuard};
+use crate::guard::{Ambient, Guard, GuardProgram, Relation, TensorGuard};
 use crate::plan::{Symbol, SymbolOf};
-use crate::source::SourceId;
 
 /// What holds of a guard's source, as a Python expression where there is one.
 pub fn guard(program: &GuardProgram, guard: &Guard) -> String {
-    let name = |id: SourceId| program.sources.display(id);
-    let of = name(guard.source);
-    let constants = |items: &[crate::code::Const]| items.iter().map(constant).collect::<Vec<_>>().join(", ");
-    match &guard.kind {
-        GuardKind::Type(class) => format!("type({of}) is {}.{}", class.module, class.qualname),
-        GuardKind::IsClass(class) => format!("{of} is the class {}.{}", class.module, class.qualname),
-        GuardKind::Equals(value) => format!("{of} == {}", constant(value)),
-        GuardKind::BaseEquals(value) => format!("the base value of {of} == {}", constant(value)),
-        GuardKind::IsPath(path) => format!("{of} is {path}"),
-        GuardKind::Function { code } => format!("{of} is a function with the code {code}"),
-        GuardKind::Tensor(tensor) => format!("{of} is {}", of_tensor(tensor)),
-        GuardKind::Len(n) => format!("len({of}) == {n}"),
-        GuardKind::Keys(keys) => format!("list({of}) == [{}]", constants(keys)),
-        GuardKind::Elements(items) => format!("{of} == {{{}}}", constants(items)),
-        GuardKind::NoItem(key) => format!("{} not in {of}", constant(key)),
-        GuardKind::NoKey(KeyObject::Path(path)) => format!("{path} not in {of}"),
-        GuardKind::NoKey(KeyObject::Source(key)) => format!("{} not in {of}", name(*key)),
-        GuardKind::NoTypeAttr(attr) => format!("{of} has no attribute {attr:?}"),
-        GuardKind::NoRegistered => format!("nothing is registered with {of}"),
-        GuardKind::NotRegistered(path) => format!("{of} is not registered with {path}"),
-        GuardKind::NoDict => format!("{of} has no __dict__"),
-        GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
-        GuardKind::NoSysModule(module) => format!("{module:?} not in sys.modules"),
-        GuardKind::TupleField(item) => format!("{of} gives item {item}"),
-        GuardKind::MethodOf(path) => format!("{of} is a bound {path}"),
-        GuardKind::Gives(path, value) => format!("{path}() == {}", constant(value)),
-        GuardKind::EmptyCell => format!("the cell {of} is empty"),
-        GuardKind::NoGrad => format!("{of}.grad is None"),
-        GuardKind::Same(other) => format!("{of} is {}", name(*other)),
-        GuardKind::NotSame(other) => format!("{of} is not {}", name(*other)),
-        GuardKind::Distinct(all) => {
-            format!("different objects: {}", all.iter().map(|id| name(*id)).collect::<Vec<_>>().join(", "))
-        }
-        GuardKind::DisjointStorage(all) => {
-            format!("disjoint memory: {}", all.iter().map(|id| name(*id)).collect::<Vec<_>>().join(", "))
-        }
-        GuardKind::Ambient(ambient) => format!("torch's state: {}", of_thread(ambient)),
-        GuardKind::Relation(relation, a, b) => format!("{a} {} {b}", sign(*relation)),
-    }
+    guard.kind.in_words(&program.sources.display(guard.source), &|other| program.sources.display(other))
 }
 
 /// What a symbol is read from, and its bounds.
@@ -66,7 +26,7 @@ fn dims(dims: &[Dim]) -> String {
     dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn of_tensor(tensor: &TensorGuard) -> String {
+pub(crate) fn of_tensor(tensor: &TensorGuard) -> String {
     let TensorGuard { class, dtype, device, sizes, strides, requires_grad, is_leaf_or_view, dispatch_keys: _ } = tensor;
     let mut text = format!(
         "a {}.{} of {} on {}, sizes [{}], strides [{}]",
@@ -88,7 +48,7 @@ fn of_tensor(tensor: &TensorGuard) -> String {
 }
 
 /// What is not as usual, after the modes that most often differ.
-fn of_thread(ambient: &Ambient) -> String {
+pub(crate) fn of_thread(ambient: &Ambient) -> String {
     let mut text = format!("grad mode {}", if ambient.grad_enabled { "on" } else { "off" });
     let unusual = [
         (ambient.inference_mode, "inference mode"),
@@ -109,7 +69,7 @@ fn of_thread(ambient: &Ambient) -> String {
     text + ", the rest as it was"
 }
 
-fn sign(relation: Relation) -> &'static str {
+pub(crate) fn sign(relation: Relation) -> &'static str {
     match relation {
         Relation::Eq => "==",
         Relation::Ne => "!=",

@@ -50,6 +50,10 @@ impl Library for BuiltIns {
         kinds::kind(path)
     }
 
+    fn kind_at(&self, import: &str) -> Option<&'static dyn Kind> {
+        kinds::kind_at(import)
+    }
+
     fn is_method(&self, path: &str) -> bool {
         is_method(path)
     }
@@ -124,7 +128,7 @@ const FAMILIES: &[Table] = &[
 ];
 
 static TABLE: LazyLock<HashMap<&'static str, Handler>> =
-    LazyLock::new(|| FAMILIES.iter().chain(&kinds::TABLES).flat_map(|family| family.iter().copied()).collect());
+    LazyLock::new(|| FAMILIES.iter().chain(kinds::TABLES).flat_map(|family| family.iter().copied()).collect());
 
 /// Modules of C that a public module re-exports.
 const ALIASES: &[(&str, &str)] =

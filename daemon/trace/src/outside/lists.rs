@@ -3,6 +3,8 @@
 use crate::state::tracer::Tracer;
 use crate::value::flow::Flow;
 use crate::value::{ListId, ListValue, Value};
+use flambeau_ir::guard::GuardKind;
+use flambeau_ir::object::ObjectData;
 
 impl Tracer<'_> {
     /// A new list.
@@ -14,6 +16,19 @@ impl Tracer<'_> {
     pub fn list_items(&mut self, list: ListId) -> Flow<&Vec<Value>> {
         self.load_list(list)?;
         Ok(&self.arenas.lists[list].items)
+    }
+
+    /// Whether it has no items. Of a list from outside nothing else is read for that.
+    pub(crate) fn list_is_empty(&mut self, list: ListId) -> Flow<bool> {
+        let entry = &self.arenas.lists[list];
+        let unread = entry.origin.filter(|_| !entry.loaded && entry.items.is_empty());
+        if let Some(origin) = unread
+            && let ObjectData::List(items) = &self.describe(origin.object)?.data
+        {
+            self.guard(origin.source, if items.is_empty() { GuardKind::Len(0) } else { GuardKind::NotEmpty });
+            return Ok(items.is_empty());
+        }
+        Ok(self.list_items(list)?.is_empty())
     }
 
     /// The items, to change: the list's new state is replayed at exit if it is from outside.

@@ -81,14 +81,14 @@ impl Tracer<'_> {
                 ViewKind::Items => "builtins.odict_items",
             }));
         }
-        return self.trusted_class(
+        self.trusted_class(
             "_collections_abc",
             match kind {
                 ViewKind::Keys => "dict_keys",
                 ViewKind::Values => "dict_values",
                 ViewKind::Items => "dict_items",
             },
-        );
+        )
     }
 
     fn metaclass(&mut self, class: &Rc<Class>) -> Flow<Rc<Class>> {
@@ -219,8 +219,8 @@ impl Tracer<'_> {
             Ok(class) => {
                 let (module, qualname) = (&class.name.module, &class.name.qualname);
                 // Types of C bear their module in `tp_name`, which is what messages show.
-                let by_path =
-                    class.path.as_deref().is_some_and(|path| C_TYPES.contains(&path) || path.starts_with("itertools."));
+                let known = |path: &str| self.library.kind(path).is_some() || path.starts_with("itertools.");
+                let by_path = class.path.as_deref().is_some_and(|path| C_TYPES.contains(&path) || known(path));
                 if !class.is_python && &**module != "builtins" && (class.origin.is_some() || by_path) {
                     return format!("{module}.{qualname}");
                 }
@@ -268,7 +268,6 @@ const C_TYPES: &[&str] = &[
     "torch.device",
     "torch.layout",
     "torch.memory_format",
-    "functools.partial",
     "collections.defaultdict",
     "collections.OrderedDict",
 ];

@@ -297,7 +297,7 @@ impl Tracer<'_> {
 
     fn wrap_parts(&mut self, object: &Object, of: PartsOf, parts: &[ObjId], origin: Origin) -> Flow<Value> {
         self.guard_type(object.class, origin.source)?;
-        let kind = PARTS.get(usize::from(of)).and_then(|of| self.library.kind(of.path));
+        let kind = PARTS.get(usize::from(of)).and_then(|of| self.library.kind_at(of.path));
         let Some(kind) = kind else { return self.wrap_opaque(object, origin) };
         let mut items = Vec::with_capacity(parts.len());
         for (at, part) in (0..).zip(parts) {

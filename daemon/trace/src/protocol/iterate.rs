@@ -32,7 +32,7 @@ impl Tracer<'_> {
             Value::List(list) => Iter::List { list: *list, at: 0 },
             Value::Dict(dict) => self.dict_iter(*dict, ViewKind::Keys)?,
             Value::DictView(dict, kind) => self.dict_iter(*dict, *kind)?,
-            Value::Parts(parts) => match self.kind_of(parts).iter(self, parts)? {
+            Value::Parts(parts) => match self.kind_of(parts).iterator(self, parts)? {
                 Some(iter) => return Ok(iter),
                 None => return self.not_iterable(value),
             },

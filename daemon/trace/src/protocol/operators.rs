@@ -605,9 +605,10 @@ impl Tracer<'_> {
             return self.call(&method, Args::new(vec![key.clone()]));
         }
         if let Value::Class(class) = container
-            && let Some(Value::Method(m)) = self.find_attr(&Value::Class(class.clone()), "__class_getitem__")?
+            && let Some(method @ (Value::Method(_) | Value::Builtin(_))) =
+                self.find_attr(&Value::Class(class.clone()), "__class_getitem__")?
         {
-            return self.call(&Value::Method(m), Args::new(vec![key.clone()]));
+            return self.call(&method, Args::new(vec![key.clone()]));
         }
         let base = self.base(container);
         if !matches!(base, Value::Dict(_)) {

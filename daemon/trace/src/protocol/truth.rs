@@ -20,7 +20,7 @@ impl Tracer<'_> {
             Value::Int(dim) => self.decide(Relation::Ne, dim, &Dim::Const(0)),
             Value::Tensor(_) => return stop(ReasonCode::DataDependentJump, "the truth of a tensor"),
             Value::Tuple(t) if t.class.as_ref().is_none_or(|c| !c.is_python) => !t.items.is_empty(),
-            Value::List(id) if self.arenas.lists[*id].class.is_none() => !self.list_items(*id)?.is_empty(),
+            Value::List(id) if self.arenas.lists[*id].class.is_none() => !self.list_is_empty(*id)?,
             Value::Set(id) => !self.arenas.sets[*id].items.is_empty(),
             Value::DictView(dict, _) => self.dict_len(*dict)? > 0,
             // Also of one with more items than a length can tell.

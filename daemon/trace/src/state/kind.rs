@@ -60,7 +60,7 @@ pub trait Kind: Sync {
     }
 
     /// `iter(this)`
-    fn iter(&self, _: &mut Tracer<'_>, _this: &Parts) -> Flow<Option<Value>> {
+    fn iterator(&self, _: &mut Tracer<'_>, _this: &Parts) -> Flow<Option<Value>> {
         Ok(None)
     }
 

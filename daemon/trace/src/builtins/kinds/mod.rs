@@ -1,6 +1,8 @@
 //! Kinds of value whose objects are what their parts are: a file and a line each. Those that may come from outside have a line in
 //! `flambeau_ir::object::PARTS` as well.
 
+mod generic_alias;
+mod getters;
 mod partial;
 mod proxy;
 pub(super) mod range;
@@ -10,11 +12,34 @@ mod super_object;
 use super::Table;
 use crate::state::kind::Kind;
 
-const KINDS: &[&dyn Kind] = &[&slice::Slice, &range::Range, &partial::Partial, &proxy::Proxy, &super_object::Super];
+const KINDS: &[&dyn Kind] = &[
+    &slice::Slice,
+    &range::Range,
+    &partial::Partial,
+    &proxy::Proxy,
+    &super_object::Super,
+    &generic_alias::GenericAlias,
+    &getters::ItemGetter,
+    &getters::AttrGetter,
+    &getters::MethodCaller,
+];
 
-pub(super) const TABLES: [Table; 5] = [slice::TABLE, range::TABLE, partial::TABLE, proxy::TABLE, super_object::TABLE];
+pub(super) const TABLES: &[Table] = &[
+    slice::TABLE,
+    range::TABLE,
+    partial::TABLE,
+    proxy::TABLE,
+    super_object::TABLE,
+    generic_alias::TABLE,
+    getters::TABLE,
+];
 
 /// The kind of the type at this path.
 pub(super) fn kind(path: &str) -> Option<&'static dyn Kind> {
     KINDS.iter().find(|kind| kind.path() == path).copied()
+}
+
+/// The kind of the type that is imported from there.
+pub(super) fn kind_at(import: &str) -> Option<&'static dyn Kind> {
+    KINDS.iter().find(|kind| kind.import() == import).copied()
 }

@@ -6,7 +6,8 @@ use crate::state::kind::Kind;
 use crate::state::tracer::Tracer;
 use crate::value::flow::Flow;
 use crate::value::parts::{PROXY, Parts};
-use crate::value::{Args, Value};
+use crate::value::{Args, Origin, Value};
+use std::rc::Rc;
 
 pub struct Proxy;
 
@@ -28,7 +29,13 @@ impl Kind for Proxy {
         "types.MappingProxyType"
     }
 
-    fn iter(&self, tracer: &mut Tracer<'_>, this: &Parts) -> Flow<Option<Value>> {
+    /// What a class written in Python defines would be asked at each access.
+    fn wrap(&self, tracer: &mut Tracer<'_>, items: Vec<Value>, origin: Origin) -> Flow<Option<Value>> {
+        let usual = matches!(items.as_slice(), [mapping] if is_usual(tracer, mapping));
+        Ok(usual.then(|| Value::Parts(Rc::new(Parts { of: PROXY, items, origin: Some(origin) }))))
+    }
+
+    fn iterator(&self, tracer: &mut Tracer<'_>, this: &Parts) -> Flow<Option<Value>> {
         tracer.iter(&this.items[0]).map(Some)
     }
 
@@ -54,12 +61,13 @@ impl Kind for Proxy {
 fn proxy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [mapping] = bind(path, args, ["mapping"], 0)?;
     match mapping {
-        // What a class of Python code defines would be asked at each access.
-        Some(mapping @ Value::Dict(id)) if tracer.arenas.dicts[id].class.as_ref().is_none_or(|c| !c.is_python) => {
-            Ok(Value::parts(PROXY, [mapping]))
-        }
+        Some(mapping) if is_usual(tracer, &mapping) => Ok(Value::parts(PROXY, [mapping])),
         _ => unsupported(path),
     }
+}
+
+fn is_usual(tracer: &Tracer<'_>, mapping: &Value) -> bool {
+    matches!(mapping, Value::Dict(id) if tracer.arenas.dicts[*id].class.as_ref().is_none_or(|c| !c.is_python))
 }
 
 /// A method of a proxy: its mapping's.

@@ -43,7 +43,7 @@ impl Kind for Range {
         Ok(known.then(|| Value::Parts(Rc::new(Parts { of: RANGE, items, origin: Some(origin) }))))
     }
 
-    fn iter(&self, tracer: &mut Tracer<'_>, this: &Parts) -> Flow<Option<Value>> {
+    fn iterator(&self, tracer: &mut Tracer<'_>, this: &Parts) -> Flow<Option<Value>> {
         let bounds @ (next, _, step) = bounds(tracer, this)?;
         Ok(Some(tracer.new_iter(Iter::Range { next, step, left: range_len(bounds) })))
     }
