@@ -2,7 +2,6 @@
 //! verifiers. No stage logic lives here.
 
 pub mod code;
-pub mod commit;
 pub mod dim;
 pub mod exit;
 pub mod frame;

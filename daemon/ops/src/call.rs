@@ -2,7 +2,7 @@
 
 use crate::layout::{Format, Operand, Sizes, pointwise_strides, strides_in};
 use crate::promote::{Category, Promotion, category, complex_of};
-use crate::registry::{Autocast, Canon};
+use crate::registry::{Canon, Mark};
 use crate::signature::{Bound, Seen, Value};
 use crate::{InferError, Inferred, OpArg, ShapeEnv};
 use flambeau_ir::code::Const;
@@ -44,11 +44,11 @@ pub(crate) fn run(
     let bound = canon.bind(args, kwargs)?;
     let mut devices = Devices::default();
     args.iter().chain(kwargs.iter().map(|(_, a)| a)).for_each(|a| devices.add(a));
-    if devices.foreign && canon.op.cpu_only || devices.mixed {
+    if devices.foreign && canon.op.has(Mark::CpuOnly) || devices.mixed {
         return Err(InferError::NoRule);
     }
     let autocast = ambient.autocast_cpu.0 || ambient.autocast_cuda.0;
-    if autocast && canon.op.autocast == Autocast::Changes {
+    if autocast && canon.op.has(Mark::Autocast) {
         return Err(InferError::NoRule);
     }
     // `x += y` writes only into a tensor; a number on the left makes a new tensor.
@@ -57,7 +57,7 @@ pub(crate) fn run(
     match (canon.op.rule)(&mut call) {
         // What torch refuses differs from device to device.
         Err(InferError::Invalid(_)) if devices.foreign => Err(InferError::NoRule),
-        answer => answer.map(|inferred| Inferred { checks: inferred.checks || canon.op.checks, ..inferred }),
+        answer => answer.map(|inferred| Inferred { checks: inferred.checks || canon.op.has(Mark::Checks), ..inferred }),
     }
 }
 

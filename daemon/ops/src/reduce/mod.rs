@@ -6,10 +6,10 @@ mod scan;
 
 use crate::call::{Answer, Call, invalid};
 use crate::promote::{Category, category, real_of};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{Mark::Autocast, OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
-use flambeau_ir::kernel::DType;
+use flambeau_ir::kernel::{DType, ReduceOp};
 use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) use extreme::OPS as EXTREME;
@@ -21,31 +21,35 @@ pub(crate) static OPS: &[OpDef] = &[
         "input:T, *, dtype:D=None | input:T, dim:L?, keepdim:B=False, *, dtype:D=None, out:T=None",
         summed,
         BOTH,
-    ),
+    )
+    .lowers(|cx| decompose::plain(cx, ReduceOp::Sum)),
     OpDef::new("nansum", "input:T, dim:L=None, keepdim:B=False, *, dtype:D=None", summed, BOTH),
     OpDef::new("prod", "input:T, *, dtype:D=None | input:T, dim:I, keepdim:B=False, *, dtype:D=None", summed, BOTH)
-        .autocast(),
+        .lowers(|cx| decompose::plain(cx, ReduceOp::Prod))
+        .is(Autocast),
     OpDef::new(
         "mean",
         "input:T, *, dtype:D=None | input:T, dim:L?, keepdim:B=False, *, dtype:D=None, out:T=None",
         mean,
         BOTH,
-    ),
+    )
+    .lowers(decompose::mean),
     OpDef::new("nanmean", "input:T, dim:L=None, keepdim:B=False, *, dtype:D=None", mean, BOTH),
-    OpDef::new("std", VARIANCE, variance, BOTH),
-    OpDef::new("var", VARIANCE, variance, BOTH),
+    OpDef::new("std", VARIANCE, variance, BOTH).lowers(|cx| decompose::variance(cx, true)),
+    OpDef::new("var", VARIANCE, variance, BOTH).lowers(|cx| decompose::variance(cx, false)),
     OpDef::new("std_mean", VARIANCE, variance_and_mean, FN),
     OpDef::new("var_mean", VARIANCE, variance_and_mean, FN),
-    OpDef::new("logsumexp", "input:T, dim:L, keepdim:B=False, *, out:T=None", logsumexp, BOTH),
+    OpDef::new("logsumexp", "input:T, dim:L, keepdim:B=False, *, out:T=None", logsumexp, BOTH)
+        .lowers(decompose::logsumexp),
     OpDef::new(
         "vector_norm",
         "input:T, ord:N=2, dim:L=None, keepdim:B=False, *, dtype:D=None, out:T=None",
         vector_norm,
         LINALG,
     )
-    .autocast(),
-    OpDef::new("any", TRUTH, truth, BOTH),
-    OpDef::new("all", TRUTH, truth, BOTH),
+    .is(Autocast),
+    OpDef::new("any", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::Any)),
+    OpDef::new("all", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::All)),
     OpDef::new("count_nonzero", "input:T, dim:L=None", count_nonzero, BOTH),
 ];
 

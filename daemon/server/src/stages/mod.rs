@@ -7,7 +7,7 @@ use flambeau_codegen::Codegen;
 use flambeau_core::trace::Trace;
 use flambeau_ir::exit::{Build, BuildId, Exit};
 use flambeau_ir::frame::{BackendKind, Frame, FrameId, TraceOptions};
-use flambeau_ir::graph::{Graph, NodeOp};
+use flambeau_ir::graph::{Effect, Graph, NodeOp};
 use flambeau_ir::guard::{GuardKind, GuardProgram};
 use flambeau_ir::kernel::Kernel;
 use flambeau_ir::oracle::{Oracle, Prefetched};
@@ -78,8 +78,15 @@ pub fn guard(frame: &Frame, trace: Trace) -> Traced {
 
 /// The trace that a graph from elsewhere stands for: argument `i` is source `i`, and all outputs are returned as a
 /// tuple. There are no guards; who sent the graph checks when it may run.
-pub fn trace_of_graph(graph: Graph) -> Trace {
+pub fn trace_of_graph(mut graph: Graph) -> Trace {
     let mut trace = Trace::default();
+    for node in &mut graph.nodes {
+        if let NodeOp::Call { target, args, kwargs } = &node.op
+            && flambeau_ops::commits(target, args, kwargs)
+        {
+            node.effect = Effect::Commits;
+        }
+    }
     let placeholders = graph.nodes.iter().filter_map(|n| match n.op {
         NodeOp::Placeholder(source) => Some((source.0, n)),
         NodeOp::Call { .. } => None,
