@@ -122,7 +122,7 @@ impl Call<'_> {
         kwargs.retain(|named| !is_none(named));
         let given = kwargs.iter().any(|(name, _)| &**name == "device");
         if let (true, false, Some(meta)) = (self.values.is_empty(), given, self.meta.as_tensor())
-            && meta.device.kind != 0
+            && !meta.device.is_host()
         {
             kwargs.push(("device".into(), Arg::Const(Const::Device(meta.device))));
         }

@@ -66,7 +66,7 @@ pub(super) fn encoder_layer(cx: &mut Decompose) -> Done {
     if cx.bound.arg("mask").is_some() || !meta.dtype.is_float() || meta.sizes.len() != 3 {
         return refuse("an encoder layer with a mask");
     }
-    if !meta.device.is_cpu() {
+    if !meta.device.is_host() {
         return refuse("an encoder layer whose attention has a layout of the device's own");
     }
     let Some(heads) = cx.int("num_heads")? else { return refuse("an encoder layer without a number of heads") };

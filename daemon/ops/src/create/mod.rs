@@ -108,7 +108,7 @@ fn options(call: &Call, dtype: Option<DType>, device: Option<Device>) -> Result<
         Some(device) => device,
         None => match call.ambient.default_device {
             None => Device::CPU,
-            Some(d) if d.kind == 0 => Device::CPU,
+            Some(d) if d.is_host() => Device::CPU,
             Some(_) => return Err(InferError::NoRule),
         },
     };

@@ -124,7 +124,7 @@ fn group_norm(call: &mut Call) -> Answer {
     }
     let format = suggest_format(&mut call.env, &input.sizes, &input.strides);
     // On a GPU it depends on torch's version whether the result is laid out so, too.
-    if format != Format::Contiguous && input.device.kind != 0 {
+    if format != Format::Contiguous && !input.device.is_host() {
         return Err(InferError::NoRule);
     }
     Ok(Inferred::tensor(call.in_format(input, input.dtype, input.sizes.clone(), format)?))
