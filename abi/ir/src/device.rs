@@ -35,6 +35,7 @@ pub static KINDS: &[DeviceKind] = &[
     kind(13, "mps", Runs::Never),
     kind(14, "meta", Runs::Never),
     kind(18, "ipu", Runs::Never),
+    kind(19, "mtia", Runs::Never),
     kind(20, "privateuseone", Runs::Never),
 ];
 
