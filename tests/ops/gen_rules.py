@@ -1073,6 +1073,13 @@ def _(g):
     return [q, k, v], kwargs
 
 
+@case("torch._C._nn.binary_cross_entropy")
+def _(g):
+    shape = g.shape(1, 4)
+    of = [g.tensor(shape, torch.float32).clamp(0, 1) for _ in range(2)]
+    return [*of, None, g.pick(0, 1, 2)], {}
+
+
 # Encoding.
 def tensor_text(t):
     grad = " g" if t.requires_grad else ""

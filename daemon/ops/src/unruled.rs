@@ -151,7 +151,6 @@ pub(crate) static OPS: &[OpDef] = &[
     with("iconcat", Updates),
     with("set_*", Updates),
     with("_set_*", Updates),
-    that("binary_cross_entropy", Checks),
     that("quantile", Checks),
     that("nanquantile", Checks),
     that("histc", Checks),

@@ -30,6 +30,9 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("smooth_l1_loss", "input:T, target:T, reduction:I=1, beta:N=1.0, *, out:T=None", elementwise, NN)
         .is(Autocast),
     OpDef::new("huber_loss", "input:T, target:T, reduction:I=1, delta:N=1.0, *, out:T=None", huber, NN).is(Autocast),
+    OpDef::new("binary_cross_entropy", "input:T, target:T, weight:T=None, reduction:I=1, *, out:T=None", huber, NN)
+        .is(Autocast)
+        .is(Checks),
     OpDef::new(
         "binary_cross_entropy_with_logits",
         "input:T, target:T, weight:T=None, pos_weight:T=None, reduction:I=1",
