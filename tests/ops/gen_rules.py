@@ -1080,6 +1080,13 @@ def _(g):
     return [*of, None, g.pick(0, 1, 2)], {}
 
 
+@case("torch.cosine_similarity")
+def _(g):
+    shape = g.shape(1, 4, zero=0)
+    dtype = g.pick(*FLOATS)
+    return [g.tensor(shape, dtype), g.tensor(shape, dtype), g.r.randrange(-1, len(shape))], {}
+
+
 # Encoding.
 def tensor_text(t):
     grad = " g" if t.requires_grad else ""

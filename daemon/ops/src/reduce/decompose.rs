@@ -199,6 +199,30 @@ pub(super) fn cumsum(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(cx.call(("aten::cumsum", "default"), Some("out"), args, &[meta])[0]))
 }
 
+/// `sum(a / max(|a|, eps) * b / max(|b|, eps))`
+pub(super) fn cosine_similarity(cx: &mut Decompose) -> Done {
+    let dtype = cx.result()?.dtype;
+    if compute_type(dtype) != dtype {
+        return refuse("cosine_similarity of halves, which torch rounds at each step");
+    }
+    let (a, b) = (cx.tensor("x1")?, cx.tensor("x2")?);
+    let sizes = cx.common(&cx.sizes(a), &cx.sizes(b));
+    let dim = cx.axis(cx.int("dim")?.unwrap_or(1), sizes.len())?;
+    let least = cx.float("eps")?.unwrap_or(1e-8);
+    let directed = |cx: &mut Decompose, x: CoreId| {
+        let x = cx.expand(x, &sizes);
+        let square = cx.mul(x, x);
+        let total = cx.reduce(ReduceOp::Sum, square, &[dim]);
+        let (length, least) = (cx.unary(Unary::Sqrt, total), cx.real(least, dtype));
+        let length = cx.binary(Binary::Max, length, least);
+        cx.div(x, length)
+    };
+    let (a, b) = (directed(cx, a), directed(cx, b));
+    let product = cx.mul(a, b);
+    let total = cx.reduce(ReduceOp::Sum, product, &[dim]);
+    shaped(cx, total)
+}
+
 impl Decompose<'_> {
     /// A copy with row-major strides.
     pub(crate) fn core_copy_of(&mut self, id: CoreId) -> CoreId {

@@ -4,7 +4,7 @@ pub(crate) mod decompose;
 mod extreme;
 mod scan;
 
-use crate::call::{Answer, Call, invalid};
+use crate::call::{Answer, Call, broadcast, invalid};
 use crate::promote::{Category, category, real_of};
 use crate::registry::{Mark::Autocast, OpDef, place::*};
 use crate::{InferError, Inferred};
@@ -48,6 +48,10 @@ pub(crate) static OPS: &[OpDef] = &[
         LINALG,
     )
     .is(Autocast),
+    OpDef::new("cosine_similarity", "x1:T, x2:T, dim:I=1, eps:N=1e-08", cosine_similarity, FN)
+        .lowers(decompose::cosine_similarity)
+        .also(&["torch.nn.functional.cosine_similarity"])
+        .is(Autocast),
     OpDef::new("any", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::Any)),
     OpDef::new("all", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::All)),
     OpDef::new("count_nonzero", "input:T, dim:L=None", count_nonzero, BOTH),
@@ -152,6 +156,18 @@ fn vector_norm(call: &mut Call) -> Answer {
         return Err(InferError::NoRule);
     }
     reduction(call, real_of(dtype))
+}
+
+/// A sum along one dimension of what both operands broadcast to.
+fn cosine_similarity(call: &mut Call) -> Answer {
+    let (a, b) = (call.tensor("x1")?, call.tensor("x2")?);
+    let mut sizes = broadcast(&mut call.env, [&a.sizes[..], &b.sizes])?;
+    if !a.dtype.is_float() || a.dtype != b.dtype || sizes.is_empty() {
+        return Err(InferError::NoRule);
+    }
+    let dim = call.dim_arg("dim", sizes.len())?;
+    sizes.remove(dim);
+    Ok(Inferred::tensor(call.contiguous(a, a.dtype, sizes)))
 }
 
 /// Bytes stay bytes; everything else gives bools.
