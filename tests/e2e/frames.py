@@ -87,12 +87,13 @@ class Frame:
         return self._node({"Placeholder": source})
 
     def call(self, target, *args, **kwargs):
-        """Adds a call: of a function if the target has a dot, else of a method."""
+        """Adds a call: of a function if the target has a dot, else of a method (one that ends in `_` commits)."""
+        effect = "Commits" if target.endswith("_") else "None"
         target = {"Function": target} if "." in target else {"Method": target}
         named = [[k, self._arg(v)] for k, v in kwargs.items()]
-        return self._node({"Call": {"target": target, "args": [self._arg(a) for a in args], "kwargs": named}})
+        return self._node({"Call": {"target": target, "args": [self._arg(a) for a in args], "kwargs": named}}, effect)
 
-    def _node(self, op):
+    def _node(self, op, effect="None"):
         self.nodes.append(
             {
                 "name": f"n{len(self.nodes)}",
@@ -100,8 +101,7 @@ class Frame:
                 "meta": {"Const": "None"},
                 "location": None,
                 "stack": [],
-                "private": False,
-                "draws": False,
+                "effect": effect,
                 "view": False,
             }
         )

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 CASES = Path(__file__).parents[2] / "daemon" / "ops" / "tests" / "cases.json"
 LAID_OUT_OTHERWISE = {"torch.pixel_shuffle", "torch._C._nn.scaled_dot_product_attention"}
-"""What has rules for the CPU only (`OpDef::cpu_only`)."""
+"""What has rules for the CPU only (`Mark::CpuOnly`)."""
 UNRULED = {"torch.group_norm", "torch.rms_norm"}
 """What has no rule for CUDA where it may be laid out otherwise: in channels last, by torch's version; empty."""
 SHORT = {

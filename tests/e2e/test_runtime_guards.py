@@ -277,8 +277,7 @@ def guarded(model):
             "meta": {"Const": "None"},
             "location": None,
             "stack": [],
-            "private": False,
-            "draws": False,
+            "effect": "None",
             "view": False,
         }
         for i, s in enumerate(inputs)

@@ -1073,6 +1073,20 @@ def _(g):
     return [q, k, v], kwargs
 
 
+@case("torch._C._nn.binary_cross_entropy")
+def _(g):
+    shape = g.shape(1, 4)
+    of = [g.tensor(shape, torch.float32).clamp(0, 1) for _ in range(2)]
+    return [*of, None, g.pick(0, 1, 2)], {}
+
+
+@case("torch.cosine_similarity")
+def _(g):
+    shape = g.shape(1, 4, zero=0)
+    dtype = g.pick(*FLOATS)
+    return [g.tensor(shape, dtype), g.tensor(shape, dtype), g.r.randrange(-1, len(shape))], {}
+
+
 # Encoding.
 def tensor_text(t):
     grad = " g" if t.requires_grad else ""

@@ -47,15 +47,33 @@ pub struct Node {
     /// User line it comes from: index into [`Graph::locations`].
     pub location: Option<u32>,
     /// The frames it is called in, outermost first, as indices into [`Graph::locations`]: of calls whose failure does not
-    /// run the frame again ([`crate::commit`]), as what comes before cannot be taken back.
+    /// run the frame again, as what comes before cannot be taken back.
     pub stack: Vec<u32>,
-    /// It writes, but only to memory made in this graph: nobody sees it if the frame is run again.
-    pub private: bool,
-    /// It draws from the CPU's default generator, and does nothing else that is seen if the frame is run again.
-    pub draws: bool,
+    /// What is seen of it if the frame is run again.
+    pub effect: Effect,
     /// It yields a view of its argument, which its symbolic sizes alone may not tell: what the guards say of them is known
     /// to the trace.
     pub view: bool,
+}
+
+/// What is seen of a call if the frame is run again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Effect {
+    /// Nothing.
+    #[default]
+    None,
+    /// Nothing, though it writes: only to memory made in this graph.
+    Private,
+    /// That it drew from the CPU's default generator.
+    Draws,
+    /// What it wrote to, or drew from another generator, or did elsewhere: if a later call fails, that is raised.
+    Commits,
+}
+
+impl Effect {
+    /// Those that the text form has a word for.
+    pub const WORDS: [(Effect, &str); 3] =
+        [(Effect::Private, "private"), (Effect::Draws, "draws"), (Effect::Commits, "commits")];
 }
 
 /// The kinds of nodes.
@@ -81,6 +99,13 @@ pub enum Target {
     Function(Arc<str>),
     /// A method of the first argument (a tensor), e.g. `view`, `add_`.
     Method(Arc<str>),
+}
+
+impl Target {
+    /// Whether it is the call that switches grad mode, which executors undo themselves.
+    pub fn sets_grad_mode(&self) -> bool {
+        matches!(self, Target::Function(path) if path.ends_with("._set_grad_enabled"))
+    }
 }
 
 /// An argument of a call.

@@ -1,6 +1,7 @@
 //! Guards: facts a trace read, each tied to a source.
 
 use crate::code::{CodeHash, Const};
+use crate::device::RUNNING;
 use crate::dim::Dim;
 use crate::kernel::DType;
 use crate::source::{SourceId, SourceTable};
@@ -234,10 +235,8 @@ pub struct Ambient {
     pub grad_enabled: bool,
     /// `torch.is_inference_mode_enabled()`
     pub inference_mode: bool,
-    /// Autocast on the CPU: enabled, dtype.
-    pub autocast_cpu: (bool, u8),
-    /// Autocast on CUDA: enabled, dtype.
-    pub autocast_cuda: (bool, u8),
+    /// Autocast for each kind of [`crate::device::DeviceKind::running`]: enabled, dtype.
+    pub autocast: [(bool, u8); RUNNING],
     /// `torch.is_autocast_cache_enabled()`
     pub autocast_cache: bool,
     /// `torch.get_default_dtype()`, torch's number.
@@ -272,6 +271,11 @@ pub struct Ambient {
 }
 
 impl Ambient {
+    /// Whether torch converts arguments of calls, on any device.
+    pub fn autocasts(&self) -> bool {
+        self.autocast.iter().any(|(enabled, _)| *enabled)
+    }
+
     /// The bit of `sdpa` that allows the flash kernel.
     pub const SDPA_FLASH: u32 = 1 << 2;
     /// The bit of `observers` for `torch.jit.trace`.

@@ -2,7 +2,7 @@
 //! verifiers. No stage logic lives here.
 
 pub mod code;
-pub mod commit;
+pub mod device;
 pub mod dim;
 pub mod exit;
 pub mod frame;

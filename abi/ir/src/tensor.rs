@@ -1,5 +1,6 @@
 //! What is known of a tensor without its data.
 
+use crate::device::{DeviceKind, KINDS, Runs};
 use crate::dim::Dim;
 use crate::kernel::DType;
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use std::fmt::{self, Display, Formatter};
 /// A torch device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Device {
-    /// Torch's `c10::DeviceType` number: 0 cpu, 1 cuda, 14 meta.
+    /// Torch's `c10::DeviceType` number: that of a line of [`KINDS`].
     pub kind: u8,
     /// Index, or -1 where none is given.
     pub index: i8,
@@ -17,12 +18,25 @@ pub struct Device {
 impl Device {
     /// The CPU.
     pub const CPU: Device = Device { kind: 0, index: -1 };
-    /// [`Device::kind`] of CUDA.
-    pub const CUDA_KIND: u8 = 1;
 
     /// Whether it is the CPU.
     pub fn is_cpu(self) -> bool {
         self.kind == Device::CPU.kind
+    }
+
+    /// What is known of its kind.
+    pub fn known(self) -> Option<&'static DeviceKind> {
+        KINDS.iter().find(|kind| kind.number == self.kind)
+    }
+
+    /// How plans run on it.
+    pub fn runs(self) -> Runs {
+        self.known().map_or(Runs::Never, |kind| kind.runs)
+    }
+
+    /// Whether its tensors lie in the host's memory.
+    pub fn is_host(self) -> bool {
+        self.runs() == Runs::OnHost
     }
 }
 
@@ -35,11 +49,9 @@ impl Default for Device {
 /// Torch's own form, e.g. `cuda:0`.
 impl Display for Device {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            0 => f.write_str("cpu")?,
-            Device::CUDA_KIND => f.write_str("cuda")?,
-            14 => f.write_str("meta")?,
-            other => write!(f, "device type {other}")?,
+        match self.known() {
+            Some(kind) => f.write_str(kind.name)?,
+            None => write!(f, "device type {}", self.kind)?,
         }
         if self.index < 0 { Ok(()) } else { write!(f, ":{}", self.index) }
     }

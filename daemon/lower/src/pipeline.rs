@@ -18,11 +18,11 @@ use flambeau_ir::reason::Reason;
 pub fn lower(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Result<Lowered, Reason> {
     let functional = functionalise(graph, options)?;
     let laid_out = match functional.core {
-        core if core.device.is_cpu() => choose_layouts(halve_convolutions(core, symbols), symbols),
+        core if core.device.is_host() => choose_layouts(halve_convolutions(core, symbols), symbols),
         core => LaidOut::as_it_is(core),
     };
     let mut schedule = schedule(&laid_out.core, laid_out.once)?;
-    if laid_out.core.device.is_cpu() && !options.own_memory {
+    if laid_out.core.device.is_host() && !options.own_memory {
         early::hoist(&laid_out.core, &mut schedule);
     }
     let mut lowered = memory::plan(&laid_out.core, &schedule, functional.inputs, &options.backend, graph.restores);

@@ -2,10 +2,11 @@
 
 use crate::layout::{Format, Operand, Sizes, pointwise_strides, strides_in};
 use crate::promote::{Category, Promotion, category, complex_of};
-use crate::registry::{Autocast, Canon};
+use crate::registry::{Canon, Mark};
 use crate::signature::{Bound, Seen, Value};
 use crate::{InferError, Inferred, OpArg, ShapeEnv};
 use flambeau_ir::code::Const;
+use flambeau_ir::device::Runs;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::ValueMeta;
 use flambeau_ir::guard::Ambient;
@@ -44,11 +45,10 @@ pub(crate) fn run(
     let bound = canon.bind(args, kwargs)?;
     let mut devices = Devices::default();
     args.iter().chain(kwargs.iter().map(|(_, a)| a)).for_each(|a| devices.add(a));
-    if devices.foreign && canon.op.cpu_only || devices.mixed {
+    if devices.foreign && canon.op.has(Mark::CpuOnly) || devices.mixed {
         return Err(InferError::NoRule);
     }
-    let autocast = ambient.autocast_cpu.0 || ambient.autocast_cuda.0;
-    if autocast && canon.op.autocast == Autocast::Changes {
+    if ambient.autocasts() && canon.op.has(Mark::Autocast) {
         return Err(InferError::NoRule);
     }
     // `x += y` writes only into a tensor; a number on the left makes a new tensor.
@@ -57,7 +57,7 @@ pub(crate) fn run(
     match (canon.op.rule)(&mut call) {
         // What torch refuses differs from device to device.
         Err(InferError::Invalid(_)) if devices.foreign => Err(InferError::NoRule),
-        answer => answer.map(|inferred| Inferred { checks: inferred.checks || canon.op.checks, ..inferred }),
+        answer => answer.map(|inferred| Inferred { checks: inferred.checks || canon.op.has(Mark::Checks), ..inferred }),
     }
 }
 
@@ -72,7 +72,7 @@ impl Devices {
     fn add(&mut self, arg: &OpArg) {
         match arg {
             OpArg::Tensor(t) => {
-                self.foreign |= t.device.kind != 0;
+                self.foreign |= !t.device.is_host();
                 self.mixed |= *self.first.get_or_insert(t.device) != t.device;
             }
             OpArg::List(items) | OpArg::Tuple(items) => items.iter().for_each(|i| self.add(i)),
@@ -173,12 +173,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The device argument, if given. A CUDA device without an index, or a number, has no rule.
+    /// The device argument, if given. One of several devices without an index, or a number, has no rule.
     pub fn device(&self) -> Result<Option<Device>, InferError> {
         match self.bound.arg("device") {
             None => Ok(None),
             Some(OpArg::Const(Const::Device(d))) => plain_device(*d),
-            Some(OpArg::Const(Const::Str(s))) if &**s == "cpu" => Ok(Some(Device::CPU)),
+            Some(OpArg::Const(Const::Str(s))) if **s == *Device::CPU.to_string() => Ok(Some(Device::CPU)),
             Some(_) => Err(InferError::NoRule),
         }
     }
@@ -372,7 +372,7 @@ impl<'a> Call<'a> {
                 continue;
             };
             let Some(t) = tensors.next() else { break };
-            let cast = computed.is_some_and(|c| c != t.dtype) && first.device.kind == 0;
+            let cast = computed.is_some_and(|c| c != t.dtype) && first.device.is_host();
             let strides = if cast { crate::layout::preserved(&mut self.env, t) } else { t.strides.clone() };
             operands.push(Operand { sizes: t.sizes.clone(), strides });
         }
@@ -458,9 +458,9 @@ pub(crate) fn differentiable(dtype: DType) -> bool {
 }
 
 fn plain_device(device: Device) -> Result<Option<Device>, InferError> {
-    match device.kind {
-        0 => Ok(Some(Device::CPU)),
-        Device::CUDA_KIND if device.index >= 0 => Ok(Some(device)),
+    match device.runs() {
+        Runs::OnHost => Ok(Some(Device { index: -1, ..device })),
+        Runs::OnStream if device.index >= 0 => Ok(Some(device)),
         _ => Err(InferError::NoRule),
     }
 }

@@ -1,6 +1,7 @@
 //! What decompositions are written with: a call bound to its parameters, and a builder of core values. The
 //! decompositions themselves are in each family's `decompose.rs`.
 
+use crate::registry::OpDef;
 use crate::signature::{Argument, Bound, Seen, Value};
 use flambeau_core::graph::{Core, CoreId, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::code::Const;
@@ -71,8 +72,8 @@ pub struct Decompose<'a> {
     pub values: &'a BTreeMap<NodeId, CoreId>,
     /// Metadata of every tensor argument.
     pub metas: &'a BTreeMap<NodeId, TensorMeta>,
-    /// Canonical name of the op.
-    pub name: &'static str,
+    /// The op.
+    pub op: &'static OpDef,
     /// Number for the next call that draws random numbers.
     pub draws: &'a mut u32,
     /// Torch's default float type.
@@ -116,7 +117,7 @@ pub fn bits_of(number: &Const, dtype: DType) -> Option<u64> {
 impl Decompose<'_> {
     /// The result's metadata; a refusal if it is no tensor.
     pub fn result(&self) -> Result<TensorMeta, Reason> {
-        self.meta.as_tensor().cloned().map_or_else(|| refuse(format!("{} yields no tensor", self.name)), Ok)
+        self.meta.as_tensor().cloned().map_or_else(|| refuse(format!("{} yields no tensor", self.op.name)), Ok)
     }
 
     /// Metadata of the results of a call that yields several.
@@ -126,9 +127,9 @@ impl Decompose<'_> {
             ValueMeta::Tuple(items) => {
                 let each = |m: &ValueMeta| m.as_tensor().cloned();
                 let all: Option<Vec<_>> = items.iter().map(each).collect();
-                all.map_or_else(|| refuse(format!("{} yields more than tensors", self.name)), Ok)
+                all.map_or_else(|| refuse(format!("{} yields more than tensors", self.op.name)), Ok)
             }
-            _ => refuse(format!("{} yields no tensor", self.name)),
+            _ => refuse(format!("{} yields no tensor", self.op.name)),
         }
     }
 
@@ -136,7 +137,7 @@ impl Decompose<'_> {
     pub fn node_of(&self, name: &str) -> Result<NodeId, Reason> {
         match self.bound.arg(name) {
             Some(Arg::Node(id)) => Ok(*id),
-            _ => refuse(format!("{}: {name} is no tensor", self.name)),
+            _ => refuse(format!("{}: {name} is no tensor", self.op.name)),
         }
     }
 
@@ -150,13 +151,13 @@ impl Decompose<'_> {
         match self.bound.arg(name) {
             None => Ok(None),
             Some(Arg::Node(id)) => self.value_of(*id).map(Some),
-            Some(_) => refuse(format!("{}: {name} is no tensor", self.name)),
+            Some(_) => refuse(format!("{}: {name} is no tensor", self.op.name)),
         }
     }
 
     /// The current value of a tensor node.
     pub fn value_of(&self, id: NodeId) -> Result<CoreId, Reason> {
-        self.values.get(&id).copied().map_or_else(|| refuse(format!("{}: an argument is no tensor", self.name)), Ok)
+        self.values.get(&id).copied().map_or_else(|| refuse(format!("{}: an argument is no tensor", self.op.name)), Ok)
     }
 
     /// The metadata of the tensor given for a parameter.
@@ -175,31 +176,31 @@ impl Decompose<'_> {
             Some(Value::Arg(arg)) => match arg.seen() {
                 Seen::Const(c) => self.constant(c, dtype, vec![]),
                 Seen::Dim(d) => Ok(self.scalar(d, dtype)),
-                _ => refuse(format!("{}: {name} is no number", self.name)),
+                _ => refuse(format!("{}: {name} is no number", self.op.name)),
             },
             Some(Value::Default(c)) => self.constant(c, dtype, vec![]),
-            _ => refuse(format!("{}: {name} is missing", self.name)),
+            _ => refuse(format!("{}: {name} is missing", self.op.name)),
         }
     }
 
     /// A parameter as bool.
     pub fn flag(&self, name: &str) -> Result<bool, Reason> {
-        self.bound.bool(name).or_else(|_| refuse(format!("{}: {name} is no bool", self.name)))
+        self.bound.bool(name).or_else(|_| refuse(format!("{}: {name} is no bool", self.op.name)))
     }
 
     /// A parameter as a fixed int.
     pub fn int(&self, name: &str) -> Result<Option<i64>, Reason> {
-        self.bound.int(name).or_else(|_| refuse(format!("{}: {name} is no fixed int", self.name)))
+        self.bound.int(name).or_else(|_| refuse(format!("{}: {name} is no fixed int", self.op.name)))
     }
 
     /// A parameter as a float.
     pub fn float(&self, name: &str) -> Result<Option<f64>, Reason> {
-        self.bound.float(name).or_else(|_| refuse(format!("{}: {name} is no fixed number", self.name)))
+        self.bound.float(name).or_else(|_| refuse(format!("{}: {name} is no fixed number", self.op.name)))
     }
 
     /// A parameter as fixed ints.
     pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, Reason> {
-        self.bound.ints(name).or_else(|_| refuse(format!("{}: {name} is no list of fixed ints", self.name)))
+        self.bound.ints(name).or_else(|_| refuse(format!("{}: {name} is no list of fixed ints", self.op.name)))
     }
 
     /// The number a parameter has, given or by default.
@@ -207,7 +208,7 @@ impl Decompose<'_> {
         self.bound
             .constant(name)
             .cloned()
-            .map_or_else(|| refuse(format!("{}: {name} is no fixed number", self.name)), Ok)
+            .map_or_else(|| refuse(format!("{}: {name} is no fixed number", self.op.name)), Ok)
     }
 
     /// A dimension counted from the front.
@@ -217,7 +218,7 @@ impl Decompose<'_> {
         if (0..rank).contains(&at) {
             Ok(at as usize)
         } else {
-            refuse(format!("{}: dimension {dim} is out of range", self.name))
+            refuse(format!("{}: dimension {dim} is out of range", self.op.name))
         }
     }
 
@@ -235,7 +236,7 @@ impl Decompose<'_> {
     pub fn constant(&mut self, number: &Const, dtype: DType, sizes: Vec<Dim>) -> Result<CoreId, Reason> {
         match bits_of(number, dtype) {
             Some(bits) => Ok(self.core.push(CoreOp::Const(bits), dtype, sizes)),
-            None => refuse(format!("{}: {number:?} is no {}", self.name, dtype.torch_name())),
+            None => refuse(format!("{}: {number:?} is no {}", self.op.name, dtype.torch_name())),
         }
     }
 
@@ -456,23 +457,4 @@ pub fn apply(core: &mut Core, id: CoreId, view: &View) -> CoreId {
             core.push(CoreOp::Slice(id, *dim, start.clone(), *step), dtype, sizes)
         }
     }
-}
-
-/// The decomposition of the op with this canonical name.
-pub fn decomposition(name: &str) -> Option<Rule> {
-    let families: [fn(&str) -> Option<Rule>; 12] = [
-        crate::pointwise::decompose::rule,
-        crate::pointwise::decompose_activation::rule,
-        crate::view::decompose::rule,
-        crate::index::decompose::rule,
-        crate::reduce::decompose::rule,
-        crate::norm::decompose::rule,
-        crate::loss::decompose::rule,
-        crate::matmul::decompose::rule,
-        crate::conv::decompose::rule,
-        crate::pool::decompose::rule,
-        crate::attention::decompose::rule,
-        |name| crate::create::decompose::rule(name).or_else(|| crate::random::decompose::rule(name)),
-    ];
-    families.iter().find_map(|family| family(name))
 }

@@ -7,6 +7,7 @@ mod call;
 mod conv;
 mod create;
 pub mod decompose;
+mod effect;
 mod index;
 mod layout;
 mod loss;
@@ -19,9 +20,11 @@ mod random;
 mod reduce;
 mod registry;
 mod signature;
+mod unruled;
 mod view;
 
-pub use registry::{Canon, OpDef, canonical, ops};
+pub use effect::{commits, only_draws};
+pub use registry::{Canon, Mark, OpDef, canonical, known, ops, writes_first};
 pub use signature::{Argument, Bound, Param, Seen, Value};
 
 use flambeau_ir::code::Const;
@@ -102,7 +105,7 @@ pub fn infer(
 }
 
 /// The tables of all families.
-fn families() -> [&'static [OpDef]; 18] {
+fn families() -> [&'static [OpDef]; 19] {
     [
         pointwise::OPS,
         pointwise::ACTIVATIONS,
@@ -122,5 +125,6 @@ fn families() -> [&'static [OpDef]; 18] {
         random::OPS,
         attention::OPS,
         loss::OPS,
+        unruled::OPS,
     ]
 }

@@ -3,7 +3,7 @@
 
 use crate::call::Rule;
 use crate::signature::{Argument, Bound, Signature};
-use crate::{InferError, families};
+use crate::{InferError, decompose, families};
 use flambeau_ir::graph::Target;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -36,24 +36,64 @@ pub struct OpDef {
     text: &'static str,
     method_text: Option<&'static str>,
     pub(crate) rule: Rule,
+    /// How it becomes core values; `None`: torch computes it.
+    pub lowers: Option<decompose::Rule>,
     places: u16,
     aliases: &'static [&'static str],
     operator: Option<Operator>,
-    /// The rule holds on the CPU only: elsewhere torch lays the result out otherwise.
-    pub(crate) cpu_only: bool,
-    /// What autocast does to it.
-    pub(crate) autocast: Autocast,
-    /// It may raise for what its tensors hold.
-    pub(crate) checks: bool,
+    marks: u16,
+    /// What a call does besides giving its result.
+    pub(crate) effect: Effect,
 }
 
-/// What autocast does to an op's arguments.
+/// What is true of an op, or of a function without a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Autocast {
+pub enum Mark {
+    /// Its rule holds on the CPU only: elsewhere torch lays the result out otherwise.
+    CpuOnly,
+    /// Autocast changes its arguments, in a way that the rule does not know.
+    Autocast,
+    /// It may raise for what its tensors hold.
+    Checks,
+    /// Its only form writes into its first argument.
+    Writes,
+    /// It writes into its first argument and gives `None`.
+    Stores,
+    /// Autograd does not know its view for one.
+    Severs,
+    /// Where its result is a half, it computes with a number as it is; other ops round it to the result's type first.
+    KeepsNumbers,
+    /// It makes a tensor of no tensors.
+    Makes,
+    /// It makes a tensor of numbers, whose types are that of its elements.
+    TakesData,
+    /// Its result depends on dtypes, sizes, strides and devices alone, so that fake tensors answer for real ones.
+    OfMetadata,
+    /// It is called for what it does where it gives `None`.
+    ForEffect,
+    /// It sets whether a leaf requires grad.
+    SetsGrad,
+    /// No graph holds it: its result depends on what a tensor holds, or it runs code of its own.
+    ReadsData,
+    /// No graph holds it: it asks a tensor where its memory is, what autograd knows of it, how it was made.
+    Asks,
+}
+
+/// What a call does besides giving its result, by the name of its op. In-place forms and `out` are told from the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
     /// Nothing.
-    Untouched,
-    /// Something; the rule does not know what.
-    Changes,
+    Pure,
+    /// Draws from torch's generators, at least with some arguments.
+    Draws,
+    /// Draws unless the parameter, at this place, is absent, false or zero.
+    DrawsIf(&'static str, usize),
+    /// Writes to an argument or sets the thread's state, at least with some arguments.
+    Updates,
+    /// Writes unless the parameter, at this place, is absent, false or zero.
+    UpdatesIf(&'static str, usize),
+    /// Acts on something else than tensors: no graph holds it.
+    Elsewhere,
 }
 
 /// A Python operator: its name in module `operator`, and which dunder methods it has.
@@ -62,8 +102,18 @@ pub(crate) struct Operator {
     pub name: &'static str,
     /// The operator's signature where it takes more than the function: `2 < x` but not `torch.gt(2, x)`.
     pub text: Option<&'static str>,
-    pub reflected: bool,
+    pub reflected: Reflected,
     pub inplace: bool,
+}
+
+/// The method of an operator whose left operand has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reflected {
+    None,
+    /// `x.__rsub__(y)` is `y.sub(x)`.
+    Swapped,
+    /// `x.__radd__(y)` is `x.add(y)`.
+    Same,
 }
 
 /// A call target resolved to its op.
@@ -88,13 +138,19 @@ impl OpDef {
             text,
             method_text: None,
             rule,
+            lowers: None,
             places,
             aliases: &[],
             operator: None,
-            cpu_only: false,
-            autocast: Autocast::Untouched,
-            checks: false,
+            marks: 0,
+            effect: Effect::Pure,
         }
+    }
+
+    /// The op's decomposition.
+    pub(crate) const fn lowers(mut self, rule: decompose::Rule) -> OpDef {
+        self.lowers = Some(rule);
+        self
     }
 
     /// Further full import paths; a path that starts with `.` is a method.
@@ -111,38 +167,49 @@ impl OpDef {
 
     /// A binary operator with reflected and in-place forms.
     pub(crate) const fn binary(mut self, name: &'static str) -> OpDef {
-        self.operator = Some(Operator { name, text: None, reflected: true, inplace: true });
+        self.operator = Some(Operator { name, text: None, reflected: Reflected::Swapped, inplace: true });
+        self
+    }
+
+    /// A binary operator whose operands torch leaves in place where it is reflected.
+    pub(crate) const fn commutative(mut self, name: &'static str) -> OpDef {
+        self.operator = Some(Operator { name, text: None, reflected: Reflected::Same, inplace: true });
         self
     }
 
     /// An operator with neither.
     pub(crate) const fn operator(mut self, name: &'static str) -> OpDef {
-        self.operator = Some(Operator { name, text: None, reflected: false, inplace: false });
+        self.operator = Some(Operator { name, text: None, reflected: Reflected::None, inplace: false });
         self
     }
 
     /// A comparison: numbers may stand on the left of the operator.
     pub(crate) const fn comparison(mut self, name: &'static str) -> OpDef {
-        self.operator = Some(Operator { name, text: Some("input:TN, other:TN"), reflected: false, inplace: false });
+        self.operator =
+            Some(Operator { name, text: Some("input:TN, other:TN"), reflected: Reflected::None, inplace: false });
         self
     }
 
-    /// Marks a rule that holds on the CPU only.
-    pub(crate) const fn cpu_only(mut self) -> OpDef {
-        self.cpu_only = true;
+    /// Says what is true of it.
+    pub(crate) const fn is(mut self, mark: Mark) -> OpDef {
+        self.marks |= 1 << mark as u16;
         self
     }
 
-    /// Marks an op that may raise for what its tensors hold.
-    pub(crate) const fn checks(mut self) -> OpDef {
-        self.checks = true;
+    /// Says what a call does besides giving its result.
+    pub(crate) const fn effect(mut self, effect: Effect) -> OpDef {
+        self.effect = effect;
         self
     }
 
-    /// Marks an op that autocast changes.
-    pub(crate) const fn autocast(mut self) -> OpDef {
-        self.autocast = Autocast::Changes;
-        self
+    /// Whether this is true of it.
+    pub fn has(&self, mark: Mark) -> bool {
+        self.marks & 1 << mark as u16 != 0
+    }
+
+    /// Whether it acts on something else than tensors, which no graph holds.
+    pub fn acts_elsewhere(&self) -> bool {
+        self.effect == Effect::Elsewhere
     }
 }
 
@@ -161,6 +228,10 @@ impl Canon {
 struct Names {
     functions: HashMap<String, Canon>,
     methods: HashMap<String, Canon>,
+    /// By name alone, whatever the module.
+    known: HashMap<&'static str, &'static OpDef>,
+    /// Lines that stand for all names that begin so.
+    beginnings: Vec<(&'static str, &'static OpDef)>,
 }
 
 /// Signatures live as long as the process, like the tables they come from.
@@ -190,8 +261,12 @@ fn modules(places: u16) -> impl Iterator<Item = (&'static str, u16)> {
 
 impl Names {
     fn add(&mut self, op: &'static OpDef) {
+        match op.name.strip_suffix('*') {
+            Some(beginning) => self.beginnings.push((beginning, op)),
+            None => drop(self.known.insert(op.name, op)),
+        }
         let signature = parsed(op.text);
-        let plain = Canon { op, inplace: false, reflected: false, operator: false, signature };
+        let plain = Canon { op, inplace: op.has(Mark::Writes), reflected: false, operator: false, signature };
         let inplace = Canon { inplace: true, ..plain };
         let method = Canon { signature: op.method_text.map_or(signature, parsed), ..plain };
         for (module, _) in modules(op.places) {
@@ -207,7 +282,7 @@ impl Names {
             }
         }
         for alias in op.aliases {
-            let inplace = alias.ends_with('_') && !alias.ends_with("__");
+            let inplace = op.has(Mark::Writes) || alias.ends_with('_') && !alias.ends_with("__");
             match alias.strip_prefix('.') {
                 Some(name) => self.methods.insert(name.to_owned(), Canon { inplace, ..method }),
                 None => self.functions.insert((*alias).to_owned(), Canon { inplace, ..plain }),
@@ -218,9 +293,8 @@ impl Names {
             let signature = operator.text.map_or(signature, parsed);
             self.functions.insert(format!("_operator.{}", operator.name), Canon { signature, operator: true, ..plain });
             self.methods.insert(format!("__{name}__"), method);
-            if operator.reflected {
-                // `x.__radd__(y)` is `x.add(y)`.
-                let reflected = !matches!(op.name, "add" | "mul");
+            if operator.reflected != Reflected::None {
+                let reflected = operator.reflected == Reflected::Swapped;
                 self.methods.insert(format!("__r{name}__"), Canon { reflected, ..method });
             }
             if operator.inplace {
@@ -254,6 +328,24 @@ fn function(path: &str) -> Option<Canon> {
         _ => return None,
     };
     NAMES.functions.get(&format!("{place}{name}")).copied()
+}
+
+/// What is known of a function by its import path or of a method by its name, with a rule or without.
+pub fn known(path: &str) -> Option<&'static OpDef> {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    let canon = || if path.contains('.') { function(path) } else { NAMES.methods.get(path).copied() };
+    let beginning = || NAMES.beginnings.iter().find(|(beginning, _)| name.starts_with(beginning)).map(|(_, op)| *op);
+    NAMES.known.get(name).copied().or_else(|| canon().map(|c| c.op)).or_else(beginning)
+}
+
+/// Whether a call of `target` writes into its first argument and returns it: `add_`, `_operator.iadd`, `__iadd__`.
+pub fn writes_first(target: &Target) -> bool {
+    let (Target::Function(path) | Target::Method(path)) = target;
+    match (canonical(target), known(path)) {
+        (Some(canon), _) => canon.inplace,
+        (None, Some(op)) if op.name == path.rsplit('.').next().unwrap_or(path) => op.has(Mark::Writes),
+        _ => path.ends_with('_') && !path.ends_with("__"),
+    }
 }
 
 /// Every op, in table order.

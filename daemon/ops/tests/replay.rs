@@ -147,7 +147,7 @@ enum With {
     Cuda,
 }
 
-const CUDA: Device = Device { kind: Device::CUDA_KIND, index: 0 };
+const CUDA: Device = Device { kind: 1, index: 0 };
 
 /// With all tensors and devices on another device.
 fn on_device(arg: OpArg, device: Device) -> OpArg {

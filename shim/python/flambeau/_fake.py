@@ -43,8 +43,7 @@ def call(
             stack.enter_context(_disable_current_modes())
             stack.enter_context(torch.inference_mode(state["inference_mode"]))
             stack.enter_context(torch.set_grad_enabled(state["grad_enabled"]))
-            for device in ("cpu", "cuda"):
-                enabled, number = state[f"autocast_{device}"]
+            for device, (enabled, number) in state["autocast"]:
                 if device == "cpu" or enabled:
                     dtype = _DTYPES.get(number)
                     stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))

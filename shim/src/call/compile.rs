@@ -33,6 +33,7 @@ use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_wire::from_client::{FrameKey, FromClient, KeyOptions};
 use flambeau_wire::from_daemon::{Delivery, FromDaemon};
+use flambeau_wire::registry::FIRST;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -343,7 +344,7 @@ impl Miss<'_, '_> {
             python: versions.0.clone(),
             torch: versions.1.clone(),
             target: match &options.backend {
-                BackendKind::Native(name) if name != CPU || !self.backend.is_shipped() => {
+                BackendKind::Native(name) if name != FIRST || !self.backend.is_shipped() => {
                     if let Some(why) = self.backend.missing() {
                         return Err(why);
                     }
@@ -632,9 +633,6 @@ fn versions(py: Python<'_>) -> &'static (String, String) {
         (format!("{}.{}.{}", python.major, python.minor, python.patch), torch.unwrap_or_default())
     })
 }
-
-/// The back end whose target is known without opening it, where it is the shipped build.
-const CPU: &str = "cpu";
 
 /// The best target that kernels may be compiled for here, as the CPU back end names it. The launch half of the CPU back end
 /// tests for the same features.

@@ -8,6 +8,7 @@ use super::thread_state::{
 use crate::python::gil::GilOnce;
 use crate::python::raw::Raw;
 use crate::torch::Torch;
+use flambeau_ir::device::DeviceKind;
 use flambeau_ir::guard::Ambient;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -232,7 +233,9 @@ impl Probe {
         let autocast = Autocast::new(&py.import("torch").ok()?, autocast_cache, autocast_dtype);
         if autocast.is_none() {
             switches.add(Getter::Plain(autocast_cache));
-            (0..2).for_each(|device| switches.add(Getter::ForDevice(autocast_dtype, device)));
+            for kind in DeviceKind::running() {
+                switches.add(Getter::ForDevice(autocast_dtype, kind.number as i8));
+            }
         }
         let function_stack = function!(c"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", GetLong);
         let disabled = function!(c"_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv", Get);

@@ -107,7 +107,7 @@ impl TensorFact {
     unsafe fn device_is(&self, torch: &Torch, handle: Handle) -> bool {
         // SAFETY: a live handle.
         let found = unsafe { torch.device(handle) };
-        found.kind == self.device.kind && (found.kind == 0 || found.index == self.device.index)
+        found.kind == self.device.kind && (found.is_cpu() || found.index == self.device.index)
     }
 }
 

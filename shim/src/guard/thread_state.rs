@@ -3,6 +3,7 @@
 
 use super::getters::ThreadByte;
 use crate::torch::Torch;
+use flambeau_ir::device::DeviceKind;
 use pyo3::prelude::*;
 use std::ffi::c_void;
 
@@ -192,9 +193,10 @@ impl Autocast {
         (before && other && agree()).then_some(Autocast { cache: cached, dtypes })
     }
 
-    /// Addresses of the calling thread's: of the cache, of the types on CPU and CUDA.
-    pub fn here(self) -> [*const u8; 3] {
+    /// Addresses of the calling thread's: of the cache, of the types for each kind of device that plans run on.
+    pub fn here(self) -> impl Iterator<Item = *const u8> {
         let dtypes = self.dtypes.here();
-        [self.cache.here(), dtypes, dtypes.wrapping_add(1)]
+        let of_kinds = DeviceKind::running().map(move |kind| dtypes.wrapping_add(kind.number.into()));
+        std::iter::once(self.cache.here()).chain(of_kinds)
     }
 }

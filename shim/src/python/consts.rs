@@ -3,6 +3,7 @@
 use crate::python::gil::GilOnce;
 use crate::python::raw::{self, Raw};
 use flambeau_ir::code::Const;
+use flambeau_ir::device::DeviceKind;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
 use pyo3::ffi;
@@ -58,18 +59,6 @@ const DTYPES: &[(&str, DType)] = &[
     ("bfloat16", DType::Bf16),
 ];
 
-/// Device kinds as `torch.device.type` spells them, with `c10::DeviceType`'s numbers.
-const DEVICE_KINDS: &[(&str, u8)] = &[
-    ("cpu", 0),
-    ("cuda", 1),
-    ("mkldnn", 2),
-    ("xla", 9),
-    ("xpu", 12),
-    ("mps", 13),
-    ("meta", 14),
-    ("privateuseone", 20),
-];
-
 /// The constant that a `torch.dtype` object is.
 pub fn dtype(py: Python<'_>, object: Raw) -> Option<DType> {
     match torch(py)?.by_address.get(&(object as usize)) {
@@ -82,7 +71,7 @@ pub fn dtype(py: Python<'_>, object: Raw) -> Option<DType> {
 pub fn device(object: &Bound<'_, PyAny>) -> Option<Device> {
     let kind = object.getattr("type").ok()?;
     let kind = kind.cast::<PyString>().ok()?.to_str().ok()?;
-    let number = DEVICE_KINDS.iter().find(|(name, _)| *name == kind)?.1;
+    let number = DeviceKind::named(kind)?.number;
     let index: Option<i8> = object.getattr("index").ok()?.extract().ok()?;
     Some(Device { kind: number, index: index.unwrap_or(-1) })
 }
@@ -218,7 +207,7 @@ pub fn to_object<'py>(py: Python<'py>, value: &Const) -> PyResult<Bound<'py, PyA
         }
         Const::Device(d) => {
             let torch = torch(py).ok_or_else(unknown)?;
-            let kind = DEVICE_KINDS.iter().find(|(_, n)| *n == d.kind).ok_or_else(unknown)?.0;
+            let kind = d.known().ok_or_else(unknown)?.name;
             if d.index < 0 {
                 torch.device.bind(py).call1((kind,))?
             } else {

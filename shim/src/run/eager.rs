@@ -4,8 +4,7 @@ use super::args::Template;
 use super::{Failure, Outputs, failure, generator, injected_failure, traceback};
 use crate::python::paths;
 use crate::torch::Torch;
-use flambeau_ir::commit;
-use flambeau_ir::graph::{Graph, Location, NodeOp, Target};
+use flambeau_ir::graph::{Effect, Graph, Location, NodeOp, Target};
 use flambeau_ir::source::SourceId;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -67,11 +66,11 @@ impl EagerBody {
             match &node.op {
                 NodeOp::Placeholder(source) => body.inputs.push((slot(*source), dest)),
                 NodeOp::Call { target, args, kwargs } => {
-                    let again = node.private || node.draws && graph.restores;
-                    if body.commit == usize::MAX && !again && commit::commits(target, args, kwargs) {
+                    let commits = node.effect == Effect::Commits || node.effect == Effect::Draws && !graph.restores;
+                    if body.commit == usize::MAX && commits {
                         body.commit = body.steps.len();
                     }
-                    body.grad_mode |= commit::is_grad_mode(target);
+                    body.grad_mode |= target.sets_grad_mode();
                     let mut step = Step::new(py, target, args, kwargs, dest)
                         .map_err(|e| format!("{}: {target:?} cannot be called: {e}", node.name))?;
                     step.stack =

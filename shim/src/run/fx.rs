@@ -6,9 +6,8 @@ use crate::run::Outputs;
 use crate::run::args::Template;
 use crate::run::eager;
 use crate::run::failure;
-use flambeau_ir::commit;
 use flambeau_ir::dim::SymId;
-use flambeau_ir::graph::{Graph, Node, NodeOp, Target};
+use flambeau_ir::graph::{Effect, Graph, Node, NodeOp, Target};
 use flambeau_ir::source::SourceId;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -35,10 +34,7 @@ impl FxBody {
             NodeOp::Placeholder(source) => Some(slot(source)),
             NodeOp::Call { .. } => None,
         });
-        let commits = graph.nodes.iter().any(|node| match &node.op {
-            NodeOp::Call { target, args, kwargs } => !node.private && commit::commits(target, args, kwargs),
-            NodeOp::Placeholder(_) => false,
-        });
+        let commits = graph.nodes.iter().any(|node| matches!(node.effect, Effect::Draws | Effect::Commits));
         let symbols = graph.symbols().into_iter().collect();
         FxBody {
             graph: graph.clone(),

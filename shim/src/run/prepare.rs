@@ -46,7 +46,7 @@ pub fn steps(
         py,
         torch,
         plan,
-        asynchronous: !plan.device.is_cpu(),
+        asynchronous: !plan.device.is_host(),
         visible: view::visible(plan),
         places: if own_memory { HashMap::new() } else { view::places(plan, &roots) },
         roots,

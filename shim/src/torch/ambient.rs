@@ -3,6 +3,7 @@
 //! [`capture`] asks torch's own built-ins.
 
 use crate::python::gil::GilOnce;
+use flambeau_ir::device::{DeviceKind, RUNNING};
 use flambeau_ir::guard::Ambient;
 use flambeau_ir::tensor::Device;
 use pyo3::prelude::*;
@@ -103,6 +104,10 @@ pub fn capture(py: Python<'_>) -> PyResult<Ambient> {
         let dtype = calls.autocast_dtype.bind(py).call1((device,))?;
         Ok((enabled, torch_number(py, &dtype)))
     };
+    let mut autocasts = [(false, 0); RUNNING];
+    for (place, kind) in autocasts.iter_mut().zip(DeviceKind::running()) {
+        *place = autocast(kind.name)?;
+    }
     let bits = |calls: &[Py<PyAny>]| -> PyResult<u32> {
         calls.iter().enumerate().try_fold(0, |bits, (i, call)| Ok(bits | switch(&call.bind(py).call0()?)? << (2 * i)))
     };
@@ -118,8 +123,7 @@ pub fn capture(py: Python<'_>) -> PyResult<Ambient> {
     Ok(Ambient {
         grad_enabled: flag(&calls.grad_enabled)?,
         inference_mode: flag(&calls.inference_mode)?,
-        autocast_cpu: autocast("cpu")?,
-        autocast_cuda: autocast("cuda")?,
+        autocast: autocasts,
         autocast_cache: flag(&calls.autocast_cache)?,
         default_dtype: torch_number(py, &calls.default_dtype.bind(py).call0()?),
         default_device,

@@ -3,6 +3,7 @@
 use crate::process::counters;
 use crate::process::say;
 use flambeau_ir::code::Const;
+use flambeau_ir::device::DeviceKind;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Target, ValueMeta};
 use flambeau_ir::guard::Ambient;
@@ -34,8 +35,8 @@ pub fn call(
     let fill = || -> PyResult<()> {
         state.set_item("grad_enabled", ambient.grad_enabled)?;
         state.set_item("inference_mode", ambient.inference_mode)?;
-        state.set_item("autocast_cpu", ambient.autocast_cpu)?;
-        state.set_item("autocast_cuda", ambient.autocast_cuda)?;
+        let autocast: Vec<_> = DeviceKind::running().map(|kind| kind.name).zip(ambient.autocast).collect();
+        state.set_item("autocast", autocast)?;
         state.set_item("default_dtype", ambient.default_dtype)
     };
     fill().map_err(refused)?;

@@ -2,7 +2,7 @@
 
 use super::lex::{Lexer, ParseError, Parsed};
 use crate::code::Const;
-use crate::graph::{Arg, Graph, Location, Node, NodeId, NodeOp, Target, ValueMeta};
+use crate::graph::{Arg, Effect, Graph, Location, Node, NodeId, NodeOp, Target, ValueMeta};
 use crate::source::SourceId;
 use crate::tensor::{Device, TensorMeta, contiguous_strides};
 use crate::verify::MAX_NDIM;
@@ -73,11 +73,11 @@ impl Parser<'_> {
         } else {
             self.call()?
         };
-        let private = self.lex.eat_word("private");
-        let draws = self.lex.eat_word("draws");
+        let said = Effect::WORDS.into_iter().find(|(_, word)| self.lex.eat_word(word));
+        let effect = said.map_or(Effect::None, |(effect, _)| effect);
         let view = self.lex.eat_word("view");
         let location = if self.lex.eat("#") { Some(self.lex.number()?) } else { None };
-        Ok(Node { name, op, meta, location, stack: Vec::new(), private, draws, view })
+        Ok(Node { name, op, meta, location, stack: Vec::new(), effect, view })
     }
 
     fn call(&mut self) -> Parsed<NodeOp> {

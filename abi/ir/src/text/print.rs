@@ -2,7 +2,7 @@
 
 use crate::code::Const;
 use crate::dim::Dim;
-use crate::graph::{Arg, Graph, Node, NodeOp, Target, ValueMeta};
+use crate::graph::{Arg, Effect, Graph, Node, NodeOp, Target, ValueMeta};
 use crate::kernel::DType;
 use crate::tensor::{Device, TensorMeta, contiguous_strides};
 use std::fmt::{self, Display, Formatter};
@@ -151,8 +151,9 @@ impl Printer<'_> {
                 f.write_str(")")?;
             }
         }
-        f.write_str(if node.private { " private" } else { "" })?;
-        f.write_str(if node.draws { " draws" } else { "" })?;
+        if let Some((_, word)) = Effect::WORDS.iter().find(|(effect, _)| *effect == node.effect) {
+            write!(f, " {word}")?;
+        }
         f.write_str(if node.view { " view" } else { "" })?;
         match node.location {
             Some(l) => writeln!(f, " # {l}"),

@@ -1,5 +1,6 @@
 //! Guards in words, as reports and logs show them.
 
+use crate::device::DeviceKind;
 use crate::dim::Dim;
 use crate::guard::{Ambient, Guard, GuardProgram, Relation, TensorGuard};
 use crate::plan::{Symbol, SymbolOf};
@@ -50,10 +51,11 @@ pub(crate) fn of_tensor(tensor: &TensorGuard) -> String {
 /// What is not as usual, after the modes that most often differ.
 pub(crate) fn of_thread(ambient: &Ambient) -> String {
     let mut text = format!("grad mode {}", if ambient.grad_enabled { "on" } else { "off" });
+    for (kind, _) in DeviceKind::running().zip(&ambient.autocast).filter(|(_, (enabled, _))| *enabled) {
+        text = text + ", autocast on " + kind.name;
+    }
     let unusual = [
         (ambient.inference_mode, "inference mode"),
-        (ambient.autocast_cpu.0, "autocast on the CPU"),
-        (ambient.autocast_cuda.0, "autocast on CUDA"),
         (ambient.deterministic.0, "deterministic algorithms"),
         (ambient.default_device.is_some(), "a default device"),
         (ambient.function_modes != 0, "torch-function modes"),

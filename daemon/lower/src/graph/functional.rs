@@ -13,7 +13,8 @@ use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::{Device, TensorMeta, contiguous_strides};
-use flambeau_ops::decompose::{Decompose, Outcome, View, apply, decomposition, refuse};
+use flambeau_ops::Mark;
+use flambeau_ops::decompose::{Decompose, Outcome, View, apply, refuse};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A core graph and where its tensor inputs come from.
@@ -108,13 +109,8 @@ fn written(
         None | Some(Arg::Const(Const::None)) => {}
         Some(_) => return refuse(format!("{name} with several out tensors")),
     }
-    let inplace = match flambeau_ops::canonical(target) {
-        // `operator.and_` writes to nothing.
-        Some(canon) => canon.inplace || canon.op.name.ends_with('_'),
-        None => name.ends_with('_') && !name.ends_with("__"),
-    };
     Ok(match args.first() {
-        Some(Arg::Node(id)) if inplace && values.contains_key(id) => Some(*id),
+        Some(Arg::Node(id)) if flambeau_ops::writes_first(target) && values.contains_key(id) => Some(*id),
         _ => None,
     })
 }
@@ -190,10 +186,8 @@ impl Lowering<'_> {
             call.lower(&mut self.core, &mut self.draws).map_err(|_| reason)
         })?;
         let mut value = self.outcome(&node.meta, outcome, node.view)?;
-        if let (Value::Tensor { severed, .. }, "detach") =
-            (&mut value, flambeau_ops::canonical(target).map_or("", |c| c.op.name))
-        {
-            *severed = true;
+        if let Value::Tensor { severed, .. } = &mut value {
+            *severed |= flambeau_ops::canonical(target).is_some_and(|canon| canon.op.has(Mark::Severs));
         }
         Ok(value)
     }
@@ -225,7 +219,7 @@ impl Lowering<'_> {
         let (Target::Function(name) | Target::Method(name)) = target;
         let unknown = || Reason::new(ReasonCode::NotLowered, format!("no decomposition of {name}"));
         let canon = flambeau_ops::canonical(target).ok_or_else(unknown)?;
-        let rule = decomposition(canon.op.name).ok_or_else(unknown)?;
+        let lowers = canon.op.lowers.ok_or_else(unknown)?;
         let bound = canon
             .bind(args, kwargs)
             .map_err(|_| Reason::new(ReasonCode::NotLowered, format!("arguments of {name}")))?;
@@ -236,11 +230,11 @@ impl Lowering<'_> {
             meta: &node.meta,
             values,
             metas,
-            name: canon.op.name,
+            op: canon.op,
             draws: &mut self.draws,
             default_dtype: self.graph.default_dtype,
         };
-        let outcome = rule(&mut cx)?;
+        let outcome = lowers(&mut cx)?;
         if let Some(what) = self.options.capabilities.as_ref().and_then(|table| missing(&self.core, start, table)) {
             return refuse(format!("{name}: the back end has no {what}"));
         }

@@ -7,9 +7,9 @@ use flambeau_ir::code::Const;
 use flambeau_ir::graph::{Arg, NodeId, Target, ValueMeta};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
-use flambeau_ops::Value;
 use flambeau_ops::aten::{self, Chosen};
 use flambeau_ops::decompose::{Outcome, extern_call, refuse};
+use flambeau_ops::{Mark, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -94,12 +94,12 @@ impl Call<'_> {
             Some(canon) => {
                 let bound = canon.bind(self.args, self.kwargs).ok()?;
                 // `x.bernoulli_()` draws with 0.5 where `bernoulli(x)` draws with the elements of `x`.
-                let (name, writes) = canon.op.name.strip_suffix('_').map_or((canon.op.name, false), |n| (n, true));
+                let name = canon.op.name.trim_end_matches('_');
                 let given = bound.iter().filter_map(|(param, value)| {
                     let arg = match value {
                         Value::Arg(arg) => arg.clone(),
                         Value::Spread(items) => Arg::List(items.to_vec()),
-                        Value::Default(c) if writes && *c != Const::None => Arg::Const(c.clone()),
+                        Value::Default(c) if canon.op.has(Mark::Writes) && *c != Const::None => Arg::Const(c.clone()),
                         Value::Default(_) => return None,
                     };
                     (param.name != "out").then(|| (param.name.into(), arg))
@@ -122,7 +122,7 @@ impl Call<'_> {
         kwargs.retain(|named| !is_none(named));
         let given = kwargs.iter().any(|(name, _)| &**name == "device");
         if let (true, false, Some(meta)) = (self.values.is_empty(), given, self.meta.as_tensor())
-            && meta.device.kind != 0
+            && !meta.device.is_host()
         {
             kwargs.push(("device".into(), Arg::Const(Const::Device(meta.device))));
         }

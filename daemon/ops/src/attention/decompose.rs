@@ -1,6 +1,6 @@
 //! Attention: the product itself stays torch's; the fused encoder layer is taken apart around it.
 
-use crate::decompose::{Decompose, Outcome, Rule, refuse};
+use crate::decompose::{Decompose, Outcome, refuse};
 use crate::matmul::decompose::linear_of;
 use crate::norm::decompose::layer_normed;
 use flambeau_core::graph::{CoreId, ExternArg};
@@ -12,16 +12,7 @@ use flambeau_ir::tensor::TensorMeta;
 
 type Done = Result<Outcome, Reason>;
 
-/// The decomposition of an op of this family.
-pub(crate) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "scaled_dot_product_attention" => attention,
-        "_transformer_encoder_layer_fwd" => encoder_layer,
-        _ => return None,
-    })
-}
-
-fn attention(cx: &mut Decompose) -> Done {
+pub(super) fn attention(cx: &mut Decompose) -> Done {
     if cx.float("dropout_p")?.is_some_and(|p| p != 0.0) {
         return refuse("attention with dropout");
     }
@@ -70,12 +61,12 @@ fn self_attention(cx: &mut Decompose, packed: CoreId, heads: i64, like: &TensorM
 }
 
 /// One encoder layer without masks: attention, then a two-layer perceptron, each with its residual and norm.
-fn encoder_layer(cx: &mut Decompose) -> Done {
+pub(super) fn encoder_layer(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     if cx.bound.arg("mask").is_some() || !meta.dtype.is_float() || meta.sizes.len() != 3 {
         return refuse("an encoder layer with a mask");
     }
-    if !meta.device.is_cpu() {
+    if !meta.device.is_host() {
         return refuse("an encoder layer whose attention has a layout of the device's own");
     }
     let Some(heads) = cx.int("num_heads")? else { return refuse("an encoder layer without a number of heads") };

@@ -4,7 +4,12 @@ pub(crate) mod decompose;
 
 use crate::call::{Answer, Call};
 use crate::layout::preserved;
-use crate::registry::{OpDef, place::*};
+use crate::registry::{
+    Effect::DrawsIf,
+    Mark::{Autocast, CpuOnly},
+    OpDef,
+    place::*,
+};
 use crate::{InferError, Inferred};
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::ValueMeta;
@@ -18,9 +23,9 @@ pub(crate) static OPS: &[OpDef] = &[
         "query:T, key:T, value:T, attn_mask:T=None, dropout_p:N=0.0, is_causal:B=False, *, scale:N=None, enable_gqa:B=False",
         attention,
         NN,
-    )
-    .autocast()
-    .cpu_only(),
+    ).lowers(decompose::attention)
+    .is(Autocast)
+    .is(CpuOnly).effect(DrawsIf("dropout_p", 4)),
     OpDef::new(
         "_transformer_encoder_layer_fwd",
         "src:T, embed_dim:I, num_heads:I, qkv_weight:T, qkv_bias:T, proj_weight:T, proj_bias:T, use_gelu:B, norm_first:B, \
@@ -28,9 +33,9 @@ pub(crate) static OPS: &[OpDef] = &[
          ffn_weight_2:T, ffn_bias_2:T, mask:T=None, mask_type:I=None",
         encoder_layer,
         FN,
-    )
-    .autocast()
-    .cpu_only(),
+    ).lowers(decompose::encoder_layer)
+    .is(Autocast)
+    .is(CpuOnly),
     OpDef::new(
         "_native_multi_head_attention",
         "query:T, key:T, value:T, embed_dim:I, num_head:I, qkv_weight:T, qkv_bias:T, proj_weight:T, proj_bias:T, \
@@ -38,8 +43,8 @@ pub(crate) static OPS: &[OpDef] = &[
         multi_head,
         FN,
     )
-    .autocast()
-    .cpu_only(),
+    .is(Autocast)
+    .is(CpuOnly),
 ];
 
 /// A whole encoder layer: contiguous, shaped as its input.

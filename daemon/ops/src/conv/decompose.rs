@@ -1,24 +1,11 @@
 //! Convolutions: torch's, with their arguments in full.
 
-use crate::decompose::{Decompose, Outcome, Rule, refuse};
+use crate::decompose::{Decompose, Outcome, refuse};
 use flambeau_core::graph::ExternArg;
 use flambeau_ir::code::Const;
 use flambeau_ir::reason::Reason;
 
 type Done = Result<Outcome, Reason>;
-
-/// The decomposition of an op of this family.
-pub(crate) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "conv1d" => |cx| convolution(cx, 1, false),
-        "conv2d" => |cx| convolution(cx, 2, false),
-        "conv3d" => |cx| convolution(cx, 3, false),
-        "conv_transpose1d" => |cx| convolution(cx, 1, true),
-        "conv_transpose2d" => |cx| convolution(cx, 2, true),
-        "conv_transpose3d" => |cx| convolution(cx, 3, true),
-        _ => return None,
-    })
-}
 
 /// A parameter as one int per spatial dimension.
 fn spatial(cx: &Decompose, name: &str, rank: usize) -> Result<ExternArg, Reason> {
@@ -27,12 +14,12 @@ fn spatial(cx: &Decompose, name: &str, rank: usize) -> Result<ExternArg, Reason>
         list = vec![list[0]; rank];
     }
     if list.len() != rank {
-        return refuse(format!("{}: {name} has {} entries", cx.name, list.len()));
+        return refuse(format!("{}: {name} has {} entries", cx.op.name, list.len()));
     }
     Ok(ExternArg::List(list.into_iter().map(|i| ExternArg::Const(Const::Int(i))).collect()))
 }
 
-fn convolution(cx: &mut Decompose, rank: usize, transposed: bool) -> Done {
+pub(super) fn convolution(cx: &mut Decompose, rank: usize, transposed: bool) -> Done {
     let (x, weight) = (cx.tensor("input")?, cx.tensor("weight")?);
     if cx.sizes(x).len() != rank + 2 {
         return refuse("a convolution without a batch dimension");

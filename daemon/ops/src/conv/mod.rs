@@ -4,7 +4,7 @@ pub(crate) mod decompose;
 
 use crate::call::{Answer, Call, invalid};
 use crate::layout::{Format, strides_in, suggest_format};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{Mark::Autocast, OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -16,12 +16,30 @@ const TRANSPOSED: &str =
     "input:T, weight:T, bias:T=None, stride:L=1, padding:L=0, output_padding:L=0, groups:I=1, dilation:L=1";
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("conv1d", CONV, conv, FN).also(&["torch.nn.functional.conv1d"]).autocast(),
-    OpDef::new("conv2d", CONV, conv, FN).also(&["torch.nn.functional.conv2d"]).autocast(),
-    OpDef::new("conv3d", CONV, conv, FN).also(&["torch.nn.functional.conv3d"]).autocast(),
-    OpDef::new("conv_transpose1d", TRANSPOSED, conv, FN).also(&["torch.nn.functional.conv_transpose1d"]).autocast(),
-    OpDef::new("conv_transpose2d", TRANSPOSED, conv, FN).also(&["torch.nn.functional.conv_transpose2d"]).autocast(),
-    OpDef::new("conv_transpose3d", TRANSPOSED, conv, FN).also(&["torch.nn.functional.conv_transpose3d"]).autocast(),
+    OpDef::new("conv1d", CONV, |call| conv(call, 1), FN)
+        .lowers(|cx| decompose::convolution(cx, 1, false))
+        .also(&["torch.nn.functional.conv1d"])
+        .is(Autocast),
+    OpDef::new("conv2d", CONV, |call| conv(call, 2), FN)
+        .lowers(|cx| decompose::convolution(cx, 2, false))
+        .also(&["torch.nn.functional.conv2d"])
+        .is(Autocast),
+    OpDef::new("conv3d", CONV, |call| conv(call, 3), FN)
+        .lowers(|cx| decompose::convolution(cx, 3, false))
+        .also(&["torch.nn.functional.conv3d"])
+        .is(Autocast),
+    OpDef::new("conv_transpose1d", TRANSPOSED, |call| conv(call, 1), FN)
+        .lowers(|cx| decompose::convolution(cx, 1, true))
+        .also(&["torch.nn.functional.conv_transpose1d"])
+        .is(Autocast),
+    OpDef::new("conv_transpose2d", TRANSPOSED, |call| conv(call, 2), FN)
+        .lowers(|cx| decompose::convolution(cx, 2, true))
+        .also(&["torch.nn.functional.conv_transpose2d"])
+        .is(Autocast),
+    OpDef::new("conv_transpose3d", TRANSPOSED, |call| conv(call, 3), FN)
+        .lowers(|cx| decompose::convolution(cx, 3, true))
+        .also(&["torch.nn.functional.conv_transpose3d"])
+        .is(Autocast),
 ];
 
 /// A parameter with one value, or one per spatial dimension.
@@ -78,12 +96,10 @@ impl Window {
     }
 }
 
-fn conv(call: &mut Call) -> Answer {
+/// In `n` spatial dimensions.
+fn conv(call: &mut Call, n: usize) -> Answer {
     let (input, weight) = (call.tensor("input")?, call.tensor("weight")?);
-    let transposed = call.canon.op.name.starts_with("conv_transpose");
-    let n = weight.ndim().saturating_sub(2);
-    let named = call.canon.op.name.as_bytes();
-    if named.get(named.len() - 2).map(|c| usize::from(*c - b'0')) != Some(n) || !input.dtype.is_float() {
+    if weight.ndim() != n + 2 || !input.dtype.is_float() {
         return Err(InferError::NoRule);
     }
     let bias = call.maybe_tensor("bias")?;
@@ -98,7 +114,7 @@ fn conv(call: &mut Call) -> Answer {
     let lead = usize::from(batched);
     let groups = call.bound.dim("groups")?.ok_or(InferError::NoRule)?;
     let window = window(call, n)?;
-    let (out_channels, in_channels) = if transposed {
+    let (out_channels, in_channels) = if window.output_padding.is_some() {
         (weight.sizes[1].mul(&groups), weight.sizes[0].clone())
     } else {
         (weight.sizes[0].clone(), weight.sizes[1].mul(&groups))

@@ -1,6 +1,6 @@
 //! Decompositions of ops that make tensors from sizes and numbers.
 
-use crate::decompose::{Decompose, Outcome, Rule, refuse};
+use crate::decompose::{Decompose, Outcome, refuse};
 use crate::signature::{Argument, Seen};
 use flambeau_core::graph::{CoreId, CoreOp};
 use flambeau_ir::code::Const;
@@ -11,45 +11,21 @@ use flambeau_ir::reason::Reason;
 
 type Done = Result<Outcome, Reason>;
 
-/// The decomposition of an op of this family.
-pub(crate) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "zeros" | "zeros_like" | "new_zeros" | "empty" | "empty_like" | "new_empty" | "zero_" => {
-            |cx| filled(cx, &Const::Int(0))
-        }
-        "ones" | "ones_like" | "new_ones" => |cx| filled(cx, &Const::Int(1)),
-        "full" | "full_like" | "new_full" => |cx| full(cx, "fill_value"),
-        "fill" | "fill_" => |cx| full(cx, "value"),
-        "arange" => arange,
-        "eye" => eye,
-        "tensor" => tensor,
-        _ => return None,
-    })
-}
-
-/// New, or written into the argument.
-fn done(cx: &mut Decompose, value: flambeau_core::graph::CoreId) -> Done {
-    if cx.name.ends_with('_') {
-        return Ok(Outcome::Write(cx.node_of("input")?, value));
-    }
-    Ok(Outcome::Fresh(value))
-}
-
 fn filled(cx: &mut Decompose, number: &Const) -> Done {
     let meta = cx.result()?;
     let value = cx.constant(number, meta.dtype, meta.sizes)?;
-    done(cx, value)
+    Ok(Outcome::Fresh(value))
 }
 
-fn full(cx: &mut Decompose, name: &str) -> Done {
+pub(super) fn full(cx: &mut Decompose, name: &str) -> Done {
     let meta = cx.result()?;
     let value = cx.operand(name, meta.dtype)?;
     let value = cx.expand(value, &meta.sizes);
-    done(cx, value)
+    Ok(Outcome::Fresh(value))
 }
 
 /// `start + step * i`
-fn arange(cx: &mut Decompose) -> Done {
+pub(super) fn arange(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     let number = |cx: &mut Decompose, name: &str, default: i64| match cx.bound.value(name) {
         None => cx.constant(&Const::Int(default), meta.dtype, vec![]),
@@ -71,7 +47,7 @@ fn arange(cx: &mut Decompose) -> Done {
 const LITERALS: usize = 64;
 
 /// Numbers one after the other.
-fn tensor(cx: &mut Decompose) -> Done {
+pub(super) fn tensor(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     let Some(data) = cx.bound.arg("data") else { return refuse("a tensor of no data") };
     let mut parts = Vec::new();
@@ -106,10 +82,18 @@ fn numbers(cx: &mut Decompose, data: &Arg, dtype: DType, parts: &mut Vec<CoreId>
     Ok(())
 }
 
-fn eye(cx: &mut Decompose) -> Done {
+pub(super) fn eye(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     let row = cx.core.push(CoreOp::Iota(0), DType::I64, meta.sizes.clone());
     let column = cx.core.push(CoreOp::Iota(1), DType::I64, meta.sizes);
     let same = cx.binary(Binary::Eq, row, column);
     Ok(Outcome::Fresh(cx.cast(same, meta.dtype)))
+}
+
+pub(super) fn zeros(cx: &mut Decompose) -> Done {
+    filled(cx, &Const::Int(0))
+}
+
+pub(super) fn ones(cx: &mut Decompose) -> Done {
+    filled(cx, &Const::Int(1))
 }

@@ -5,7 +5,12 @@ pub(crate) mod decompose;
 use crate::call::{Answer, Call, differentiable, invalid};
 use crate::layout::{Format, preserved, strides_in};
 use crate::promote::{Category, category};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{
+    Effect::Draws,
+    Mark::{Makes, TakesData, Writes},
+    OpDef,
+    place::*,
+};
 use crate::{InferError, Inferred, OpArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -34,50 +39,50 @@ const NEW: &str =
 const NEW_FULL: &str = "input:T, size:L, fill_value:N, *, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False";
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("zeros", SIZED, sized, FN),
-    OpDef::new("ones", SIZED, sized, FN),
+    OpDef::new("zeros", SIZED, sized, FN).lowers(decompose::zeros).is(Makes),
+    OpDef::new("ones", SIZED, sized, FN).lowers(decompose::ones).is(Makes),
     OpDef::new(
         "empty",
         "size:L*, *, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False, memory_format=None",
         sized,
         FN,
-    ),
+    ).lowers(decompose::zeros).is(Makes),
     OpDef::new(
         "rand",
         "size:L*, *, generator=None, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False",
         random,
         FN,
-    ),
+    ).is(Makes).effect(Draws),
     OpDef::new(
         "randn",
         "size:L*, *, generator=None, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False",
         random,
         FN,
-    ),
-    OpDef::new("full", FULL, full, FN),
-    OpDef::new("zeros_like", LIKE, like, FN),
-    OpDef::new("ones_like", LIKE, like, FN),
-    OpDef::new("empty_like", LIKE, like, FN),
-    OpDef::new("rand_like", LIKE, random_like, FN),
-    OpDef::new("randn_like", LIKE, random_like, FN),
-    OpDef::new("full_like", FULL_LIKE, like, FN),
-    OpDef::new("new_zeros", NEW, new, METHOD),
-    OpDef::new("new_ones", NEW, new, METHOD),
-    OpDef::new("new_empty", NEW, new, METHOD),
-    OpDef::new("new_full", NEW_FULL, new, METHOD),
+    ).is(Makes).effect(Draws),
+    OpDef::new("full", FULL, full, FN).lowers(|cx| decompose::full(cx, "fill_value")).is(Makes),
+    OpDef::new("zeros_like", LIKE, like, FN).lowers(decompose::zeros),
+    OpDef::new("ones_like", LIKE, like, FN).lowers(decompose::ones),
+    OpDef::new("empty_like", LIKE, like, FN).lowers(decompose::zeros),
+    OpDef::new("rand_like", LIKE, random_like, FN).effect(Draws),
+    OpDef::new("randn_like", LIKE, random_like, FN).effect(Draws),
+    OpDef::new("full_like", FULL_LIKE, like, FN).lowers(|cx| decompose::full(cx, "fill_value")),
+    OpDef::new("new_zeros", NEW, new, METHOD).lowers(decompose::zeros),
+    OpDef::new("new_ones", NEW, new, METHOD).lowers(decompose::ones),
+    OpDef::new("new_empty", NEW, new, METHOD).lowers(decompose::zeros),
+    OpDef::new("new_full", NEW_FULL, new, METHOD).lowers(|cx| decompose::full(cx, "fill_value")),
     OpDef::new(
         "arange",
         concat!(sized!("end:N"), " | ", sized!("start:N, end:N"), " | ", sized!("start:N, end:N, step:N")),
         arange,
         FN,
-    ),
-    OpDef::new("linspace", sized!("start:N, end:N, steps:I"), linspace, FN),
-    OpDef::new("logspace", sized!("start:N, end:N, steps:I, base:N=10.0"), linspace, FN),
-    OpDef::new("eye", concat!(sized!("n:I"), " | ", sized!("n:I, m:I")), eye, FN),
-    OpDef::new("fill", "input:T, value:TN", fill, ALL),
-    OpDef::new("zero_", "input:T", zero_, METHOD).also(&["torch.zero_"]),
-    OpDef::new("scalar_tensor", sized!("s:N"), scalar_tensor, FN),
-    OpDef::new("tensor", sized!("data"), tensor, FN),
+    ).lowers(decompose::arange).is(Makes),
+    OpDef::new("linspace", sized!("start:N, end:N, steps:I"), linspace, FN).is(Makes),
+    OpDef::new("logspace", sized!("start:N, end:N, steps:I, base:N=10.0"), linspace, FN).is(Makes),
+    OpDef::new("eye", concat!(sized!("n:I"), " | ", sized!("n:I, m:I")), eye, FN).lowers(decompose::eye).is(Makes),
+    OpDef::new("fill", "input:T, value:TN", fill, ALL).lowers(|cx| decompose::full(cx, "value")),
+    OpDef::new("zero_", "input:T", zero_, METHOD).is(Writes).lowers(decompose::zeros).also(&["torch.zero_"]),
+    OpDef::new("scalar_tensor", sized!("s:N"), scalar_tensor, FN).is(Makes).is(TakesData),
+    OpDef::new("tensor", sized!("data"), tensor, FN).lowers(decompose::tensor).is(Makes).is(TakesData),
 ];
 
 /// dtype, device and requires_grad of a new tensor.
@@ -103,7 +108,7 @@ fn options(call: &Call, dtype: Option<DType>, device: Option<Device>) -> Result<
         Some(device) => device,
         None => match call.ambient.default_device {
             None => Device::CPU,
-            Some(d) if d.kind == 0 => Device::CPU,
+            Some(d) if d.is_host() => Device::CPU,
             Some(_) => return Err(InferError::NoRule),
         },
     };

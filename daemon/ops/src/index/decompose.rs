@@ -1,6 +1,6 @@
 //! Decompositions of indexing, joining, shifting and masks by position.
 
-use crate::decompose::{Decompose, Outcome, Rule, View, bits_of, refuse};
+use crate::decompose::{Decompose, Outcome, View, bits_of, refuse};
 use crate::signature::{Argument, Seen};
 use crate::view::decompose::from_front;
 use flambeau_core::graph::{CoreId, CoreOp, ExternArg};
@@ -11,27 +11,6 @@ use flambeau_ir::kernel::{Binary, DType};
 use flambeau_ir::reason::Reason;
 
 type Done = Result<Outcome, Reason>;
-
-/// The decomposition of an op of this family.
-pub(crate) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "getitem" => getitem,
-        "setitem" => setitem,
-        "embedding" => embedding,
-        "index_select" => index_select,
-        "gather" => gather,
-        "tril" => |cx| triangle(cx, Binary::Le),
-        "triu" => |cx| triangle(cx, Binary::Ge),
-        "one_hot" => one_hot,
-        "roll" => roll,
-        "flip" => flip,
-        "repeat" => repeat,
-        "cat" => cat,
-        "stack" => stack,
-        "pad" | "constant_pad_nd" => pad,
-        _ => return None,
-    })
-}
 
 /// What a subscript selects: views first, then tensors that pick along dimensions.
 struct Selection {
@@ -137,7 +116,7 @@ fn selection(cx: &Decompose) -> Result<Selection, Reason> {
     Ok(out)
 }
 
-fn getitem(cx: &mut Decompose) -> Done {
+pub(super) fn getitem(cx: &mut Decompose) -> Done {
     let of = cx.node_of("input")?;
     let selection = selection(cx)?;
     if selection.picks.iter().all(Option::is_none) {
@@ -157,7 +136,7 @@ fn getitem(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(cx.call(("aten::index", "Tensor"), None, args, &[meta])[0]))
 }
 
-fn setitem(cx: &mut Decompose) -> Done {
+pub(super) fn setitem(cx: &mut Decompose) -> Done {
     let of = cx.node_of("input")?;
     let selection = selection(cx)?;
     if selection.picks.iter().any(Option::is_some) {
@@ -168,7 +147,7 @@ fn setitem(cx: &mut Decompose) -> Done {
     Ok(Outcome::WriteView(of, selection.views, value))
 }
 
-fn embedding(cx: &mut Decompose) -> Done {
+pub(super) fn embedding(cx: &mut Decompose) -> Done {
     let (weight, indices) = (cx.tensor("weight")?, cx.tensor("indices")?);
     let padding = cx.int("padding_idx")?.unwrap_or(-1);
     let args = vec![
@@ -182,7 +161,7 @@ fn embedding(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(cx.call(("aten::embedding", "default"), None, args, &[meta])[0]))
 }
 
-fn index_select(cx: &mut Decompose) -> Done {
+pub(super) fn index_select(cx: &mut Decompose) -> Done {
     let (input, index) = (cx.tensor("input")?, cx.tensor("index")?);
     let dim = cx.int("dim")?.unwrap_or(0);
     let args = vec![ExternArg::Value(input), ExternArg::Const(Const::Int(dim)), ExternArg::Value(index)];
@@ -190,7 +169,7 @@ fn index_select(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(cx.call(("aten::index_select", "default"), Some("out"), args, &[meta])[0]))
 }
 
-fn gather(cx: &mut Decompose) -> Done {
+pub(super) fn gather(cx: &mut Decompose) -> Done {
     let (input, index) = (cx.tensor("input")?, cx.tensor("index")?);
     let dim = cx.int("dim")?.unwrap_or(0);
     let args = vec![
@@ -208,7 +187,7 @@ fn iota(cx: &mut Decompose, sizes: &[Dim], dim: usize) -> CoreId {
 }
 
 /// `column - row <= diagonal ? x : 0` (or `>=`)
-fn triangle(cx: &mut Decompose, keep: Binary) -> Done {
+pub(super) fn triangle(cx: &mut Decompose, keep: Binary) -> Done {
     let x = cx.tensor("input")?;
     let (sizes, dtype) = (cx.sizes(x), cx.dtype(x));
     let diagonal = cx.int("diagonal")?.unwrap_or(0);
@@ -220,7 +199,7 @@ fn triangle(cx: &mut Decompose, keep: Binary) -> Done {
     Ok(Outcome::Fresh(cx.select(inside, x, zero)))
 }
 
-fn one_hot(cx: &mut Decompose) -> Done {
+pub(super) fn one_hot(cx: &mut Decompose) -> Done {
     let classes = cx.int("num_classes")?.unwrap_or(-1);
     if classes < 0 {
         return refuse("one_hot without a number of classes");
@@ -242,7 +221,7 @@ pub(crate) fn joined(cx: &mut Decompose, parts: Vec<CoreId>, dim: usize) -> Core
     cx.core.push(CoreOp::Join(parts, dim as u32), dtype, sizes)
 }
 
-fn roll(cx: &mut Decompose) -> Done {
+pub(super) fn roll(cx: &mut Decompose) -> Done {
     let mut x = cx.tensor("input")?;
     let sizes = cx.sizes(x);
     let shifts = cx.ints("shifts")?.unwrap_or_default();
@@ -264,7 +243,7 @@ fn roll(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(cx.core_copy(x)))
 }
 
-fn flip(cx: &mut Decompose) -> Done {
+pub(super) fn flip(cx: &mut Decompose) -> Done {
     let mut x = cx.tensor("input")?;
     let sizes = cx.sizes(x);
     for dim in cx.ints("dims")?.unwrap_or_default().into_iter().filter(|_| !sizes.is_empty()) {
@@ -275,7 +254,7 @@ fn flip(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(cx.core_copy(x)))
 }
 
-fn repeat(cx: &mut Decompose) -> Done {
+pub(super) fn repeat(cx: &mut Decompose) -> Done {
     let x = cx.tensor("input")?;
     let out = cx.result()?.sizes;
     let mut old = vec![Dim::Const(1); out.len() - cx.sizes(x).len()];
@@ -301,7 +280,7 @@ fn tensors(cx: &Decompose) -> Result<Vec<CoreId>, Reason> {
     items.iter().map(each).collect()
 }
 
-fn cat(cx: &mut Decompose) -> Done {
+pub(super) fn cat(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     let parts: Vec<CoreId> = tensors(cx)?;
     // Tensors of shape (0,) are skipped, whatever the others' rank.
@@ -315,7 +294,7 @@ fn cat(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(cx.owned(value)))
 }
 
-fn stack(cx: &mut Decompose) -> Done {
+pub(super) fn stack(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     let dim = cx.axis(cx.int("dim")?.unwrap_or(0), meta.sizes.len())?;
     let mut part_sizes = meta.sizes.clone();
@@ -336,7 +315,7 @@ impl Decompose<'_> {
     }
 }
 
-fn pad(cx: &mut Decompose) -> Done {
+pub(super) fn pad(cx: &mut Decompose) -> Done {
     if !matches!(cx.bound.constant("mode"), None | Some(Const::Str(_))) {
         return refuse("pad with a mode that is not fixed");
     }

@@ -6,41 +6,58 @@ mod getitem;
 use crate::call::{Answer, Call, invalid};
 use crate::layout::{Format, preserved, suggest_format};
 use crate::promote::category;
-use crate::registry::{OpDef, place::*};
+use crate::registry::{
+    Mark::{Checks, Stores},
+    OpDef,
+    place::*,
+};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
-use flambeau_ir::kernel::DType;
+use flambeau_ir::kernel::{Binary, DType};
 use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("getitem", "input, index", getitem::getitem, 0).operator("getitem"),
-    OpDef::new("setitem", "input, index, value", getitem::setitem, 0).operator("setitem"),
+    OpDef::new("getitem", "input, index", getitem::getitem, 0).lowers(decompose::getitem).operator("getitem"),
+    OpDef::new("setitem", "input, index, value", getitem::setitem, 0)
+        .lowers(decompose::setitem)
+        .operator("setitem")
+        .is(Stores),
     OpDef::new(
         "embedding",
         "weight:T, indices:T, padding_idx:I=-1, scale_grad_by_freq:B=False, sparse:B=False",
         embedding,
         FN,
     )
-    .checks(),
-    OpDef::new("index_select", "input:T, dim:I, index:T, *, out:T=None", index_select, BOTH).checks(),
-    OpDef::new("gather", "input:T, dim:I, index:T, *, sparse_grad:B=False, out:T=None", gather, BOTH).checks(),
-    OpDef::new("scatter", "input:T, dim:I, index:T, src:TN | input:T, dim:I, index:T, value:N", scatter, ALL).checks(),
-    OpDef::new("scatter_add", "input:T, dim:I, index:T, src:T", scatter, ALL).checks(),
-    OpDef::new("index_add", "input:T, dim:I, index:T, source:T, *, alpha:N=1", index_into, ALL).checks(),
-    OpDef::new("index_copy", "input:T, dim:I, index:T, source:T", index_into, ALL).checks(),
-    OpDef::new("index_fill", "input:T, dim:I, index:T, value:N", index_fill, ALL).checks(),
-    OpDef::new("tril", "input:T, diagonal:I=0, *, out:T=None", triangle, ALL),
-    OpDef::new("triu", "input:T, diagonal:I=0, *, out:T=None", triangle, ALL),
-    OpDef::new("one_hot", "input:T, num_classes:I=-1", one_hot, NN).checks(),
-    OpDef::new("roll", "input:T, shifts:L, dims:L=()", roll, BOTH),
-    OpDef::new("flip", "input:T, dims:L*", flip, BOTH),
-    OpDef::new("repeat", "input:T, repeats:L*", repeat, METHOD),
+    .lowers(decompose::embedding)
+    .is(Checks),
+    OpDef::new("index_select", "input:T, dim:I, index:T, *, out:T=None", index_select, BOTH)
+        .lowers(decompose::index_select)
+        .is(Checks),
+    OpDef::new("gather", "input:T, dim:I, index:T, *, sparse_grad:B=False, out:T=None", gather, BOTH)
+        .lowers(decompose::gather)
+        .is(Checks),
+    OpDef::new("scatter", "input:T, dim:I, index:T, src:TN | input:T, dim:I, index:T, value:N", scatter, ALL)
+        .is(Checks),
+    OpDef::new("scatter_add", "input:T, dim:I, index:T, src:T", scatter, ALL).is(Checks),
+    OpDef::new("index_add", "input:T, dim:I, index:T, source:T, *, alpha:N=1", index_into, ALL).is(Checks),
+    OpDef::new("index_copy", "input:T, dim:I, index:T, source:T", index_copy, ALL).is(Checks),
+    OpDef::new("index_fill", "input:T, dim:I, index:T, value:N", index_fill, ALL).is(Checks),
+    OpDef::new("tril", "input:T, diagonal:I=0, *, out:T=None", triangle, ALL)
+        .lowers(|cx| decompose::triangle(cx, Binary::Le)),
+    OpDef::new("triu", "input:T, diagonal:I=0, *, out:T=None", triangle, ALL)
+        .lowers(|cx| decompose::triangle(cx, Binary::Ge)),
+    OpDef::new("one_hot", "input:T, num_classes:I=-1", one_hot, NN).lowers(decompose::one_hot).is(Checks),
+    OpDef::new("roll", "input:T, shifts:L, dims:L=()", roll, BOTH).lowers(decompose::roll),
+    OpDef::new("flip", "input:T, dims:L*", flip, BOTH).lowers(decompose::flip),
+    OpDef::new("repeat", "input:T, repeats:L*", repeat, METHOD).lowers(decompose::repeat),
     OpDef::new("tile", "input:T, dims:L*", tile, BOTH),
     OpDef::new("repeat_interleave", "input:T, repeats:I, dim:I=None", repeat_interleave, BOTH),
-    OpDef::new("cat", "tensors:TL, dim:I=0, *, out:T=None", cat, FN).also(&["torch.concat", "torch.concatenate"]),
-    OpDef::new("stack", "tensors:TL, dim:I=0, *, out:T=None", stack, FN),
-    OpDef::new("pad", "input:T, pad:L, mode:S=constant, value:N=None", pad, NN),
-    OpDef::new("constant_pad_nd", "input:T, pad:L, value:N=0", pad, FN),
+    OpDef::new("cat", "tensors:TL, dim:I=0, *, out:T=None", cat, FN)
+        .lowers(decompose::cat)
+        .also(&["torch.concat", "torch.concatenate"]),
+    OpDef::new("stack", "tensors:TL, dim:I=0, *, out:T=None", stack, FN).lowers(decompose::stack),
+    OpDef::new("pad", "input:T, pad:L, mode:S=constant, value:N=None", pad, NN).lowers(decompose::pad),
+    OpDef::new("constant_pad_nd", "input:T, pad:L, value:N=0", pad, FN).lowers(decompose::pad),
 ];
 
 fn is_index(dtype: DType) -> bool {
@@ -131,7 +148,7 @@ fn index_into(call: &mut Call) -> Answer {
     let (input, index, source) = (call.tensor("input")?, call.tensor("index")?, call.tensor("source")?);
     let plain =
         index.ndim() == 1 && is_index(index.dtype) && source.dtype == input.dtype && input.ndim() == source.ndim();
-    if !plain || input.ndim() == 0 || call.canon.op.name == "index_copy" && index.dtype != DType::I64 {
+    if !plain || input.ndim() == 0 {
         return Err(InferError::NoRule);
     }
     let dim = call.dim_arg("dim", input.ndim())?;
@@ -142,6 +159,13 @@ fn index_into(call: &mut Call) -> Answer {
         }
     }
     written_contiguous(call)
+}
+
+fn index_copy(call: &mut Call) -> Answer {
+    if call.tensor("index")?.dtype != DType::I64 {
+        return Err(InferError::NoRule);
+    }
+    index_into(call)
 }
 
 fn index_fill(call: &mut Call) -> Answer {

@@ -1,6 +1,6 @@
 //! Decompositions of losses.
 
-use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
+use crate::decompose::{Decompose, Outcome, compute_type, refuse};
 use crate::reduce::decompose::exponentials;
 use flambeau_core::graph::ExternArg;
 use flambeau_ir::code::Const;
@@ -8,17 +8,9 @@ use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
 
-/// The decomposition of an op of this family.
-pub(crate) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "cross_entropy_loss" => cross_entropy,
-        _ => return None,
-    })
-}
-
 /// `max - x[target] + log(sum(exp(x - max)))`: the scores are read once, and nothing of their size is written. Torch picks
 /// those of the targets, so that it says what it says of a number of no class.
-fn cross_entropy(cx: &mut Decompose) -> Result<Outcome, Reason> {
+pub(super) fn cross_entropy(cx: &mut Decompose) -> Result<Outcome, Reason> {
     let (scores, target) = (cx.tensor("input")?, cx.tensor("target")?);
     let class = cx.sizes(scores).len() - 1;
     if class > 1 || cx.maybe_tensor("weight")?.is_some() || cx.float("label_smoothing")?.unwrap_or(0.0) != 0.0 {

@@ -3,7 +3,11 @@
 pub(crate) mod decompose;
 
 use crate::call::{Answer, Call, Pointwise, broadcast, invalid};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{
+    Mark::{Autocast, Checks},
+    OpDef,
+    place::*,
+};
 use crate::{InferError, Inferred};
 use flambeau_ir::kernel::DType;
 
@@ -16,23 +20,26 @@ pub(crate) static OPS: &[OpDef] = &[
         classes,
         NN,
     )
-    .autocast(),
+    .lowers(decompose::cross_entropy)
+    .is(Autocast),
     OpDef::new("nll_loss_nd", "input:T, target:T, weight:T=None, reduction:I=1, ignore_index:I=-100", classes, NN)
-        .autocast()
-        .checks(),
-    OpDef::new("mse_loss", ELEMENTWISE, elementwise, NN).autocast(),
-    OpDef::new("l1_loss", ELEMENTWISE, elementwise, NN).autocast(),
+        .is(Autocast)
+        .is(Checks),
+    OpDef::new("mse_loss", ELEMENTWISE, elementwise, NN).is(Autocast),
+    OpDef::new("l1_loss", ELEMENTWISE, absolute, NN).is(Autocast),
     OpDef::new("smooth_l1_loss", "input:T, target:T, reduction:I=1, beta:N=1.0, *, out:T=None", elementwise, NN)
-        .autocast(),
-    OpDef::new("huber_loss", "input:T, target:T, reduction:I=1, delta:N=1.0, *, out:T=None", elementwise, NN)
-        .autocast(),
+        .is(Autocast),
+    OpDef::new("huber_loss", "input:T, target:T, reduction:I=1, delta:N=1.0, *, out:T=None", huber, NN).is(Autocast),
+    OpDef::new("binary_cross_entropy", "input:T, target:T, weight:T=None, reduction:I=1, *, out:T=None", huber, NN)
+        .is(Autocast)
+        .is(Checks),
     OpDef::new(
         "binary_cross_entropy_with_logits",
         "input:T, target:T, weight:T=None, pos_weight:T=None, reduction:I=1",
-        elementwise,
+        logits,
         FN,
     )
-    .autocast(),
+    .is(Autocast),
 ];
 
 /// Scores against class numbers (dimension 1 of the scores, or the only one).
@@ -57,7 +64,8 @@ fn classes(call: &mut Call) -> Answer {
     Ok(Inferred::tensor(call.contiguous(input, input.dtype, if reduced { Vec::new() } else { sizes })))
 }
 
-fn elementwise(call: &mut Call) -> Answer {
+/// Checks the operands; a number where the losses of the elements are reduced to one.
+fn reduced(call: &mut Call) -> Result<Option<Inferred>, InferError> {
     let (input, target) = (call.tensor("input")?, call.tensor("target")?);
     if !input.dtype.is_float() || target.dtype != input.dtype {
         return Err(InferError::NoRule);
@@ -68,34 +76,49 @@ fn elementwise(call: &mut Call) -> Answer {
         }
     }
     broadcast(&mut call.env, [&input.sizes[..], &target.sizes])?;
-    if call.canon.op.name.starts_with("binary") && !call.env.same(&input.sizes, &target.sizes) {
-        return invalid("Target size must be the same as input size");
-    }
-    if call.bound.int("reduction")? != Some(0) {
-        return Ok(Inferred::tensor(call.contiguous(input, input.dtype, Vec::new())));
+    let one = call.bound.int("reduction")? != Some(0);
+    Ok(one.then(|| Inferred::tensor(call.contiguous(input, input.dtype, Vec::new()))))
+}
+
+fn elementwise(call: &mut Call) -> Answer {
+    if let Some(number) = reduced(call)? {
+        return Ok(number);
     }
     let over = call.operands(&["input", "target"])?;
-    match call.canon.op.name {
-        "huber_loss" => {
-            if !call.env.same(&input.sizes, &target.sizes) {
-                return Err(InferError::NoRule);
-            }
-            let strides = crate::layout::preserved(&mut call.env, input);
-            let result = call.strided_result(input.dtype, input.device, input.sizes.clone(), strides);
-            return Ok(Inferred::tensor(result));
-        }
-        "binary_cross_entropy_with_logits" => {
-            let strides = crate::layout::preserved(&mut call.env, target);
-            let result = call.strided_result(input.dtype, input.device, input.sizes.clone(), strides);
-            return Ok(Inferred::tensor(result));
-        }
-        _ => {}
+    let dtype = call.tensor("input")?.dtype;
+    Ok(Inferred::tensor(call.pointwise(&over, dtype, None)?))
+}
+
+/// The absolute value of a difference.
+fn absolute(call: &mut Call) -> Answer {
+    let difference = elementwise(call)?;
+    let difference = difference.meta.as_tensor().ok_or(InferError::NoRule)?;
+    let mut over = Pointwise::default();
+    over.add(difference);
+    Ok(Inferred::tensor(call.pointwise(&over, difference.dtype, None)?))
+}
+
+/// Into what `empty_like` makes of one of the operands.
+fn like(call: &mut Call, name: &str) -> Answer {
+    let (input, like) = (call.tensor("input")?, call.tensor(name)?);
+    let strides = crate::layout::preserved(&mut call.env, like);
+    Ok(Inferred::tensor(call.strided_result(input.dtype, input.device, input.sizes.clone(), strides)))
+}
+
+fn huber(call: &mut Call) -> Answer {
+    if let Some(number) = reduced(call)? {
+        return Ok(number);
     }
-    let mut result = call.pointwise(&over, input.dtype, None)?;
-    if call.canon.op.name == "l1_loss" {
-        let mut difference = Pointwise::default();
-        difference.add(&result);
-        result = call.pointwise(&difference, input.dtype, None)?;
+    if !call.env.same(&call.tensor("input")?.sizes, &call.tensor("target")?.sizes) {
+        return Err(InferError::NoRule);
     }
-    Ok(Inferred::tensor(result))
+    like(call, "input")
+}
+
+fn logits(call: &mut Call) -> Answer {
+    let number = reduced(call)?;
+    if !call.env.same(&call.tensor("input")?.sizes, &call.tensor("target")?.sizes) {
+        return invalid("Target size must be the same as input size");
+    }
+    number.map_or_else(|| like(call, "target"), Ok)
 }

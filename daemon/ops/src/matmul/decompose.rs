@@ -1,6 +1,6 @@
 //! Decompositions of matrix products: views become ours, the product itself stays torch's, but for tiny ones.
 
-use crate::decompose::{Decompose, Outcome, Rule, refuse};
+use crate::decompose::{Decompose, Outcome, refuse};
 use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -10,33 +10,18 @@ use flambeau_ir::tensor::TensorMeta;
 
 type Done = Result<Outcome, Reason>;
 
-/// The decomposition of an op of this family.
-pub(crate) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "linear" => linear,
-        "matmul" => matmul,
-        "mm" => mm,
-        "bmm" => |cx| direct(cx, "aten::bmm", &["input", "mat2"]),
-        "mv" => |cx| direct(cx, "aten::mv", &["input", "vec"]),
-        "dot" => |cx| direct(cx, "aten::dot", &["input", "tensor"]),
-        "addmm" => |cx| scaled(cx, "aten::addmm", ["mat1", "mat2"]),
-        "baddbmm" => |cx| scaled(cx, "aten::baddbmm", ["batch1", "batch2"]),
-        _ => return None,
-    })
-}
-
 /// A contiguous tensor like this one with other sizes.
 fn like(meta: &TensorMeta, sizes: Vec<Dim>) -> TensorMeta {
     TensorMeta { requires_grad: meta.requires_grad, ..TensorMeta::contiguous(meta.dtype, meta.device, sizes) }
 }
 
-fn direct(cx: &mut Decompose, op: &str, names: &[&str]) -> Done {
+pub(super) fn direct(cx: &mut Decompose, op: &str, names: &[&str]) -> Done {
     let args = names.iter().map(|n| cx.tensor(n).map(ExternArg::Value)).collect::<Result<Vec<_>, _>>()?;
     let meta = cx.result()?;
     Ok(Outcome::Fresh(cx.call((op, "default"), Some("out"), args, &[meta])[0]))
 }
 
-fn scaled(cx: &mut Decompose, op: &str, names: [&str; 2]) -> Done {
+pub(super) fn scaled(cx: &mut Decompose, op: &str, names: [&str; 2]) -> Done {
     let mut args = vec![ExternArg::Value(cx.tensor("input")?)];
     for name in names {
         args.push(ExternArg::Value(cx.tensor(name)?));
@@ -74,7 +59,7 @@ fn product(cx: &mut Decompose, a: CoreId, b: CoreId, meta: &TensorMeta) -> CoreI
     })
 }
 
-fn mm(cx: &mut Decompose) -> Done {
+pub(super) fn mm(cx: &mut Decompose) -> Done {
     let (a, b, meta) = (cx.tensor("input")?, cx.tensor("mat2")?, cx.result()?);
     Ok(Outcome::Fresh(product(cx, a, b, &meta)))
 }
@@ -114,7 +99,7 @@ pub(crate) fn linear_of(
     cx.reshape(product, out)
 }
 
-fn linear(cx: &mut Decompose) -> Done {
+pub(super) fn linear(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     if !meta.dtype.is_float() {
         return refuse("linear of integers");
@@ -126,7 +111,7 @@ fn linear(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(linear_of(cx, x, weight, bias, &meta)))
 }
 
-fn matmul(cx: &mut Decompose) -> Done {
+pub(super) fn matmul(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     let (a, b) = (cx.tensor("input")?, cx.tensor("other")?);
     let (left, right) = (cx.sizes(a), cx.sizes(b));

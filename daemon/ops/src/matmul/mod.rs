@@ -3,22 +3,45 @@
 pub(crate) mod decompose;
 
 use crate::call::{Answer, Call, broadcast, invalid};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{Mark::Autocast, OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("linear", "input:T, weight:T, bias:T=None", linear, NN).autocast(),
-    OpDef::new("matmul", "input:T, other:T, *, out:T=None", matmul, BOTH).binary("matmul").autocast(),
-    OpDef::new("mm", "input:T, mat2:T, *, out:T=None", mm, BOTH).autocast(),
-    OpDef::new("bmm", "input:T, mat2:T, *, out:T=None", mm, BOTH).autocast(),
-    OpDef::new("mv", "input:T, vec:T, *, out:T=None", mv, BOTH).autocast(),
-    OpDef::new("dot", "input:T, tensor:T, *, out:T=None", dot, BOTH).autocast(),
-    OpDef::new("addmm", "input:T, mat1:T, mat2:T, *, beta:N=1, alpha:N=1, out:T=None", addmm, ALL).autocast(),
-    OpDef::new("baddbmm", "input:T, batch1:T, batch2:T, *, beta:N=1, alpha:N=1, out:T=None", baddbmm, ALL).autocast(),
-    OpDef::new("outer", "input:T, vec2:T, *, out:T=None", outer, BOTH).also(&["torch.ger", ".ger"]).autocast(),
-    OpDef::new("bilinear", "input1:T, input2:T, weight:T, bias:T=None", bilinear, FN).autocast(),
+    OpDef::new("linear", "input:T, weight:T, bias:T=None", linear, NN).lowers(decompose::linear).is(Autocast),
+    OpDef::new("matmul", "input:T, other:T, *, out:T=None", matmul, BOTH)
+        .lowers(decompose::matmul)
+        .binary("matmul")
+        .is(Autocast),
+    OpDef::new("mm", "input:T, mat2:T, *, out:T=None", |call| mm(call, 2), BOTH).lowers(decompose::mm).is(Autocast),
+    OpDef::new("bmm", "input:T, mat2:T, *, out:T=None", |call| mm(call, 3), BOTH)
+        .lowers(|cx| decompose::direct(cx, "aten::bmm", &["input", "mat2"]))
+        .is(Autocast),
+    OpDef::new("mv", "input:T, vec:T, *, out:T=None", mv, BOTH)
+        .lowers(|cx| decompose::direct(cx, "aten::mv", &["input", "vec"]))
+        .is(Autocast),
+    OpDef::new("dot", "input:T, tensor:T, *, out:T=None", dot, BOTH)
+        .lowers(|cx| decompose::direct(cx, "aten::dot", &["input", "tensor"]))
+        .is(Autocast),
+    OpDef::new(
+        "addmm",
+        "input:T, mat1:T, mat2:T, *, beta:N=1, alpha:N=1, out:T=None",
+        |call| added(call, "mat1", "mat2", 2),
+        ALL,
+    )
+    .lowers(|cx| decompose::scaled(cx, "aten::addmm", ["mat1", "mat2"]))
+    .is(Autocast),
+    OpDef::new(
+        "baddbmm",
+        "input:T, batch1:T, batch2:T, *, beta:N=1, alpha:N=1, out:T=None",
+        |call| added(call, "batch1", "batch2", 3),
+        ALL,
+    )
+    .lowers(|cx| decompose::scaled(cx, "aten::baddbmm", ["batch1", "batch2"]))
+    .is(Autocast),
+    OpDef::new("outer", "input:T, vec2:T, *, out:T=None", outer, BOTH).also(&["torch.ger", ".ger"]).is(Autocast),
+    OpDef::new("bilinear", "input1:T, input2:T, weight:T, bias:T=None", bilinear, FN).is(Autocast),
 ];
 
 fn same_dtype(tensors: &[&TensorMeta]) -> Result<(), InferError> {
@@ -83,10 +106,9 @@ fn matmul(call: &mut Call) -> Answer {
 }
 
 /// `mm`, `bmm`: no broadcasting.
-fn mm(call: &mut Call) -> Answer {
+fn mm(call: &mut Call, ndim: usize) -> Answer {
     let (a, b) = (call.tensor("input")?, call.tensor("mat2")?);
     call.absent("out")?;
-    let ndim = if call.canon.op.name == "bmm" { 3 } else { 2 };
     if a.ndim() != ndim || b.ndim() != ndim {
         return invalid(format!("expected {ndim}D matrices"));
     }
@@ -126,14 +148,6 @@ fn dot(call: &mut Call) -> Answer {
     same_dtype(&[a, b])?;
     agree(call, &a.sizes[0], &b.sizes[0])?;
     Ok(Inferred::tensor(call.contiguous(a, a.dtype, Vec::new())))
-}
-
-fn addmm(call: &mut Call) -> Answer {
-    added(call, "mat1", "mat2", 2)
-}
-
-fn baddbmm(call: &mut Call) -> Answer {
-    added(call, "batch1", "batch2", 3)
 }
 
 /// A product plus a tensor that broadcasts to it.

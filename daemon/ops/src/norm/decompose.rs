@@ -1,6 +1,6 @@
 //! Decompositions of normalisations. Formulas are those of torch's documentation.
 
-use crate::decompose::{Decompose, Outcome, Rule, call_result, compute_type, refuse};
+use crate::decompose::{Decompose, Outcome, call_result, compute_type, refuse};
 use crate::reduce::decompose::{averaged, moments};
 use flambeau_core::graph::{CoreId, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::code::Const;
@@ -9,17 +9,6 @@ use flambeau_ir::kernel::Unary;
 use flambeau_ir::reason::Reason;
 
 type Done = Result<Outcome, Reason>;
-
-/// The decomposition of an op of this family.
-pub(crate) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "layer_norm" => layer_norm,
-        "rms_norm" => rms_norm,
-        "batch_norm" => batch_norm,
-        "group_norm" => group_norm,
-        _ => return None,
-    })
-}
 
 fn eps(cx: &Decompose) -> Result<f64, Reason> {
     cx.float("eps")?.map_or_else(|| refuse("a normalisation without eps"), Ok)
@@ -64,7 +53,7 @@ fn trailing(cx: &Decompose, rank: usize) -> Result<Vec<usize>, Reason> {
     Ok((rank.saturating_sub(shape.len())..rank).collect())
 }
 
-fn layer_norm(cx: &mut Decompose) -> Done {
+pub(super) fn layer_norm(cx: &mut Decompose) -> Done {
     let dtype = compute_type(cx.result()?.dtype);
     let x = cx.operand("input", dtype)?;
     let over = trailing(cx, cx.sizes(x).len())?;
@@ -82,7 +71,7 @@ pub(crate) fn layer_normed(cx: &mut Decompose, x: CoreId, weight: CoreId, bias: 
 }
 
 /// `x / sqrt(mean(x^2) + eps) * weight`
-fn rms_norm(cx: &mut Decompose) -> Done {
+pub(super) fn rms_norm(cx: &mut Decompose) -> Done {
     let dtype = compute_type(cx.result()?.dtype);
     let x = cx.operand("input", dtype)?;
     let over = trailing(cx, cx.sizes(x).len())?;
@@ -101,7 +90,7 @@ fn rms_norm(cx: &mut Decompose) -> Done {
 }
 
 /// With running statistics: one factor and one offset per channel.
-fn batch_norm(cx: &mut Decompose) -> Done {
+pub(super) fn batch_norm(cx: &mut Decompose) -> Done {
     let (mean, var) = (cx.maybe_tensor("running_mean")?, cx.maybe_tensor("running_var")?);
     if cx.flag("training")? || mean.is_none() {
         return batch_statistics(cx, mean.zip(var));
@@ -162,7 +151,7 @@ fn batch_statistics(cx: &mut Decompose, running: Option<(CoreId, CoreId)>) -> Do
 }
 
 /// Channels in groups, each group normalised over its channels and all positions.
-fn group_norm(cx: &mut Decompose) -> Done {
+pub(super) fn group_norm(cx: &mut Decompose) -> Done {
     let dtype = compute_type(cx.result()?.dtype);
     let x = cx.operand("input", dtype)?;
     let sizes = cx.sizes(x);

@@ -4,7 +4,11 @@ pub(crate) mod decompose;
 
 use crate::call::{Answer, Call, invalid};
 use crate::layout::{Format, is_contiguous_in, suggest_format};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{
+    Effect::{Updates, UpdatesIf},
+    OpDef,
+    place::*,
+};
 use crate::{InferError, Inferred};
 use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
 
@@ -14,26 +18,30 @@ pub(crate) static OPS: &[OpDef] = &[
         "input:T, weight:T?, bias:T?, running_mean:T?, running_var:T?, training:B, momentum:N, eps:N, cudnn_enabled:B",
         batch_norm,
         FN,
-    ),
+    )
+    .lowers(decompose::batch_norm).effect(UpdatesIf("training", 5)),
     OpDef::new(
         "layer_norm",
         "input:T, normalized_shape:L, weight:T=None, bias:T=None, eps:N=1e-05, cudnn_enable:B=True",
         layer_norm,
         FN,
-    ),
-    OpDef::new("rms_norm", "input:T, normalized_shape:L, weight:T=None, eps:N=None", rms_norm, FN),
+    )
+    .lowers(decompose::layer_norm),
+    OpDef::new("rms_norm", "input:T, normalized_shape:L, weight:T=None, eps:N=None", rms_norm, FN)
+        .lowers(decompose::rms_norm),
     OpDef::new(
         "group_norm",
         "input:T, num_groups:I, weight:T=None, bias:T=None, eps:N=1e-05, cudnn_enabled:B=True",
         group_norm,
         FN,
-    ),
+    )
+    .lowers(decompose::group_norm),
     OpDef::new(
         "instance_norm",
         "input:T, weight:T?, bias:T?, running_mean:T?, running_var:T?, use_input_stats:B, momentum:N, eps:N, cudnn_enabled:B",
         instance_norm,
         FN,
-    ),
+    ).effect(Updates),
 ];
 
 fn all_like(call: &Call, input: &TensorMeta, names: &[&str]) -> Result<(), InferError> {
@@ -116,7 +124,7 @@ fn group_norm(call: &mut Call) -> Answer {
     }
     let format = suggest_format(&mut call.env, &input.sizes, &input.strides);
     // On a GPU it depends on torch's version whether the result is laid out so, too.
-    if format != Format::Contiguous && input.device.kind != 0 {
+    if format != Format::Contiguous && !input.device.is_host() {
         return Err(InferError::NoRule);
     }
     Ok(Inferred::tensor(call.in_format(input, input.dtype, input.sizes.clone(), format)?))

@@ -1,9 +1,10 @@
 //! Activation functions: float tensors in, the same type and layout out.
 
-use super::same_type;
+use super::decompose_activation as decompose;
+use super::{no_bool, same_type};
 use crate::call::{Answer, Call};
 use crate::layout::strides_in;
-use crate::registry::{OpDef, place::*};
+use crate::registry::{Mark::Autocast, OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
 
@@ -14,29 +15,34 @@ const fn activation(name: &'static str, text: &'static str, places: u16) -> OpDe
 const NN_ALL: u16 = NN | INPLACE;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("relu", "input:T", same_type, ALL),
-    OpDef::new("relu6", "input:T", like, NN_ALL),
-    OpDef::new("hardtanh", "input:T, min_val:N=-1.0, max_val:N=1.0, *, out:T=None", like, NN_ALL),
-    activation("gelu", "input:T, *, approximate:S=none, out:T=None", NN_ALL),
-    activation("silu", "input:T, *, out:T=None", NN_ALL),
-    activation("mish", "input:T, *, out:T=None", NN_ALL),
-    activation("hardswish", "input:T, *, out:T=None", NN_ALL),
-    activation("hardsigmoid", "input:T, *, out:T=None", NN_ALL),
-    activation("elu", "input:T, alpha:N=1, scale:N=1, input_scale:N=1, *, out:T=None", NN_ALL),
-    activation("selu", "input:T", FN | INPLACE),
-    activation("celu", "input:T, alpha:N=1.0", FN | INPLACE),
-    activation("leaky_relu", "input:T, negative_slope:N=0.01, *, out:T=None", NN_ALL),
-    activation("softplus", "input:T, beta:N=1, threshold:N=20, *, out:T=None", NN),
-    OpDef::new("log_sigmoid", "input:T, *, out:T=None", log_sigmoid, NN).also(&["torch.nn.functional.logsigmoid"]),
+    OpDef::new("relu", "input:T", no_bool, ALL).lowers(decompose::relu),
+    OpDef::new("relu6", "input:T", like, NN_ALL).lowers(|cx| decompose::clamped(cx, 0.0, 6.0)),
+    OpDef::new("hardtanh", "input:T, min_val:N=-1.0, max_val:N=1.0, *, out:T=None", like, NN_ALL)
+        .lowers(decompose::hardtanh),
+    activation("gelu", "input:T, *, approximate:S=none, out:T=None", NN_ALL).lowers(decompose::gelu),
+    activation("silu", "input:T, *, out:T=None", NN_ALL).lowers(decompose::silu),
+    activation("mish", "input:T, *, out:T=None", NN_ALL).lowers(decompose::mish),
+    activation("hardswish", "input:T, *, out:T=None", NN_ALL).lowers(decompose::hardswish),
+    activation("hardsigmoid", "input:T, *, out:T=None", NN_ALL).lowers(decompose::hardsigmoid),
+    activation("elu", "input:T, alpha:N=1, scale:N=1, input_scale:N=1, *, out:T=None", NN_ALL).lowers(decompose::elu),
+    activation("selu", "input:T", FN | INPLACE)
+        .lowers(|cx| decompose::exponential(cx, 1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0)),
+    activation("celu", "input:T, alpha:N=1.0", FN | INPLACE).lowers(decompose::celu),
+    activation("leaky_relu", "input:T, negative_slope:N=0.01, *, out:T=None", NN_ALL).lowers(decompose::leaky_relu),
+    activation("softplus", "input:T, beta:N=1, threshold:N=20, *, out:T=None", NN).lowers(decompose::softplus),
+    OpDef::new("log_sigmoid", "input:T, *, out:T=None", log_sigmoid, NN)
+        .lowers(decompose::log_sigmoid)
+        .also(&["torch.nn.functional.logsigmoid"]),
     activation("softshrink", "input:T, lambd:N=0.5, *, out:T=None", NN),
     activation("hardshrink", "input:T, lambd:N=0.5, *, out:T=None", BOTH),
     OpDef::new("threshold", "input:T, threshold:N, value:N, *, out:T=None", same_type, FN | INPLACE)
+        .lowers(decompose::threshold)
         .also(&["torch._C._nn.threshold"]),
-    OpDef::new("prelu", "input:T, weight:T", prelu, BOTH).autocast(),
-    OpDef::new("glu", "input:T, dim:I=-1, *, out:T=None", glu, NN),
+    OpDef::new("prelu", "input:T, weight:T", prelu, BOTH).lowers(decompose::prelu).is(Autocast),
+    OpDef::new("glu", "input:T, dim:I=-1, *, out:T=None", glu, NN).lowers(decompose::glu),
 ];
 
-fn float_only(call: &mut Call) -> Answer {
+pub(super) fn float_only(call: &mut Call) -> Answer {
     if !call.tensor("input")?.dtype.is_float() {
         return Err(InferError::NoRule);
     }

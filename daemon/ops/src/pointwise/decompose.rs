@@ -1,7 +1,8 @@
 //! Decompositions of pointwise arithmetic, comparisons and selections. Formulas are those of torch's documentation.
 
-use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
+use crate::decompose::{Decompose, Outcome, compute_type, refuse};
 use crate::promote::Promotion;
+use crate::registry::Mark;
 use crate::signature::{Argument, Seen, Value};
 use flambeau_core::graph::{CoreId, CoreOp};
 use flambeau_ir::code::Const;
@@ -10,93 +11,6 @@ use flambeau_ir::kernel::{Binary, DType, Unary};
 use flambeau_ir::reason::Reason;
 
 type Done = Result<Outcome, Reason>;
-
-/// The decomposition of an op of this family.
-pub(crate) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "add" => |cx| scaled(cx, Binary::Add, false),
-        "sub" => |cx| scaled(cx, Binary::Sub, false),
-        "rsub" => |cx| scaled(cx, Binary::Sub, true),
-        "mul" => mul,
-        "div" => div,
-        "floor_divide" => |cx| whole_division(cx, Binary::FloorDiv),
-        "remainder" => |cx| whole_division(cx, Binary::Rem),
-        "fmod" => |cx| whole_division(cx, Binary::Fmod),
-        "pow" => pow,
-        "maximum" => |cx| binary(cx, Binary::Max),
-        "minimum" => |cx| binary(cx, Binary::Min),
-        "atan2" => |cx| binary(cx, Binary::Atan2),
-        "bitwise_and" => |cx| bits(cx, Binary::And),
-        "bitwise_or" => |cx| bits(cx, Binary::Or),
-        "bitwise_xor" => |cx| bits(cx, Binary::Xor),
-        "bitwise_not" => bitwise_not,
-        "eq" => |cx| compare(cx, Binary::Eq),
-        "ne" => |cx| compare(cx, Binary::Ne),
-        "lt" => |cx| compare(cx, Binary::Lt),
-        "le" => |cx| compare(cx, Binary::Le),
-        "gt" => |cx| compare(cx, Binary::Gt),
-        "ge" => |cx| compare(cx, Binary::Ge),
-        "logical_and" => |cx| logical(cx, Binary::And),
-        "logical_or" => |cx| logical(cx, Binary::Or),
-        "logical_xor" => |cx| logical(cx, Binary::Xor),
-        "logical_not" => logical_not,
-        "isnan" => |cx| test(cx, Unary::IsNan),
-        "isinf" => |cx| test(cx, Unary::IsInf),
-        "isfinite" => isfinite,
-        "neg" => |cx| unary(cx, Unary::Neg),
-        "positive" => |cx| Ok(Outcome::Same(cx.node_of("input")?)),
-        "abs" => |cx| unary(cx, Unary::Abs),
-        "sign" | "sgn" => |cx| unary(cx, Unary::Sign),
-        "floor" => |cx| rounding(cx, Unary::Floor),
-        "ceil" => |cx| rounding(cx, Unary::Ceil),
-        "trunc" => |cx| rounding(cx, Unary::Trunc),
-        "round" => round,
-        "square" => square,
-        "where" => choose,
-        "clamp" => clamp,
-        "clamp_min" => |cx| bound(cx, "min", Binary::Max),
-        "clamp_max" => |cx| bound(cx, "max", Binary::Min),
-        "lerp" => lerp,
-        "addcmul" => addcmul,
-        "addcdiv" => addcdiv,
-        "masked_fill" => masked_fill,
-        "deg2rad" => |cx| scaled_by(cx, std::f64::consts::PI / 180.0),
-        "rad2deg" => |cx| scaled_by(cx, 180.0 / std::f64::consts::PI),
-        _ => return float_unary(name),
-    })
-}
-
-/// Ops that compute one function of one float.
-fn float_unary(name: &str) -> Option<Rule> {
-    Some(match name {
-        "exp" => |cx| unary(cx, Unary::Exp),
-        "exp2" => |cx| unary(cx, Unary::Exp2),
-        "expm1" => |cx| unary(cx, Unary::Expm1),
-        "log" => |cx| unary(cx, Unary::Log),
-        "log2" => |cx| unary(cx, Unary::Log2),
-        "log10" => |cx| unary(cx, Unary::Log10),
-        "log1p" => |cx| unary(cx, Unary::Log1p),
-        "sqrt" => |cx| unary(cx, Unary::Sqrt),
-        "rsqrt" => |cx| unary(cx, Unary::Rsqrt),
-        "reciprocal" => |cx| unary(cx, Unary::Reciprocal),
-        "sin" => |cx| unary(cx, Unary::Sin),
-        "cos" => |cx| unary(cx, Unary::Cos),
-        "tan" => |cx| unary(cx, Unary::Tan),
-        "asin" => |cx| unary(cx, Unary::Asin),
-        "acos" => |cx| unary(cx, Unary::Acos),
-        "atan" => |cx| unary(cx, Unary::Atan),
-        "sinh" => |cx| unary(cx, Unary::Sinh),
-        "cosh" => |cx| unary(cx, Unary::Cosh),
-        "tanh" => |cx| unary(cx, Unary::Tanh),
-        "asinh" => |cx| unary(cx, Unary::Asinh),
-        "acosh" => |cx| unary(cx, Unary::Acosh),
-        "atanh" => |cx| unary(cx, Unary::Atanh),
-        "sigmoid" => |cx| unary(cx, Unary::Sigmoid),
-        "erf" => |cx| unary(cx, Unary::Erf),
-        "erfc" => |cx| unary(cx, Unary::Erfc),
-        _ => return None,
-    })
-}
 
 /// The type both operands of a pointwise op are brought to.
 fn promoted(cx: &Decompose, names: &[&str]) -> Result<DType, Reason> {
@@ -111,7 +25,7 @@ fn promoted(cx: &Decompose, names: &[&str]) -> Result<DType, Reason> {
             Some(Value::Arg(arg)) => match arg.seen() {
                 Seen::Const(c) => c.clone(),
                 Seen::Dim(_) => Const::Int(0),
-                _ => return refuse(format!("{}: {name} is no number", cx.name)),
+                _ => return refuse(format!("{}: {name} is no number", cx.op.name)),
             },
             Some(Value::Default(c)) => c.clone(),
             _ => continue,
@@ -120,10 +34,10 @@ fn promoted(cx: &Decompose, names: &[&str]) -> Result<DType, Reason> {
             Const::Bool(_) => promotion.number(DType::Bool),
             Const::Int(_) => promotion.number(DType::I64),
             Const::Float(_) => promotion.number(cx.default_dtype),
-            _ => return refuse(format!("{}: {name} is no real number", cx.name)),
+            _ => return refuse(format!("{}: {name} is no real number", cx.op.name)),
         }
     }
-    promotion.result().map_or_else(|| refuse(format!("{} without operands", cx.name)), Ok)
+    promotion.result().map_or_else(|| refuse(format!("{} without operands", cx.op.name)), Ok)
 }
 
 /// The type in which an op computes whose result has the promoted type.
@@ -135,17 +49,14 @@ fn fresh(id: CoreId) -> Done {
     Ok(Outcome::Fresh(id))
 }
 
-fn unary(cx: &mut Decompose, op: Unary) -> Done {
+pub(super) fn unary(cx: &mut Decompose, op: Unary) -> Done {
     let dtype = computed(cx)?;
     if dtype == DType::Bool {
-        return refuse(format!("{} of bool", cx.name));
+        return refuse(format!("{} of bool", cx.op.name));
     }
     let a = shared(cx, "input", dtype)?;
     fresh(cx.unary(op, a))
 }
-
-/// Ops that compute with a number as it is, where their result is a half; others round it to the result's type first.
-const KEEP_NUMBERS: &[&str] = &["mul", "div", "true_divide", "pow"];
 
 /// An operand in the type that the op computes in. Torch brings all operands to the type of the result first, which tells
 /// where that is a half: large integers become infinite.
@@ -170,7 +81,7 @@ fn brought(cx: &mut Decompose, name: &str, dtype: DType, common: DType) -> Resul
         _ => true,
     };
     let value = cx.operand(name, dtype)?;
-    if is_number && KEEP_NUMBERS.contains(&cx.name) {
+    if is_number && cx.op.has(Mark::KeepsNumbers) {
         return Ok(value);
     }
     let value = match cx.bound.arg(name) {
@@ -182,7 +93,7 @@ fn brought(cx: &mut Decompose, name: &str, dtype: DType, common: DType) -> Resul
     Ok(cx.cast(rounded, dtype))
 }
 
-fn binary(cx: &mut Decompose, op: Binary) -> Done {
+pub(super) fn binary(cx: &mut Decompose, op: Binary) -> Done {
     let dtype = computed(cx)?;
     let op = match (dtype, op) {
         (DType::Bool, Binary::Max) => Binary::Or,
@@ -194,7 +105,7 @@ fn binary(cx: &mut Decompose, op: Binary) -> Done {
 }
 
 /// `input op alpha * other`
-fn scaled(cx: &mut Decompose, op: Binary, reflected: bool) -> Done {
+pub(super) fn scaled(cx: &mut Decompose, op: Binary, reflected: bool) -> Done {
     let dtype = computed(cx)?;
     let (mut a, mut b) = (shared(cx, "input", dtype)?, shared(cx, "other", dtype)?);
     if reflected {
@@ -215,7 +126,7 @@ fn scaled(cx: &mut Decompose, op: Binary, reflected: bool) -> Done {
     fresh(cx.binary(op, a, b))
 }
 
-fn mul(cx: &mut Decompose) -> Done {
+pub(super) fn mul(cx: &mut Decompose) -> Done {
     let dtype = computed(cx)?;
     let op = if dtype == DType::Bool { Binary::And } else { Binary::Mul };
     binary(cx, op)
@@ -228,11 +139,11 @@ fn check_divisor(cx: &Decompose, dtype: DType, divisor: CoreId) -> Result<(), Re
     }
     match cx.core.node(divisor).op {
         CoreOp::Const(bits) if bits != 0 && dtype.is_integer() => Ok(()),
-        _ => refuse(format!("{} by an integer that may be zero", cx.name)),
+        _ => refuse(format!("{} by an integer that may be zero", cx.op.name)),
     }
 }
 
-fn div(cx: &mut Decompose) -> Done {
+pub(super) fn div(cx: &mut Decompose) -> Done {
     match cx.bound.constant("rounding_mode") {
         Some(Const::Str(mode)) if &**mode == "floor" => whole_division(cx, Binary::FloorDiv),
         Some(Const::Str(mode)) if &**mode == "trunc" => whole_division(cx, Binary::TruncDiv),
@@ -252,7 +163,7 @@ fn number_by_tensor(cx: &mut Decompose) -> Done {
     fresh(cx.mul(inverse, number))
 }
 
-fn whole_division(cx: &mut Decompose, op: Binary) -> Done {
+pub(super) fn whole_division(cx: &mut Decompose, op: Binary) -> Done {
     let dtype = computed(cx)?;
     let (a, b) = (shared(cx, "input", dtype)?, shared(cx, "other", dtype)?);
     check_divisor(cx, dtype, b)?;
@@ -260,7 +171,7 @@ fn whole_division(cx: &mut Decompose, op: Binary) -> Done {
 }
 
 /// Fixed exponents that torch computes by other means are computed so here.
-fn pow(cx: &mut Decompose) -> Done {
+pub(super) fn pow(cx: &mut Decompose) -> Done {
     let dtype = computed(cx)?;
     let a = shared(cx, "input", dtype)?;
     let exponent = match cx.bound.constant("exponent") {
@@ -294,20 +205,20 @@ fn pow(cx: &mut Decompose) -> Done {
     fresh(cx.binary(Binary::Pow, a, b))
 }
 
-fn bits(cx: &mut Decompose, op: Binary) -> Done {
+pub(super) fn bits(cx: &mut Decompose, op: Binary) -> Done {
     if cx.result()?.dtype.is_float() {
         return refuse("bit operations on floats");
     }
     binary(cx, op)
 }
 
-fn bitwise_not(cx: &mut Decompose) -> Done {
+pub(super) fn bitwise_not(cx: &mut Decompose) -> Done {
     let dtype = cx.result()?.dtype;
     let a = cx.operand("input", dtype)?;
     fresh(cx.unary(if dtype == DType::Bool { Unary::Not } else { Unary::BitNot }, a))
 }
 
-fn compare(cx: &mut Decompose, op: Binary) -> Done {
+pub(super) fn compare(cx: &mut Decompose, op: Binary) -> Done {
     let common = promoted(cx, &["input", "other"])?;
     let dtype = compute_type(common);
     let (a, b) = (brought(cx, "input", dtype, common)?, brought(cx, "other", dtype, common)?);
@@ -318,18 +229,18 @@ fn compare(cx: &mut Decompose, op: Binary) -> Done {
     fresh(cx.binary(op, a, b))
 }
 
-fn logical(cx: &mut Decompose, op: Binary) -> Done {
+pub(super) fn logical(cx: &mut Decompose, op: Binary) -> Done {
     let (a, b) = (cx.tensor("input")?, cx.tensor("other")?);
     let (a, b) = (cx.cast(a, DType::Bool), cx.cast(b, DType::Bool));
     fresh(cx.binary(op, a, b))
 }
 
-fn logical_not(cx: &mut Decompose) -> Done {
+pub(super) fn logical_not(cx: &mut Decompose) -> Done {
     let a = cx.operand("input", DType::Bool)?;
     fresh(cx.unary(Unary::Not, a))
 }
 
-fn test(cx: &mut Decompose, op: Unary) -> Done {
+pub(super) fn test(cx: &mut Decompose, op: Unary) -> Done {
     let a = cx.tensor("input")?;
     let dtype = cx.dtype(a);
     if !dtype.is_float() {
@@ -341,7 +252,7 @@ fn test(cx: &mut Decompose, op: Unary) -> Done {
 }
 
 /// `|x| < inf`
-fn isfinite(cx: &mut Decompose) -> Done {
+pub(super) fn isfinite(cx: &mut Decompose) -> Done {
     let a = cx.tensor("input")?;
     let dtype = cx.dtype(a);
     if !dtype.is_float() {
@@ -355,32 +266,32 @@ fn isfinite(cx: &mut Decompose) -> Done {
 }
 
 /// Integers are round already.
-fn rounding(cx: &mut Decompose, op: Unary) -> Done {
+pub(super) fn rounding(cx: &mut Decompose, op: Unary) -> Done {
     let dtype = computed(cx)?;
     let a = cx.operand("input", dtype)?;
     if dtype.is_float() { fresh(cx.unary(op, a)) } else { fresh(cx.core_copy(a)) }
 }
 
-fn round(cx: &mut Decompose) -> Done {
+pub(super) fn round(cx: &mut Decompose) -> Done {
     if cx.int("decimals")? != Some(0) {
         return refuse("round to decimals");
     }
     rounding(cx, Unary::Round)
 }
 
-fn square(cx: &mut Decompose) -> Done {
+pub(super) fn square(cx: &mut Decompose) -> Done {
     let dtype = computed(cx)?;
     let a = cx.operand("input", dtype)?;
     fresh(cx.mul(a, a))
 }
 
-fn scaled_by(cx: &mut Decompose, factor: f64) -> Done {
+pub(super) fn scaled_by(cx: &mut Decompose, factor: f64) -> Done {
     let dtype = computed(cx)?;
     let a = cx.operand("input", dtype)?;
     fresh(cx.scale(a, factor))
 }
 
-fn choose(cx: &mut Decompose) -> Done {
+pub(super) fn choose(cx: &mut Decompose) -> Done {
     let dtype = computed(cx)?;
     let cond = cx.operand("condition", DType::Bool)?;
     let (a, b) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
@@ -388,7 +299,7 @@ fn choose(cx: &mut Decompose) -> Done {
 }
 
 /// `min(max(x, low), high)`
-fn clamp(cx: &mut Decompose) -> Done {
+pub(super) fn clamp(cx: &mut Decompose) -> Done {
     let dtype = computed(cx)?;
     let mut a = cx.operand("input", dtype)?;
     for (name, op) in [("min", Binary::Max), ("max", Binary::Min)] {
@@ -400,14 +311,14 @@ fn clamp(cx: &mut Decompose) -> Done {
     fresh(a)
 }
 
-fn bound(cx: &mut Decompose, name: &str, op: Binary) -> Done {
+pub(super) fn bound(cx: &mut Decompose, name: &str, op: Binary) -> Done {
     let dtype = computed(cx)?;
     let (a, limit) = (cx.operand("input", dtype)?, cx.operand(name, dtype)?);
     fresh(cx.binary(op, a, limit))
 }
 
 /// `|w| < 0.5 ? a + w * (b - a) : b - (b - a) * (1 - w)`
-fn lerp(cx: &mut Decompose) -> Done {
+pub(super) fn lerp(cx: &mut Decompose) -> Done {
     let dtype = computed(cx)?;
     let (a, b, w) = (cx.operand("input", dtype)?, cx.operand("end", dtype)?, cx.operand("weight", dtype)?);
     let span = cx.sub(b, a);
@@ -423,7 +334,7 @@ fn lerp(cx: &mut Decompose) -> Done {
 }
 
 /// `input + value * tensor1 * tensor2`
-fn addcmul(cx: &mut Decompose) -> Done {
+pub(super) fn addcmul(cx: &mut Decompose) -> Done {
     let dtype = computed(cx)?;
     let (a, b, c) = (cx.operand("input", dtype)?, cx.operand("tensor1", dtype)?, cx.operand("tensor2", dtype)?);
     let value = cx.operand("value", dtype)?;
@@ -433,7 +344,7 @@ fn addcmul(cx: &mut Decompose) -> Done {
 }
 
 /// `input + value * tensor1 / tensor2`
-fn addcdiv(cx: &mut Decompose) -> Done {
+pub(super) fn addcdiv(cx: &mut Decompose) -> Done {
     let dtype = computed(cx)?;
     if !dtype.is_float() {
         return refuse("addcdiv of integers");
@@ -445,9 +356,14 @@ fn addcdiv(cx: &mut Decompose) -> Done {
     fresh(cx.add(a, quotient))
 }
 
-fn masked_fill(cx: &mut Decompose) -> Done {
+pub(super) fn masked_fill(cx: &mut Decompose) -> Done {
     let dtype = cx.result()?.dtype;
     let (a, mask) = (cx.operand("input", dtype)?, cx.operand("mask", DType::Bool)?);
     let value = cx.operand("value", dtype)?;
     fresh(cx.select(mask, value, a))
+}
+
+/// The argument itself.
+pub(super) fn same(cx: &mut Decompose) -> Done {
+    Ok(Outcome::Same(cx.node_of("input")?))
 }

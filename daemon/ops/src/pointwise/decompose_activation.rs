@@ -1,36 +1,12 @@
 //! Decompositions of activation functions. Formulas are those of torch's documentation.
 
-use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
+use crate::decompose::{Decompose, Outcome, compute_type, refuse};
 use flambeau_core::graph::CoreId;
 use flambeau_ir::code::Const;
 use flambeau_ir::kernel::{Binary, DType, Unary};
 use flambeau_ir::reason::Reason;
 
 type Done = Result<Outcome, Reason>;
-
-/// The decomposition of an op of this family.
-pub(crate) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "relu" => relu,
-        "relu6" => |cx| clamped(cx, 0.0, 6.0),
-        "hardtanh" => hardtanh,
-        "gelu" => gelu,
-        "silu" => silu,
-        "elu" => elu,
-        "selu" => |cx| exponential(cx, 1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0),
-        "celu" => celu,
-        "leaky_relu" => leaky_relu,
-        "softplus" => softplus,
-        "hardswish" => hardswish,
-        "hardsigmoid" => hardsigmoid,
-        "mish" => mish,
-        "log_sigmoid" | "logsigmoid" => log_sigmoid,
-        "threshold" => threshold,
-        "glu" => glu,
-        "prelu" => prelu,
-        _ => return None,
-    })
-}
 
 fn input(cx: &mut Decompose) -> Result<(CoreId, DType), Reason> {
     let dtype = compute_type(cx.result()?.dtype);
@@ -41,7 +17,7 @@ fn fresh(id: CoreId) -> Done {
     Ok(Outcome::Fresh(id))
 }
 
-fn relu(cx: &mut Decompose) -> Done {
+pub(super) fn relu(cx: &mut Decompose) -> Done {
     let (x, dtype) = input(cx)?;
     let zero = cx.constant(&Const::Int(0), dtype, vec![])?;
     fresh(cx.binary(Binary::Max, x, zero))
@@ -54,12 +30,12 @@ fn limited(cx: &mut Decompose, x: CoreId, low: f64, high: f64) -> CoreId {
     cx.binary(Binary::Min, x, high)
 }
 
-fn clamped(cx: &mut Decompose, low: f64, high: f64) -> Done {
+pub(super) fn clamped(cx: &mut Decompose, low: f64, high: f64) -> Done {
     let (x, _) = input(cx)?;
     fresh(limited(cx, x, low, high))
 }
 
-fn hardtanh(cx: &mut Decompose) -> Done {
+pub(super) fn hardtanh(cx: &mut Decompose) -> Done {
     match (cx.float("min_val")?, cx.float("max_val")?) {
         (Some(low), Some(high)) => clamped(cx, low, high),
         _ => refuse("hardtanh without limits"),
@@ -67,7 +43,7 @@ fn hardtanh(cx: &mut Decompose) -> Done {
 }
 
 /// `x / 2 * (1 + erf(x / sqrt 2))`, or with `tanh(sqrt(2 / pi) * (x + 0.044715 x^3))` in place of `erf`
-fn gelu(cx: &mut Decompose) -> Done {
+pub(super) fn gelu(cx: &mut Decompose) -> Done {
     let approximate = cx.number("approximate")?;
     let (x, _) = input(cx)?;
     let inner = match &approximate {
@@ -90,14 +66,14 @@ fn gelu(cx: &mut Decompose) -> Done {
 }
 
 /// `x * sigmoid(x)`
-fn silu(cx: &mut Decompose) -> Done {
+pub(super) fn silu(cx: &mut Decompose) -> Done {
     let (x, _) = input(cx)?;
     let gate = cx.unary(Unary::Sigmoid, x);
     fresh(cx.mul(x, gate))
 }
 
 /// `x > 0 ? scale * x : scale * alpha * (exp(input_scale * x) - 1)`
-fn exponential(cx: &mut Decompose, alpha: f64, scale: f64, input_scale: f64) -> Done {
+pub(super) fn exponential(cx: &mut Decompose, alpha: f64, scale: f64, input_scale: f64) -> Done {
     let (x, dtype) = input(cx)?;
     let zero = cx.real(0.0, dtype);
     let positive = cx.binary(Binary::Gt, x, zero);
@@ -107,19 +83,19 @@ fn exponential(cx: &mut Decompose, alpha: f64, scale: f64, input_scale: f64) -> 
     fresh(cx.select(positive, high, low))
 }
 
-fn elu(cx: &mut Decompose) -> Done {
+pub(super) fn elu(cx: &mut Decompose) -> Done {
     let alpha = cx.float("alpha")?.unwrap_or(1.0);
     let scale = cx.float("scale").ok().flatten().unwrap_or(1.0);
     let input_scale = cx.float("input_scale").ok().flatten().unwrap_or(1.0);
     exponential(cx, alpha, scale, input_scale)
 }
 
-fn celu(cx: &mut Decompose) -> Done {
+pub(super) fn celu(cx: &mut Decompose) -> Done {
     let alpha = cx.float("alpha")?.unwrap_or(1.0);
     exponential(cx, alpha, 1.0, 1.0 / alpha)
 }
 
-fn leaky_relu(cx: &mut Decompose) -> Done {
+pub(super) fn leaky_relu(cx: &mut Decompose) -> Done {
     let Some(slope) = cx.float("negative_slope")? else { return refuse("leaky_relu without a slope") };
     let (x, dtype) = input(cx)?;
     let zero = cx.real(0.0, dtype);
@@ -141,7 +117,7 @@ fn softened(cx: &mut Decompose, x: CoreId, beta: f64, threshold: f64) -> CoreId 
     cx.select(large, x, soft)
 }
 
-fn softplus(cx: &mut Decompose) -> Done {
+pub(super) fn softplus(cx: &mut Decompose) -> Done {
     let (Some(beta), Some(threshold)) = (cx.float("beta")?, cx.float("threshold")?) else {
         return refuse("softplus without parameters");
     };
@@ -150,7 +126,7 @@ fn softplus(cx: &mut Decompose) -> Done {
 }
 
 /// `x * min(max(x + 3, 0), 6) / 6`
-fn hardswish(cx: &mut Decompose) -> Done {
+pub(super) fn hardswish(cx: &mut Decompose) -> Done {
     let (x, dtype) = input(cx)?;
     let shifted = cx.offset(x, 3.0);
     let gate = limited(cx, shifted, 0.0, 6.0);
@@ -159,7 +135,7 @@ fn hardswish(cx: &mut Decompose) -> Done {
     fresh(cx.div(product, six))
 }
 
-fn hardsigmoid(cx: &mut Decompose) -> Done {
+pub(super) fn hardsigmoid(cx: &mut Decompose) -> Done {
     let (x, dtype) = input(cx)?;
     let shifted = cx.offset(x, 3.0);
     let gate = limited(cx, shifted, 0.0, 6.0);
@@ -168,7 +144,7 @@ fn hardsigmoid(cx: &mut Decompose) -> Done {
 }
 
 /// `x * tanh(softplus(x))`
-fn mish(cx: &mut Decompose) -> Done {
+pub(super) fn mish(cx: &mut Decompose) -> Done {
     let (x, _) = input(cx)?;
     let soft = softened(cx, x, 1.0, 20.0);
     let gate = cx.unary(Unary::Tanh, soft);
@@ -176,7 +152,7 @@ fn mish(cx: &mut Decompose) -> Done {
 }
 
 /// `min(x, 0) - log(1 + exp(-|x|))`
-fn log_sigmoid(cx: &mut Decompose) -> Done {
+pub(super) fn log_sigmoid(cx: &mut Decompose) -> Done {
     let (x, dtype) = input(cx)?;
     let zero = cx.real(0.0, dtype);
     let low = cx.binary(Binary::Min, x, zero);
@@ -188,7 +164,7 @@ fn log_sigmoid(cx: &mut Decompose) -> Done {
 }
 
 /// `x <= threshold ? value : x`
-fn threshold(cx: &mut Decompose) -> Done {
+pub(super) fn threshold(cx: &mut Decompose) -> Done {
     let (x, dtype) = input(cx)?;
     let (limit, value) = (cx.operand("threshold", dtype)?, cx.operand("value", dtype)?);
     let low = cx.binary(Binary::Le, x, limit);
@@ -196,7 +172,7 @@ fn threshold(cx: &mut Decompose) -> Done {
 }
 
 /// The first half of a dimension, gated by the second.
-fn glu(cx: &mut Decompose) -> Done {
+pub(super) fn glu(cx: &mut Decompose) -> Done {
     let (x, _) = input(cx)?;
     let rank = cx.sizes(x).len();
     let dim = cx.axis(cx.int("dim")?.unwrap_or(-1), rank)?;
@@ -208,7 +184,7 @@ fn glu(cx: &mut Decompose) -> Done {
 }
 
 /// `x > 0 ? x : weight * x`, one weight per channel
-fn prelu(cx: &mut Decompose) -> Done {
+pub(super) fn prelu(cx: &mut Decompose) -> Done {
     let (x, dtype) = input(cx)?;
     let weight = cx.operand("weight", dtype)?;
     let sizes = cx.sizes(x);

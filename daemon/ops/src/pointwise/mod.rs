@@ -7,11 +7,13 @@ mod select;
 
 use crate::call::{Answer, Call, Pointwise, invalid};
 use crate::promote::{Category, category, real_of};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{Mark::KeepsNumbers, OpDef, place::*};
 use crate::signature::Value;
 use crate::{InferError, Inferred, OpArg};
 use flambeau_ir::code::Const;
-use flambeau_ir::kernel::DType;
+use flambeau_ir::kernel::{Binary, DType, Unary};
+
+use activation::float_only;
 
 pub(crate) use activation::OPS as ACTIVATIONS;
 pub(crate) use select::OPS as SELECT;
@@ -27,9 +29,9 @@ const fn float(name: &'static str) -> OpDef {
     OpDef::new(name, UNARY, float_unary, ALL)
 }
 
-/// One operand, its own type.
+/// One number, its own type.
 const fn unary(name: &'static str) -> OpDef {
-    OpDef::new(name, UNARY, same_type, ALL)
+    OpDef::new(name, UNARY, no_bool, ALL)
 }
 
 /// Two operands, their promoted type.
@@ -53,100 +55,143 @@ const fn test(name: &'static str) -> OpDef {
 }
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("add", SCALED, arithmetic, ALL).binary("add"),
-    OpDef::new("sub", SCALED, subtraction, ALL).also(&["torch.subtract", ".subtract", ".subtract_"]).binary("sub"),
-    OpDef::new("rsub", "input:T, other:TN, *, alpha:N=1", subtraction, FN),
-    binary("mul").also(&["torch.multiply", ".multiply", ".multiply_"]).binary("mul"),
+    OpDef::new("add", SCALED, arithmetic, ALL)
+        .lowers(|cx| decompose::scaled(cx, Binary::Add, false))
+        .commutative("add"),
+    OpDef::new("sub", SCALED, subtraction, ALL)
+        .lowers(|cx| decompose::scaled(cx, Binary::Sub, false))
+        .also(&["torch.subtract", ".subtract", ".subtract_"])
+        .binary("sub"),
+    OpDef::new("rsub", "input:T, other:TN, *, alpha:N=1", reflected_subtraction, FN)
+        .lowers(|cx| decompose::scaled(cx, Binary::Sub, true)),
+    binary("mul")
+        .lowers(decompose::mul)
+        .also(&["torch.multiply", ".multiply", ".multiply_"])
+        .commutative("mul")
+        .is(KeepsNumbers),
     OpDef::new("div", "input:TN, other:TN, *, rounding_mode:S=None, out:T=None", division, ALL)
+        .lowers(decompose::div)
         .also(&["torch.divide", ".divide", ".divide_", "torch.true_divide", ".true_divide", ".true_divide_"])
-        .binary("truediv"),
-    OpDef::new("floor_divide", BINARY, arithmetic, ALL).binary("floordiv"),
-    binary("remainder").binary("mod"),
-    OpDef::new("fmod", TENSOR_FIRST, arithmetic, ALL),
+        .binary("truediv")
+        .is(KeepsNumbers),
+    OpDef::new("floor_divide", BINARY, whole_division, ALL)
+        .lowers(|cx| decompose::whole_division(cx, Binary::FloorDiv))
+        .binary("floordiv"),
+    OpDef::new("remainder", BINARY, whole_division, ALL)
+        .lowers(|cx| decompose::whole_division(cx, Binary::Rem))
+        .binary("mod"),
+    OpDef::new("fmod", TENSOR_FIRST, whole_division, ALL).lowers(|cx| decompose::whole_division(cx, Binary::Fmod)),
     OpDef::new(
         "pow",
         "input:T, exponent:T, *, out:T=None | input:T, exponent:N, *, out:T=None | input:N, exponent:T, *, out:T=None",
         power,
         ALL,
     )
-    .binary("pow"),
-    OpDef::new("maximum", TENSORS, arithmetic, BOTH),
-    OpDef::new("minimum", TENSORS, arithmetic, BOTH),
+    .lowers(decompose::pow)
+    .binary("pow")
+    .is(KeepsNumbers),
+    OpDef::new("maximum", TENSORS, arithmetic, BOTH).lowers(|cx| decompose::binary(cx, Binary::Max)),
+    OpDef::new("minimum", TENSORS, arithmetic, BOTH).lowers(|cx| decompose::binary(cx, Binary::Min)),
     OpDef::new("fmax", TENSORS, arithmetic, BOTH),
     OpDef::new("fmin", TENSORS, arithmetic, BOTH),
-    OpDef::new("atan2", TENSORS, float_arithmetic, ALL).also(&["torch.arctan2", ".arctan2", ".arctan2_"]),
+    OpDef::new("atan2", TENSORS, float_arithmetic, ALL).lowers(|cx| decompose::binary(cx, Binary::Atan2)).also(&[
+        "torch.arctan2",
+        ".arctan2",
+        ".arctan2_",
+    ]),
     OpDef::new("copysign", TENSOR_FIRST, float_arithmetic, ALL),
     OpDef::new("xlogy", BINARY, float_arithmetic, ALL).also(&["torch._C._special.special_xlogy"]),
     OpDef::new("hypot", TENSORS, floats_only, ALL),
     OpDef::new("logaddexp", TENSORS, floats_only, BOTH),
     OpDef::new("logaddexp2", TENSORS, floats_only, BOTH),
     OpDef::new("nextafter", TENSORS, floats_only, ALL),
-    OpDef::new("gcd", TENSORS, bitwise, ALL),
-    OpDef::new("lcm", TENSORS, bitwise, ALL),
-    bits("bitwise_and").binary("and_"),
-    bits("bitwise_or").binary("or_"),
-    bits("bitwise_xor").binary("xor"),
-    bits("bitwise_left_shift").binary("lshift"),
-    bits("bitwise_right_shift").binary("rshift"),
-    OpDef::new("bitwise_not", UNARY, bitwise_not, ALL).operator("invert"),
-    compare("eq").comparison("eq"),
-    compare("ne").also(&["torch.not_equal", ".not_equal", ".not_equal_"]).comparison("ne"),
-    compare("lt").also(&["torch.less", ".less", ".less_"]).comparison("lt"),
-    compare("le").also(&["torch.less_equal", ".less_equal", ".less_equal_"]).comparison("le"),
-    compare("gt").also(&["torch.greater", ".greater", ".greater_"]).comparison("gt"),
-    compare("ge").also(&["torch.greater_equal", ".greater_equal", ".greater_equal_"]).comparison("ge"),
-    OpDef::new("logical_and", TENSORS, logical, ALL),
-    OpDef::new("logical_or", TENSORS, logical, ALL),
-    OpDef::new("logical_xor", TENSORS, logical, ALL),
-    OpDef::new("logical_not", UNARY, logical, ALL),
-    test("isnan"),
-    OpDef::new("isinf", "input:T", infinite, BOTH),
-    OpDef::new("isfinite", "input:T", infinite, BOTH),
+    OpDef::new("gcd", TENSORS, divisors, ALL),
+    OpDef::new("lcm", TENSORS, divisors, ALL),
+    bits("bitwise_and").lowers(|cx| decompose::bits(cx, Binary::And)).binary("and_"),
+    bits("bitwise_or").lowers(|cx| decompose::bits(cx, Binary::Or)).binary("or_"),
+    bits("bitwise_xor").lowers(|cx| decompose::bits(cx, Binary::Xor)).binary("xor"),
+    OpDef::new("bitwise_left_shift", BINARY, shift, ALL).binary("lshift"),
+    OpDef::new("bitwise_right_shift", BINARY, shift, ALL).binary("rshift"),
+    OpDef::new("bitwise_not", UNARY, bitwise_not, ALL).lowers(decompose::bitwise_not).operator("invert"),
+    compare("eq").lowers(|cx| decompose::compare(cx, Binary::Eq)).comparison("eq"),
+    compare("ne")
+        .lowers(|cx| decompose::compare(cx, Binary::Ne))
+        .also(&["torch.not_equal", ".not_equal", ".not_equal_"])
+        .comparison("ne"),
+    compare("lt")
+        .lowers(|cx| decompose::compare(cx, Binary::Lt))
+        .also(&["torch.less", ".less", ".less_"])
+        .comparison("lt"),
+    compare("le")
+        .lowers(|cx| decompose::compare(cx, Binary::Le))
+        .also(&["torch.less_equal", ".less_equal", ".less_equal_"])
+        .comparison("le"),
+    compare("gt")
+        .lowers(|cx| decompose::compare(cx, Binary::Gt))
+        .also(&["torch.greater", ".greater", ".greater_"])
+        .comparison("gt"),
+    compare("ge")
+        .lowers(|cx| decompose::compare(cx, Binary::Ge))
+        .also(&["torch.greater_equal", ".greater_equal", ".greater_equal_"])
+        .comparison("ge"),
+    OpDef::new("logical_and", TENSORS, logical, ALL).lowers(|cx| decompose::logical(cx, Binary::And)),
+    OpDef::new("logical_or", TENSORS, logical, ALL).lowers(|cx| decompose::logical(cx, Binary::Or)),
+    OpDef::new("logical_xor", TENSORS, logical, ALL).lowers(|cx| decompose::logical(cx, Binary::Xor)),
+    OpDef::new("logical_not", UNARY, logical, ALL).lowers(decompose::logical_not),
+    test("isnan").lowers(|cx| decompose::test(cx, Unary::IsNan)),
+    OpDef::new("isinf", "input:T", isinf, BOTH).lowers(|cx| decompose::test(cx, Unary::IsInf)),
+    OpDef::new("isfinite", "input:T", isfinite, BOTH).lowers(decompose::isfinite),
     test("isposinf"),
     test("isneginf"),
     test("signbit"),
-    unary("neg").also(&["torch.negative", ".negative", ".negative_"]).operator("neg"),
-    OpDef::new("positive", "input:T", itself, BOTH).operator("pos"),
-    OpDef::new("abs", UNARY, absolute, ALL).also(&["torch.absolute", ".absolute", ".absolute_"]).operator("abs"),
-    unary("sign"),
-    unary("sgn"),
-    unary("floor"),
-    unary("ceil"),
-    unary("trunc").also(&["torch.fix", ".fix", ".fix_"]),
-    unary("frac"),
-    OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", same_type, ALL),
-    OpDef::new("square", UNARY, square, ALL),
-    float("exp"),
-    float("exp2").also(&["torch._C._special.special_exp2"]),
-    float("expm1").also(&["torch._C._special.special_expm1"]),
-    float("log"),
-    float("log2"),
-    float("log10"),
-    float("log1p").also(&["torch._C._special.special_log1p"]),
-    float("sqrt"),
-    float("rsqrt"),
-    float("reciprocal"),
-    float("sin"),
-    float("cos"),
-    float("tan"),
-    float("asin").also(&["torch.arcsin", ".arcsin", ".arcsin_"]),
-    float("acos").also(&["torch.arccos", ".arccos", ".arccos_"]),
-    float("atan").also(&["torch.arctan", ".arctan", ".arctan_"]),
-    float("sinh"),
-    float("cosh"),
-    float("tanh"),
-    float("asinh").also(&["torch.arcsinh", ".arcsinh", ".arcsinh_"]),
-    float("acosh").also(&["torch.arccosh", ".arccosh", ".arccosh_"]),
-    float("atanh").also(&["torch.arctanh", ".arctanh", ".arctanh_"]),
-    float("sigmoid").also(&["torch._C._special.special_expit"]),
-    float("erf").also(&["torch._C._special.special_erf"]),
-    float("erfc").also(&["torch._C._special.special_erfc"]),
+    unary("neg")
+        .lowers(|cx| decompose::unary(cx, Unary::Neg))
+        .also(&["torch.negative", ".negative", ".negative_"])
+        .operator("neg"),
+    OpDef::new("positive", "input:T", itself, BOTH).lowers(decompose::same).operator("pos"),
+    OpDef::new("abs", UNARY, absolute, ALL)
+        .lowers(|cx| decompose::unary(cx, Unary::Abs))
+        .also(&["torch.absolute", ".absolute", ".absolute_"])
+        .operator("abs"),
+    OpDef::new("sign", UNARY, same_type, ALL).lowers(|cx| decompose::unary(cx, Unary::Sign)),
+    OpDef::new("sgn", UNARY, same_type, ALL).lowers(|cx| decompose::unary(cx, Unary::Sign)),
+    unary("floor").lowers(|cx| decompose::rounding(cx, Unary::Floor)),
+    unary("ceil").lowers(|cx| decompose::rounding(cx, Unary::Ceil)),
+    unary("trunc").lowers(|cx| decompose::rounding(cx, Unary::Trunc)).also(&["torch.fix", ".fix", ".fix_"]),
+    OpDef::new("frac", UNARY, float_only, ALL),
+    OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", no_bool, ALL).lowers(decompose::round),
+    unary("square").lowers(decompose::square),
+    float("exp").lowers(|cx| decompose::unary(cx, Unary::Exp)),
+    float("exp2").lowers(|cx| decompose::unary(cx, Unary::Exp2)).also(&["torch._C._special.special_exp2"]),
+    float("expm1").lowers(|cx| decompose::unary(cx, Unary::Expm1)).also(&["torch._C._special.special_expm1"]),
+    float("log").lowers(|cx| decompose::unary(cx, Unary::Log)),
+    float("log2").lowers(|cx| decompose::unary(cx, Unary::Log2)),
+    float("log10").lowers(|cx| decompose::unary(cx, Unary::Log10)),
+    float("log1p").lowers(|cx| decompose::unary(cx, Unary::Log1p)).also(&["torch._C._special.special_log1p"]),
+    float("sqrt").lowers(|cx| decompose::unary(cx, Unary::Sqrt)),
+    float("rsqrt").lowers(|cx| decompose::unary(cx, Unary::Rsqrt)),
+    float("reciprocal").lowers(|cx| decompose::unary(cx, Unary::Reciprocal)),
+    float("sin").lowers(|cx| decompose::unary(cx, Unary::Sin)),
+    float("cos").lowers(|cx| decompose::unary(cx, Unary::Cos)),
+    float("tan").lowers(|cx| decompose::unary(cx, Unary::Tan)),
+    float("asin").lowers(|cx| decompose::unary(cx, Unary::Asin)).also(&["torch.arcsin", ".arcsin", ".arcsin_"]),
+    float("acos").lowers(|cx| decompose::unary(cx, Unary::Acos)).also(&["torch.arccos", ".arccos", ".arccos_"]),
+    float("atan").lowers(|cx| decompose::unary(cx, Unary::Atan)).also(&["torch.arctan", ".arctan", ".arctan_"]),
+    float("sinh").lowers(|cx| decompose::unary(cx, Unary::Sinh)),
+    float("cosh").lowers(|cx| decompose::unary(cx, Unary::Cosh)),
+    float("tanh").lowers(|cx| decompose::unary(cx, Unary::Tanh)),
+    float("asinh").lowers(|cx| decompose::unary(cx, Unary::Asinh)).also(&["torch.arcsinh", ".arcsinh", ".arcsinh_"]),
+    float("acosh").lowers(|cx| decompose::unary(cx, Unary::Acosh)).also(&["torch.arccosh", ".arccosh", ".arccosh_"]),
+    float("atanh").lowers(|cx| decompose::unary(cx, Unary::Atanh)).also(&["torch.arctanh", ".arctanh", ".arctanh_"]),
+    float("sigmoid").lowers(|cx| decompose::unary(cx, Unary::Sigmoid)).also(&["torch._C._special.special_expit"]),
+    float("erf").lowers(|cx| decompose::unary(cx, Unary::Erf)).also(&["torch._C._special.special_erf"]),
+    float("erfc").lowers(|cx| decompose::unary(cx, Unary::Erfc)).also(&["torch._C._special.special_erfc"]),
     float("erfinv").also(&["torch._C._special.special_erfinv"]),
     float("lgamma").also(&["torch._C._special.special_gammaln"]),
     float("digamma").also(&["torch._C._special.special_digamma"]),
     float("sinc").also(&["torch._C._special.special_sinc"]),
-    OpDef::new("deg2rad", UNARY, float_like, ALL),
-    OpDef::new("rad2deg", UNARY, float_like, ALL),
+    OpDef::new("deg2rad", UNARY, float_like, ALL).lowers(|cx| decompose::scaled_by(cx, std::f64::consts::PI / 180.0)),
+    OpDef::new("rad2deg", UNARY, float_like, ALL).lowers(|cx| decompose::scaled_by(cx, 180.0 / std::f64::consts::PI)),
     OpDef::new("logit", "input:T, eps:N=None, *, out:T=None", float_unary, ALL),
     OpDef::new("nan_to_num", "input:T, nan:N=None, posinf:N=None, neginf:N=None, *, out:T=None", same_type_like, ALL),
 ];
@@ -155,9 +200,6 @@ pub(crate) static OPS: &[OpDef] = &[
 pub(super) fn arithmetic(call: &mut Call) -> Answer {
     let over = call.operands(&["input", "other"])?;
     let dtype = over.dtype()?;
-    if dtype == DType::Bool && no_bools(call.canon.op.name) {
-        return Err(InferError::NoRule);
-    }
     if call.bound.value("alpha").is_some() {
         let alpha = call.bound.constant("alpha").cloned().map(OpArg::Const).and_then(|a| a.seen_number());
         if alpha.ok_or(InferError::NoRule)? > category(dtype).max(Category::Integer) {
@@ -165,38 +207,54 @@ pub(super) fn arithmetic(call: &mut Call) -> Answer {
         }
     }
     let result = call.pointwise(&over, dtype, Some(dtype))?;
-    let checks = !dtype.is_float() && matches!(call.canon.op.name, "floor_divide" | "remainder" | "fmod" | "div");
-    Ok(Inferred { checks, ..call.finish(result, "input")? })
+    call.finish(result, "input")
 }
 
-/// Ops without a kernel for bools.
-fn no_bools(name: &str) -> bool {
-    matches!(
-        name,
-        "remainder" | "fmod" | "floor_divide" | "div" | "gcd" | "lcm" | "bitwise_left_shift" | "bitwise_right_shift"
-    )
+/// The type that the operands of a binary op have in common.
+fn common_type(call: &Call) -> Result<DType, InferError> {
+    call.operands(&["input", "other"])?.dtype()
 }
 
-/// As [`arithmetic`], for ops that have no kernel for ints.
-fn floats_only(call: &mut Call) -> Answer {
-    let over = call.operands(&["input", "other"])?;
-    if !over.dtype()?.is_float() {
+/// As [`arithmetic`], for ops that have no kernel for bools.
+fn no_bools(call: &mut Call) -> Answer {
+    if common_type(call)? == DType::Bool {
         return Err(InferError::NoRule);
     }
     arithmetic(call)
 }
 
-/// As [`arithmetic`], refusing bools as torch does.
-fn subtraction(call: &mut Call) -> Answer {
+/// Quotients and remainders: a divisor that is no float may be zero.
+fn whole_division(call: &mut Call) -> Answer {
+    let checks = !common_type(call)?.is_float();
+    Ok(Inferred { checks, ..no_bools(call)? })
+}
+
+/// As [`arithmetic`], for ops that have no kernel for ints.
+fn floats_only(call: &mut Call) -> Answer {
+    if !common_type(call)?.is_float() {
+        return Err(InferError::NoRule);
+    }
+    arithmetic(call)
+}
+
+/// Refuses bools, as subtraction does in torch.
+fn no_bool_operands(call: &Call) -> Result<(), InferError> {
     let bool_tensor = |name| call.maybe_tensor_or_number(name).is_some_and(|t| t.dtype == DType::Bool);
     let bool_number = |name| matches!(call.bound.constant(name), Some(Const::Bool(_)));
     if bool_tensor("input") || bool_tensor("other") || bool_number("input") || bool_number("other") {
         return Err(InferError::NoRule);
     }
-    if call.canon.op.name != "rsub" {
-        return arithmetic(call);
-    }
-    // The minuend comes first.
+    Ok(())
+}
+
+fn subtraction(call: &mut Call) -> Answer {
+    no_bool_operands(call)?;
+    arithmetic(call)
+}
+
+/// `other - alpha * input`: the minuend comes first.
+fn reflected_subtraction(call: &mut Call) -> Answer {
+    no_bool_operands(call)?;
     let over = call.operands(&["other", "input"])?;
     let dtype = over.dtype()?;
     if matches!(call.bound.constant("alpha"), Some(Const::Float(_))) && category(dtype) <= Category::Integer {
@@ -220,7 +278,7 @@ pub(crate) fn floated(call: &Call, dtype: DType) -> Result<DType, InferError> {
 
 fn division(call: &mut Call) -> Answer {
     match call.bound.constant("rounding_mode") {
-        Some(Const::Str(mode)) if matches!(&**mode, "trunc" | "floor") => arithmetic(call),
+        Some(Const::Str(mode)) if matches!(&**mode, "trunc" | "floor") => whole_division(call),
         Some(Const::None) if call.canon.operator && call.maybe_tensor_or_number("input").is_none() => reciprocal(call),
         Some(Const::None) if call.canon.reflected => reciprocal(call),
         Some(Const::None) => float_arithmetic(call),
@@ -287,7 +345,7 @@ fn predicate(call: &mut Call) -> Answer {
 }
 
 /// Constant for ints; for floats a comparison of the absolute value.
-fn infinite(call: &mut Call) -> Answer {
+fn isinf(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
     if category(input.dtype) <= Category::Integer {
         return like_input(call, DType::Bool);
@@ -297,20 +355,24 @@ fn infinite(call: &mut Call) -> Answer {
     let mut over = Pointwise::default();
     over.add(&magnitude);
     call.pointwise_arg(&OpArg::Const(Const::Float(f64::INFINITY)), &mut over)?;
-    let mut result = call.pointwise(&over, DType::Bool, None)?;
-    if call.canon.op.name == "isfinite" {
-        // Also not a NaN: the product of both comparisons.
-        let input = call.tensor("input")?;
-        let mut same = Pointwise::default();
-        same.add(input);
-        same.add(input);
-        let equal = call.pointwise(&same, DType::Bool, None)?;
-        let mut both = Pointwise::default();
-        both.add(&equal);
-        both.add(&result);
-        result = call.pointwise(&both, DType::Bool, None)?;
-    }
+    let result = call.pointwise(&over, DType::Bool, None)?;
     Ok(Inferred::tensor(result))
+}
+
+/// As [`isinf`], and not a NaN: the product of two comparisons.
+fn isfinite(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    let small = isinf(call)?;
+    if category(input.dtype) <= Category::Integer {
+        return Ok(small);
+    }
+    let mut same = Pointwise::default();
+    same.add(input);
+    same.add(input);
+    let mut both = Pointwise::default();
+    both.add(&call.pointwise(&same, DType::Bool, None)?);
+    both.add(small.meta.as_tensor().ok_or(InferError::NoRule)?);
+    Ok(Inferred::tensor(call.pointwise(&both, DType::Bool, None)?))
 }
 
 /// The layout that `empty_like` gives.
@@ -334,14 +396,24 @@ fn float_like(call: &mut Call) -> Answer {
     like_input(call, dtype)
 }
 
+fn no_floats(call: &Call) -> Result<(), InferError> {
+    if category(common_type(call)?) > Category::Integer { invalid("not implemented for floats") } else { Ok(()) }
+}
+
 fn bitwise(call: &mut Call) -> Answer {
-    let over = call.operands(&["input", "other"])?;
-    if category(over.dtype()?) > Category::Integer {
-        // There are kernels of shifts alone; a fake tensor would not know.
-        let shift = call.canon.op.name.ends_with("_shift");
-        return Err(if shift { InferError::NoRule } else { InferError::Invalid("not implemented for floats".into()) });
-    }
+    no_floats(call)?;
     arithmetic(call)
+}
+
+fn divisors(call: &mut Call) -> Answer {
+    no_floats(call)?;
+    no_bools(call)
+}
+
+/// Torch has kernels that shift floats, which a fake tensor knows nothing of.
+fn shift(call: &mut Call) -> Answer {
+    no_floats(call).map_err(|_| InferError::NoRule)?;
+    no_bools(call)
 }
 
 fn bitwise_not(call: &mut Call) -> Answer {
@@ -355,14 +427,6 @@ fn bitwise_not(call: &mut Call) -> Answer {
 pub(super) fn same_type(call: &mut Call) -> Answer {
     let over = call.operands(&["input"])?;
     let dtype = over.dtype()?;
-    if call.canon.op.name == "frac" && !dtype.is_float() {
-        return Err(InferError::NoRule);
-    }
-    if dtype == DType::Bool
-        && matches!(call.canon.op.name, "neg" | "relu" | "frac" | "round" | "floor" | "ceil" | "trunc")
-    {
-        return Err(InferError::NoRule);
-    }
     let result = call.pointwise(&over, dtype, None)?;
     call.finish(result, "input")
 }
@@ -385,7 +449,8 @@ fn absolute(call: &mut Call) -> Answer {
     call.finish(result, "input")
 }
 
-fn square(call: &mut Call) -> Answer {
+/// As [`same_type`], for ops that have no kernel for bools.
+pub(super) fn no_bool(call: &mut Call) -> Answer {
     if call.tensor("input")?.dtype == DType::Bool {
         return Err(InferError::NoRule);
     }

@@ -1,15 +1,17 @@
 //! Pointwise choice and mixtures of several tensors: where, clamp, lerp, addcmul, masked_fill.
 
+use super::decompose;
 use super::floated;
 use crate::call::{Answer, Call, Pointwise, broadcast, invalid};
 use crate::promote::{Category, category};
 use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred, OpArg};
 use flambeau_ir::code::Const;
-use flambeau_ir::kernel::DType;
+use flambeau_ir::kernel::{Binary, DType};
 
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("where", "condition:T, input:TN, other:TN, *, out:T=None", choose, BOTH)
+        .lowers(decompose::choose)
         .method("input:TN, condition:T, other:TN"),
     OpDef::new(
         "clamp",
@@ -17,13 +19,18 @@ pub(crate) static OPS: &[OpDef] = &[
         clamp,
         ALL,
     )
+    .lowers(decompose::clamp)
     .also(&["torch.clip", ".clip", ".clip_"]),
-    OpDef::new("clamp_min", "input:T, min:TN, *, out:T=None", clamp_one, ALL),
-    OpDef::new("clamp_max", "input:T, max:TN, *, out:T=None", clamp_one, ALL),
-    OpDef::new("lerp", "input:T, end:T, weight:TN, *, out:T=None", lerp, ALL),
-    OpDef::new("addcmul", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", fused, ALL),
-    OpDef::new("addcdiv", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", fused, ALL),
-    OpDef::new("masked_fill", "input:T, mask:T, value:TN", masked_fill, ALL),
+    OpDef::new("clamp_min", "input:T, min:TN, *, out:T=None", clamp_one, ALL)
+        .lowers(|cx| decompose::bound(cx, "min", Binary::Max)),
+    OpDef::new("clamp_max", "input:T, max:TN, *, out:T=None", clamp_one, ALL)
+        .lowers(|cx| decompose::bound(cx, "max", Binary::Min)),
+    OpDef::new("lerp", "input:T, end:T, weight:TN, *, out:T=None", lerp, ALL).lowers(decompose::lerp),
+    OpDef::new("addcmul", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", addcmul, ALL)
+        .lowers(decompose::addcmul),
+    OpDef::new("addcdiv", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", addcdiv, ALL)
+        .lowers(decompose::addcdiv),
+    OpDef::new("masked_fill", "input:T, mask:T, value:TN", masked_fill, ALL).lowers(decompose::masked_fill),
 ];
 
 fn choose(call: &mut Call) -> Answer {
@@ -81,16 +88,20 @@ fn lerp(call: &mut Call) -> Answer {
     call.finish(result, "input")
 }
 
-fn fused(call: &mut Call) -> Answer {
+fn addcmul(call: &mut Call) -> Answer {
     let over = call.operands(&["input", "tensor1", "tensor2"])?;
-    let mut dtype = over.dtype()?;
-    if call.canon.op.name == "addcdiv" {
-        let divides_ints = over.tensors[1..].iter().all(|t| category(t.dtype) <= Category::Integer);
-        if divides_ints {
-            return Err(InferError::NoRule);
-        }
-        dtype = floated(call, dtype)?;
+    let dtype = over.dtype()?;
+    let result = call.pointwise(&over, dtype, Some(dtype))?;
+    call.finish(result, "input")
+}
+
+fn addcdiv(call: &mut Call) -> Answer {
+    let over = call.operands(&["input", "tensor1", "tensor2"])?;
+    let divides_ints = over.tensors[1..].iter().all(|t| category(t.dtype) <= Category::Integer);
+    if divides_ints {
+        return Err(InferError::NoRule);
     }
+    let dtype = floated(call, over.dtype()?)?;
     let result = call.pointwise(&over, dtype, Some(dtype))?;
     call.finish(result, "input")
 }

@@ -1,6 +1,6 @@
 //! Decompositions of pooling: small windows are unrolled, averages over everything are means.
 
-use crate::decompose::{Decompose, Outcome, Rule, bits_of, compute_type, refuse};
+use crate::decompose::{Decompose, Outcome, bits_of, compute_type, refuse};
 use crate::reduce::decompose::averaged;
 use flambeau_core::graph::{CoreId, CoreOp};
 use flambeau_ir::code::Const;
@@ -9,20 +9,6 @@ use flambeau_ir::kernel::{Binary, DType};
 use flambeau_ir::reason::Reason;
 
 type Done = Result<Outcome, Reason>;
-
-/// The decomposition of an op of this family.
-pub(crate) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "max_pool1d" => |cx| max_pool(cx, 1),
-        "max_pool2d" => |cx| max_pool(cx, 2),
-        "avg_pool1d" => |cx| avg_pool(cx, 1),
-        "avg_pool2d" => |cx| avg_pool(cx, 2),
-        "adaptive_avg_pool1d" => |cx| adaptive_avg_pool(cx, 1),
-        "adaptive_avg_pool2d" => |cx| adaptive_avg_pool(cx, 2),
-        "adaptive_avg_pool3d" => |cx| adaptive_avg_pool(cx, 3),
-        _ => return None,
-    })
-}
 
 /// Largest window that is unrolled.
 const WINDOW: i64 = 64;
@@ -97,7 +83,7 @@ fn lowest(dtype: DType) -> Option<u64> {
     bits_of(&number, dtype)
 }
 
-fn max_pool(cx: &mut Decompose, rank: usize) -> Done {
+pub(super) fn max_pool(cx: &mut Decompose, rank: usize) -> Done {
     let meta = cx.result()?;
     let dtype = compute_type(meta.dtype);
     let x = cx.operand("input", dtype)?;
@@ -107,7 +93,7 @@ fn max_pool(cx: &mut Decompose, rank: usize) -> Done {
     Ok(Outcome::Fresh(if top == x { cx.core_copy_of(x) } else { top }))
 }
 
-fn avg_pool(cx: &mut Decompose, rank: usize) -> Done {
+pub(super) fn avg_pool(cx: &mut Decompose, rank: usize) -> Done {
     let meta = cx.result()?;
     let dtype = compute_type(meta.dtype);
     let x = cx.operand("input", dtype)?;
@@ -125,7 +111,7 @@ fn avg_pool(cx: &mut Decompose, rank: usize) -> Done {
 }
 
 /// Equal windows only: every input size is a multiple of the output's.
-fn adaptive_avg_pool(cx: &mut Decompose, rank: usize) -> Done {
+pub(super) fn adaptive_avg_pool(cx: &mut Decompose, rank: usize) -> Done {
     let meta = cx.result()?;
     let dtype = compute_type(meta.dtype);
     let x = cx.operand("input", dtype)?;

@@ -5,7 +5,7 @@ pub(crate) mod decompose;
 use crate::call::{Answer, Call, invalid};
 use crate::conv::per_dim;
 use crate::layout::{Format, strides_in, suggest_format};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{Mark::CpuOnly, OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::DType;
@@ -15,10 +15,13 @@ const MAX_POOL: &str = "input:T, kernel_size:L, stride:L=(), padding:L=0, dilati
 const AVG_POOL: &str = "input:T, kernel_size:L, stride:L=(), padding:L=0, ceil_mode:B=False, count_include_pad:B=True, divisor_override:I=None";
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("max_pool2d", MAX_POOL, pool, FN),
+    OpDef::new("max_pool2d", MAX_POOL, pool, FN).lowers(|cx| decompose::max_pool(cx, 2)),
     OpDef::new("max_pool2d_with_indices", MAX_POOL, pool_with_indices, NN),
-    OpDef::new("avg_pool2d", AVG_POOL, pool, NN).also(&["torch.nn.functional.avg_pool2d"]),
-    OpDef::new("adaptive_avg_pool2d", "input:T, output_size:L, *, out:T=None", adaptive_avg_pool2d, NN),
+    OpDef::new("avg_pool2d", AVG_POOL, pool, NN)
+        .lowers(|cx| decompose::avg_pool(cx, 2))
+        .also(&["torch.nn.functional.avg_pool2d"]),
+    OpDef::new("adaptive_avg_pool2d", "input:T, output_size:L, *, out:T=None", adaptive_avg_pool2d, NN)
+        .lowers(|cx| decompose::adaptive_avg_pool(cx, 2)),
     OpDef::new(
         "upsample_nearest2d",
         "input:T, output_size:L?, scale_factors:A? | input:T, output_size:L, scales_h:N=None, scales_w:N=None",
@@ -29,7 +32,7 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("upsample_bicubic2d", UPSAMPLE, upsample, NN),
     OpDef::new("pixel_shuffle", "input:T, upscale_factor:I", pixel_shuffle, FN)
         .also(&["torch.nn.functional.pixel_shuffle"])
-        .cpu_only(),
+        .is(CpuOnly),
 ];
 
 const UPSAMPLE: &str = "input:T, output_size:L?, align_corners:B, scale_factors:A? | \

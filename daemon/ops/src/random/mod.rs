@@ -4,17 +4,22 @@ pub(crate) mod decompose;
 
 use crate::call::{Answer, Call, Pointwise, invalid};
 use crate::layout::preserved;
-use crate::registry::{OpDef, place::*};
+use crate::registry::{
+    Effect::Draws,
+    Mark::{Checks, Writes},
+    OpDef,
+    place::*,
+};
 use crate::{InferError, Inferred};
 use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("dropout", "input:T, p:N, train:B", dropout, FN | INPLACE),
-    OpDef::new("bernoulli", "input:T, *, generator=None, out:T=None", bernoulli, BOTH).checks(),
-    OpDef::new("bernoulli_", "input:T, p:TN=0.5, *, generator=None", draw, METHOD),
-    OpDef::new("uniform_", "input:T, from:N=0, to:N=1, *, generator=None", draw, METHOD),
-    OpDef::new("normal_", "input:T, mean:N=0, std:N=1, *, generator=None", draw, METHOD),
-    OpDef::new("exponential_", "input:T, lambd:N=1, *, generator=None", draw, METHOD),
+    OpDef::new("dropout", "input:T, p:N, train:B", dropout, FN | INPLACE).lowers(decompose::dropout).effect(Draws),
+    OpDef::new("bernoulli", "input:T, *, generator=None, out:T=None", bernoulli, BOTH).is(Checks).effect(Draws),
+    OpDef::new("bernoulli_", "input:T, p:TN=0.5, *, generator=None", bernoulli_, METHOD).is(Writes),
+    OpDef::new("uniform_", "input:T, from:N=0, to:N=1, *, generator=None", uniform_, METHOD).is(Writes),
+    OpDef::new("normal_", "input:T, mean:N=0, std:N=1, *, generator=None", normal_, METHOD).is(Writes),
+    OpDef::new("exponential_", "input:T, lambd:N=1, *, generator=None", exponential_, METHOD).is(Writes),
 ];
 
 /// Without effect (not training, or `p` zero) it returns its input; with `p` one it draws nothing.
@@ -54,24 +59,39 @@ fn bernoulli(call: &mut Call) -> Answer {
     Ok(Inferred { rng, ..Inferred::tensor(result) })
 }
 
-fn draw(call: &mut Call) -> Answer {
+/// Fills the input, unless the parameters are out of range, which torch words.
+fn draw(call: &mut Call, in_range: bool) -> Answer {
     let input = call.tensor("input")?;
-    if !input.dtype.is_float() || call.bound.arg("generator").is_some() {
-        return Err(InferError::NoRule);
-    }
-    if call.bound.value("p").is_some() && call.maybe_tensor_or_number("p").is_some() {
-        return Err(InferError::NoRule);
-    }
-    let number = |name: &str, default: f64| Ok(call.bound.float(name)?.unwrap_or(default));
-    let fits = match call.canon.op.name {
-        "bernoulli_" => (0.0..=1.0).contains(&number("p", 0.5)?),
-        "uniform_" => number("from", 0.0)? <= number("to", 1.0)?,
-        "normal_" => number("std", 1.0)? >= 0.0,
-        _ => number("lambd", 1.0)? > 0.0,
-    };
-    if !fits {
+    if !in_range || !input.dtype.is_float() || call.bound.arg("generator").is_some() {
         return Err(InferError::NoRule);
     }
     let rng = !call.env.is_empty(&input.sizes);
     Ok(Inferred { rng, ..call.written("input")? })
+}
+
+fn number(call: &Call, name: &str) -> Result<f64, InferError> {
+    call.bound.float(name)?.ok_or(InferError::NoRule)
+}
+
+fn bernoulli_(call: &mut Call) -> Answer {
+    if call.maybe_tensor_or_number("p").is_some() {
+        return Err(InferError::NoRule);
+    }
+    let in_range = (0.0..=1.0).contains(&number(call, "p")?);
+    draw(call, in_range)
+}
+
+fn uniform_(call: &mut Call) -> Answer {
+    let in_range = number(call, "from")? <= number(call, "to")?;
+    draw(call, in_range)
+}
+
+fn normal_(call: &mut Call) -> Answer {
+    let in_range = number(call, "std")? >= 0.0;
+    draw(call, in_range)
+}
+
+fn exponential_(call: &mut Call) -> Answer {
+    let in_range = number(call, "lambd")? > 0.0;
+    draw(call, in_range)
 }

@@ -1,6 +1,6 @@
 //! Decompositions of reductions, and of softmax.
 
-use crate::decompose::{Decompose, Outcome, Rule, compute_type, refuse};
+use crate::decompose::{Decompose, Outcome, compute_type, refuse};
 use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -8,30 +8,6 @@ use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::Reason;
 
 type Done = Result<Outcome, Reason>;
-
-/// The decomposition of an op of this family.
-pub(crate) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "sum" => |cx| plain(cx, ReduceOp::Sum),
-        "prod" => |cx| plain(cx, ReduceOp::Prod),
-        "amax" => |cx| plain(cx, ReduceOp::Max),
-        "amin" => |cx| plain(cx, ReduceOp::Min),
-        "any" => |cx| truth(cx, ReduceOp::Any),
-        "all" => |cx| truth(cx, ReduceOp::All),
-        "max" => |cx| extreme(cx, ReduceOp::Max),
-        "min" => |cx| extreme(cx, ReduceOp::Min),
-        "mean" => mean,
-        "var" => |cx| variance(cx, false),
-        "std" => |cx| variance(cx, true),
-        "softmax" => |cx| softmax(cx, false),
-        "log_softmax" => |cx| softmax(cx, true),
-        "logsumexp" => logsumexp,
-        "argmax" => |cx| position(cx, "aten::argmax"),
-        "argmin" => |cx| position(cx, "aten::argmin"),
-        "cumsum" => cumsum,
-        _ => return None,
-    })
-}
 
 /// The dimensions that a parameter names; all if it names none.
 fn dims(cx: &Decompose, name: &str, rank: usize) -> Result<Vec<usize>, Reason> {
@@ -62,7 +38,7 @@ fn count(cx: &mut Decompose, sizes: &[Dim], over: &[usize], less: i64, dtype: DT
     cx.scalar(&n, dtype)
 }
 
-fn plain(cx: &mut Decompose, op: ReduceOp) -> Done {
+pub(super) fn plain(cx: &mut Decompose, op: ReduceOp) -> Done {
     let dtype = compute_type(cx.result()?.dtype);
     let x = cx.operand("input", dtype)?;
     let over = dims(cx, "dim", cx.sizes(x).len())?;
@@ -74,7 +50,7 @@ fn plain(cx: &mut Decompose, op: ReduceOp) -> Done {
     shaped(cx, total)
 }
 
-fn truth(cx: &mut Decompose, op: ReduceOp) -> Done {
+pub(super) fn truth(cx: &mut Decompose, op: ReduceOp) -> Done {
     let x = cx.operand("input", DType::Bool)?;
     let over = dims(cx, "dim", cx.sizes(x).len())?;
     let total = cx.reduce(op, x, &over);
@@ -83,7 +59,7 @@ fn truth(cx: &mut Decompose, op: ReduceOp) -> Done {
 }
 
 /// Over everything, or elementwise with a second tensor; values with positions stay torch's.
-fn extreme(cx: &mut Decompose, op: ReduceOp) -> Done {
+pub(super) fn extreme(cx: &mut Decompose, op: ReduceOp) -> Done {
     if cx.bound.arg("other").is_some() {
         let dtype = compute_type(cx.result()?.dtype);
         let (a, b) = (cx.operand("input", dtype)?, cx.operand("other", dtype)?);
@@ -105,7 +81,7 @@ fn extreme(cx: &mut Decompose, op: ReduceOp) -> Done {
     Ok(Outcome::Tuple(ids.into_iter().map(Outcome::Fresh).collect()))
 }
 
-fn mean(cx: &mut Decompose) -> Done {
+pub(super) fn mean(cx: &mut Decompose) -> Done {
     let dtype = compute_type(cx.result()?.dtype);
     let x = cx.operand("input", dtype)?;
     let sizes = cx.sizes(x);
@@ -137,7 +113,7 @@ pub(crate) fn moments(cx: &mut Decompose, x: CoreId, over: &[usize], correction:
     (mean, cx.div(total, n))
 }
 
-fn variance(cx: &mut Decompose, root: bool) -> Done {
+pub(super) fn variance(cx: &mut Decompose, root: bool) -> Done {
     let dtype = compute_type(cx.result()?.dtype);
     let x = cx.operand("input", dtype)?;
     let over = dims(cx, "dim", cx.sizes(x).len())?;
@@ -156,7 +132,7 @@ fn variance(cx: &mut Decompose, root: bool) -> Done {
 }
 
 /// `exp(x - max) / sum(exp(x - max))`, or its logarithm
-fn softmax(cx: &mut Decompose, log: bool) -> Done {
+pub(super) fn softmax(cx: &mut Decompose, log: bool) -> Done {
     let meta = cx.result()?;
     let dtype = compute_type(meta.dtype);
     let x = cx.operand("input", dtype)?;
@@ -189,7 +165,7 @@ pub(crate) fn softmaxed(cx: &mut Decompose, x: CoreId, dim: usize, log: bool) ->
 }
 
 /// `max + log(sum(exp(x - max)))`, where an infinite maximum counts as 0
-fn logsumexp(cx: &mut Decompose) -> Done {
+pub(super) fn logsumexp(cx: &mut Decompose) -> Done {
     let dtype = compute_type(cx.result()?.dtype);
     let x = cx.operand("input", dtype)?;
     let over = dims(cx, "dim", cx.sizes(x).len())?;
@@ -204,7 +180,7 @@ fn logsumexp(cx: &mut Decompose) -> Done {
     shaped(cx, sum)
 }
 
-fn position(cx: &mut Decompose, op: &str) -> Done {
+pub(super) fn position(cx: &mut Decompose, op: &str) -> Done {
     let x = cx.tensor("input")?;
     let dim = cx.int("dim")?.map_or(Const::None, Const::Int);
     let args = vec![ExternArg::Value(x), ExternArg::Const(dim), ExternArg::Const(Const::Bool(cx.flag("keepdim")?))];
@@ -212,7 +188,7 @@ fn position(cx: &mut Decompose, op: &str) -> Done {
     Ok(Outcome::Fresh(cx.call((op, "default"), Some("out"), args, &[meta])[0]))
 }
 
-fn cumsum(cx: &mut Decompose) -> Done {
+pub(super) fn cumsum(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     let x = cx.operand("input", meta.dtype)?;
     let args = vec![
@@ -221,6 +197,30 @@ fn cumsum(cx: &mut Decompose) -> Done {
         ExternArg::Const(Const::None),
     ];
     Ok(Outcome::Fresh(cx.call(("aten::cumsum", "default"), Some("out"), args, &[meta])[0]))
+}
+
+/// `sum(a / max(|a|, eps) * b / max(|b|, eps))`
+pub(super) fn cosine_similarity(cx: &mut Decompose) -> Done {
+    let dtype = cx.result()?.dtype;
+    if compute_type(dtype) != dtype {
+        return refuse("cosine_similarity of halves, which torch rounds at each step");
+    }
+    let (a, b) = (cx.tensor("x1")?, cx.tensor("x2")?);
+    let sizes = cx.common(&cx.sizes(a), &cx.sizes(b));
+    let dim = cx.axis(cx.int("dim")?.unwrap_or(1), sizes.len())?;
+    let least = cx.float("eps")?.unwrap_or(1e-8);
+    let directed = |cx: &mut Decompose, x: CoreId| {
+        let x = cx.expand(x, &sizes);
+        let square = cx.mul(x, x);
+        let total = cx.reduce(ReduceOp::Sum, square, &[dim]);
+        let (length, least) = (cx.unary(Unary::Sqrt, total), cx.real(least, dtype));
+        let length = cx.binary(Binary::Max, length, least);
+        cx.div(x, length)
+    };
+    let (a, b) = (directed(cx, a), directed(cx, b));
+    let product = cx.mul(a, b);
+    let total = cx.reduce(ReduceOp::Sum, product, &[dim]);
+    shaped(cx, total)
 }
 
 impl Decompose<'_> {

@@ -1,28 +1,33 @@
 //! Largest and smallest: max, min, amax, argmax, sort, topk and the like.
 
+use super::decompose;
 use super::reduced;
 use crate::call::{Answer, Call, invalid};
 use crate::layout::preserved;
 use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
-use flambeau_ir::kernel::DType;
+use flambeau_ir::kernel::{DType, ReduceOp};
 use flambeau_ir::tensor::TensorMeta;
 
 const EXTREME: &str = "input:T | input:T, dim:I, keepdim:B=False | input:T, other:T";
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("max", EXTREME, extreme, BOTH),
-    OpDef::new("min", EXTREME, extreme, BOTH),
-    OpDef::new("amax", "input:T, dim:L=(), keepdim:B=False, *, out:T=None", bound_of, BOTH),
-    OpDef::new("amin", "input:T, dim:L=(), keepdim:B=False, *, out:T=None", bound_of, BOTH),
+    OpDef::new("max", EXTREME, extreme, BOTH).lowers(|cx| decompose::extreme(cx, ReduceOp::Max)),
+    OpDef::new("min", EXTREME, extreme, BOTH).lowers(|cx| decompose::extreme(cx, ReduceOp::Min)),
+    OpDef::new("amax", "input:T, dim:L=(), keepdim:B=False, *, out:T=None", bound_of, BOTH)
+        .lowers(|cx| decompose::plain(cx, ReduceOp::Max)),
+    OpDef::new("amin", "input:T, dim:L=(), keepdim:B=False, *, out:T=None", bound_of, BOTH)
+        .lowers(|cx| decompose::plain(cx, ReduceOp::Min)),
     OpDef::new("aminmax", "input:T, *, dim:I=None, keepdim:B=False", bounds_of, BOTH),
-    OpDef::new("argmax", "input:T, dim:I=None, keepdim:B=False", position, BOTH),
-    OpDef::new("argmin", "input:T, dim:I=None, keepdim:B=False", position, BOTH),
-    OpDef::new("median", "input:T | input:T, dim:I, keepdim:B=False", extreme, BOTH),
-    OpDef::new("nanmedian", "input:T | input:T, dim:I, keepdim:B=False", extreme, BOTH),
-    OpDef::new("mode", "input:T, dim:I=-1, keepdim:B=False", along_dim, BOTH),
-    OpDef::new("kthvalue", "input:T, k:I, dim:I=-1, keepdim:B=False", along_dim, BOTH),
+    OpDef::new("argmax", "input:T, dim:I=None, keepdim:B=False", position, BOTH)
+        .lowers(|cx| decompose::position(cx, "aten::argmax")),
+    OpDef::new("argmin", "input:T, dim:I=None, keepdim:B=False", position, BOTH)
+        .lowers(|cx| decompose::position(cx, "aten::argmin")),
+    OpDef::new("median", "input:T | input:T, dim:I, keepdim:B=False", median, BOTH),
+    OpDef::new("nanmedian", "input:T | input:T, dim:I, keepdim:B=False", median, BOTH),
+    OpDef::new("mode", "input:T, dim:I=-1, keepdim:B=False", numbers_along_dim, BOTH),
+    OpDef::new("kthvalue", "input:T, k:I, dim:I=-1, keepdim:B=False", kthvalue, BOTH),
     OpDef::new(
         "sort",
         "input:T, dim:I=-1, descending:B=False | input:T, *, stable:B, dim:I=-1, descending:B=False",
@@ -52,12 +57,8 @@ fn extreme(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
     match call.bound.overload {
         0 => {
-            if call.env.is_empty(&input.sizes) && matches!(call.canon.op.name, "max" | "min") {
+            if call.env.is_empty(&input.sizes) {
                 return invalid("Expected reduction dim to be specified for an input of no elements");
-            }
-            not_empty(call, input)?;
-            if input.dtype == DType::Bool && !matches!(call.canon.op.name, "max" | "min") {
-                return Err(InferError::NoRule);
             }
             Ok(Inferred::tensor(call.contiguous(input, input.dtype, Vec::new())))
         }
@@ -74,22 +75,40 @@ fn extreme(call: &mut Call) -> Answer {
 fn along_dim(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
     not_empty(call, input)?;
-    let name = call.canon.op.name;
-    if input.dtype == DType::Bool && !matches!(name, "max" | "min") {
-        return Err(InferError::NoRule);
-    }
-    if name == "kthvalue" {
-        let (k, dim) = (call.bound.dim("k")?.ok_or(InferError::NoRule)?, call.dim_arg("dim", input.ndim())?);
-        let one = Dim::Const(1);
-        let size = input.sizes.get(dim).unwrap_or(&one);
-        if call.env.lt(&k, &one) || call.env.lt(size, &k) {
-            return invalid("kthvalue(): selected number k out of range for dimension");
-        }
-    }
     let sizes = reduced(call, input)?;
     let values = call.contiguous(input, input.dtype, sizes);
     let indices = index_like(&values);
     Ok(Inferred::tuple([values, indices]))
+}
+
+/// Refuses bools, of which only the extremes have kernels.
+fn no_bools(call: &Call) -> Result<(), InferError> {
+    if call.tensor("input")?.dtype == DType::Bool { Err(InferError::NoRule) } else { Ok(()) }
+}
+
+/// As [`extreme`] of numbers; eager may give a median of nothing.
+fn median(call: &mut Call) -> Answer {
+    no_bools(call)?;
+    not_empty(call, call.tensor("input")?)?;
+    extreme(call)
+}
+
+fn numbers_along_dim(call: &mut Call) -> Answer {
+    no_bools(call)?;
+    along_dim(call)
+}
+
+fn kthvalue(call: &mut Call) -> Answer {
+    let input = call.tensor("input")?;
+    no_bools(call)?;
+    not_empty(call, input)?;
+    let (k, dim) = (call.bound.dim("k")?.ok_or(InferError::NoRule)?, call.dim_arg("dim", input.ndim())?);
+    let one = Dim::Const(1);
+    let size = input.sizes.get(dim).unwrap_or(&one);
+    if call.env.lt(&k, &one) || call.env.lt(size, &k) {
+        return invalid("kthvalue(): selected number k out of range for dimension");
+    }
+    along_dim(call)
 }
 
 fn bound_of(call: &mut Call) -> Answer {

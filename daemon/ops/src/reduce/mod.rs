@@ -4,12 +4,12 @@ pub(crate) mod decompose;
 mod extreme;
 mod scan;
 
-use crate::call::{Answer, Call, invalid};
+use crate::call::{Answer, Call, broadcast, invalid};
 use crate::promote::{Category, category, real_of};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{Mark::Autocast, OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
-use flambeau_ir::kernel::DType;
+use flambeau_ir::kernel::{DType, ReduceOp};
 use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) use extreme::OPS as EXTREME;
@@ -21,31 +21,39 @@ pub(crate) static OPS: &[OpDef] = &[
         "input:T, *, dtype:D=None | input:T, dim:L?, keepdim:B=False, *, dtype:D=None, out:T=None",
         summed,
         BOTH,
-    ),
+    )
+    .lowers(|cx| decompose::plain(cx, ReduceOp::Sum)),
     OpDef::new("nansum", "input:T, dim:L=None, keepdim:B=False, *, dtype:D=None", summed, BOTH),
     OpDef::new("prod", "input:T, *, dtype:D=None | input:T, dim:I, keepdim:B=False, *, dtype:D=None", summed, BOTH)
-        .autocast(),
+        .lowers(|cx| decompose::plain(cx, ReduceOp::Prod))
+        .is(Autocast),
     OpDef::new(
         "mean",
         "input:T, *, dtype:D=None | input:T, dim:L?, keepdim:B=False, *, dtype:D=None, out:T=None",
         mean,
         BOTH,
-    ),
+    )
+    .lowers(decompose::mean),
     OpDef::new("nanmean", "input:T, dim:L=None, keepdim:B=False, *, dtype:D=None", mean, BOTH),
-    OpDef::new("std", VARIANCE, variance, BOTH),
-    OpDef::new("var", VARIANCE, variance, BOTH),
+    OpDef::new("std", VARIANCE, variance, BOTH).lowers(|cx| decompose::variance(cx, true)),
+    OpDef::new("var", VARIANCE, variance, BOTH).lowers(|cx| decompose::variance(cx, false)),
     OpDef::new("std_mean", VARIANCE, variance_and_mean, FN),
     OpDef::new("var_mean", VARIANCE, variance_and_mean, FN),
-    OpDef::new("logsumexp", "input:T, dim:L, keepdim:B=False, *, out:T=None", logsumexp, BOTH),
+    OpDef::new("logsumexp", "input:T, dim:L, keepdim:B=False, *, out:T=None", logsumexp, BOTH)
+        .lowers(decompose::logsumexp),
     OpDef::new(
         "vector_norm",
         "input:T, ord:N=2, dim:L=None, keepdim:B=False, *, dtype:D=None, out:T=None",
         vector_norm,
         LINALG,
     )
-    .autocast(),
-    OpDef::new("any", TRUTH, truth, BOTH),
-    OpDef::new("all", TRUTH, truth, BOTH),
+    .is(Autocast),
+    OpDef::new("cosine_similarity", "x1:T, x2:T, dim:I=1, eps:N=1e-08", cosine_similarity, FN)
+        .lowers(decompose::cosine_similarity)
+        .also(&["torch.nn.functional.cosine_similarity"])
+        .is(Autocast),
+    OpDef::new("any", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::Any)),
+    OpDef::new("all", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::All)),
     OpDef::new("count_nonzero", "input:T, dim:L=None", count_nonzero, BOTH),
 ];
 
@@ -148,6 +156,18 @@ fn vector_norm(call: &mut Call) -> Answer {
         return Err(InferError::NoRule);
     }
     reduction(call, real_of(dtype))
+}
+
+/// A sum along one dimension of what both operands broadcast to.
+fn cosine_similarity(call: &mut Call) -> Answer {
+    let (a, b) = (call.tensor("x1")?, call.tensor("x2")?);
+    let mut sizes = broadcast(&mut call.env, [&a.sizes[..], &b.sizes])?;
+    if !a.dtype.is_float() || a.dtype != b.dtype || sizes.is_empty() {
+        return Err(InferError::NoRule);
+    }
+    let dim = call.dim_arg("dim", sizes.len())?;
+    sizes.remove(dim);
+    Ok(Inferred::tensor(call.contiguous(a, a.dtype, sizes)))
 }
 
 /// Bytes stay bytes; everything else gives bools.

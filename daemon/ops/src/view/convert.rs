@@ -1,9 +1,14 @@
 //! Copies and conversions that keep the shape: clone, contiguous, to, float and the like; and in-place copies.
 
+use super::decompose;
 use super::has_format;
 use crate::call::{Answer, Call, differentiable, invalid};
 use crate::layout::{Format, preserved, strides_in, suggest_format};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{
+    Mark::{OfMetadata, Writes},
+    OpDef,
+    place::*,
+};
 use crate::{InferError, Inferred, OpArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::kernel::DType;
@@ -33,8 +38,8 @@ casts! {
 }
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("clone", "input:T, *, memory_format=None", clone, BOTH),
-    OpDef::new("contiguous", "input:T, memory_format=None", contiguous, METHOD),
+    OpDef::new("clone", "input:T, *, memory_format=None", clone, BOTH).lowers(decompose::clone),
+    OpDef::new("contiguous", "input:T, memory_format=None", contiguous, METHOD).lowers(decompose::convert),
     OpDef::new(
         "to",
         "input:T, dtype:D, non_blocking:B=False, copy:B=False, *, memory_format=None | \
@@ -42,21 +47,24 @@ pub(crate) static OPS: &[OpDef] = &[
          input:T, device=None, dtype:D=None, non_blocking:B=False, copy:B=False, *, memory_format=None",
         to,
         METHOD,
-    ),
-    cast("float", to_f32),
-    cast("double", to_f64),
-    cast("half", to_f16),
-    cast("bfloat16", to_bf16),
-    cast("long", to_i64),
-    cast("int", to_i32),
-    cast("short", to_i16),
-    cast("char", to_i8),
-    cast("byte", to_u8),
-    cast("bool", to_bool),
-    OpDef::new("cpu", CAST, cpu, METHOD),
-    OpDef::new("type", "input:T, dtype:D, non_blocking:B=False", type_, METHOD),
-    OpDef::new("type_as", "input:T, other:T", type_as, METHOD),
-    OpDef::new("copy_", "input:T, src:T, non_blocking:B=False", copy_, METHOD),
+    )
+    .lowers(decompose::convert),
+    cast("float", to_f32).lowers(decompose::convert),
+    cast("double", to_f64).lowers(decompose::convert),
+    cast("half", to_f16).lowers(decompose::convert),
+    cast("bfloat16", to_bf16).lowers(decompose::convert),
+    cast("long", to_i64).lowers(decompose::convert),
+    cast("int", to_i32).lowers(decompose::convert),
+    cast("short", to_i16).lowers(decompose::convert),
+    cast("char", to_i8).lowers(decompose::convert),
+    cast("byte", to_u8).lowers(decompose::convert),
+    cast("bool", to_bool).lowers(decompose::convert),
+    OpDef::new("cpu", CAST, cpu, METHOD).lowers(decompose::convert),
+    OpDef::new("type", "input:T, dtype:D, non_blocking:B=False", type_, METHOD)
+        .lowers(decompose::convert)
+        .is(OfMetadata),
+    OpDef::new("type_as", "input:T, other:T", type_as, METHOD).lowers(decompose::convert),
+    OpDef::new("copy_", "input:T, src:T, non_blocking:B=False", copy_, METHOD).is(Writes).lowers(decompose::copy),
 ];
 
 fn clone(call: &mut Call) -> Answer {

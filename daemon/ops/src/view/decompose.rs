@@ -1,6 +1,6 @@
 //! Decompositions of views, copies and conversions.
 
-use crate::decompose::{Decompose, Outcome, Rule, View, refuse};
+use crate::decompose::{Decompose, Outcome, View, refuse};
 use flambeau_core::graph::CoreOp;
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -8,30 +8,6 @@ use flambeau_ir::graph::{Arg, NodeId, ValueMeta};
 use flambeau_ir::reason::Reason;
 
 type Done = Result<Outcome, Reason>;
-
-/// The decomposition of an op of this family.
-pub(crate) fn rule(name: &str) -> Option<Rule> {
-    Some(match name {
-        "view" | "view_as" | "unflatten" | "squeeze" | "unsqueeze" => |cx| shaped(cx, true),
-        "reshape" | "reshape_as" | "flatten" | "ravel" => |cx| shaped(cx, false),
-        "permute" => permute,
-        "transpose" => transpose,
-        "t" | "adjoint" => matrix_transpose,
-        "movedim" => movedim,
-        "expand" | "broadcast_to" | "expand_as" => expand,
-        "broadcast_tensors" => broadcast_tensors,
-        "detach" | "alias" => |cx| Ok(Outcome::View(cx.node_of("input")?, vec![])),
-        "select" => select,
-        "narrow" => narrow,
-        "split" | "split_with_sizes" | "chunk" => split,
-        "unbind" => unbind,
-        "clone" => clone,
-        "contiguous" | "to" | "float" | "double" | "half" | "bfloat16" | "long" | "int" | "short" | "char" | "byte"
-        | "bool" | "cpu" | "type" | "type_as" => convert,
-        "copy_" => copy,
-        _ => return None,
-    })
-}
 
 /// The tensor an op of this family is about.
 fn subject(cx: &Decompose) -> Result<NodeId, Reason> {
@@ -42,7 +18,7 @@ fn sizes_of(cx: &Decompose, id: NodeId) -> Result<Vec<Dim>, Reason> {
     cx.metas.get(&id).map(|m| m.sizes.clone()).map_or_else(|| refuse("a view of no tensor"), Ok)
 }
 
-fn shaped(cx: &mut Decompose, always: bool) -> Done {
+pub(super) fn shaped(cx: &mut Decompose, always: bool) -> Done {
     let of = subject(cx)?;
     let meta = cx.result()?;
     if cx.metas.get(&of).is_some_and(|m| m.dtype != meta.dtype) {
@@ -56,7 +32,7 @@ fn ordered(of: NodeId, order: &[usize]) -> Outcome {
     Outcome::View(of, vec![View::Permute(order.iter().map(|d| *d as u32).collect())])
 }
 
-fn permute(cx: &mut Decompose) -> Done {
+pub(super) fn permute(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
     let rank = sizes_of(cx, of)?.len();
     let dims = cx.ints("dims")?.unwrap_or_default();
@@ -72,14 +48,14 @@ fn swapped(of: NodeId, rank: usize, a: usize, b: usize) -> Outcome {
     ordered(of, &order)
 }
 
-fn transpose(cx: &mut Decompose) -> Done {
+pub(super) fn transpose(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
     let rank = sizes_of(cx, of)?.len();
     let (Some(a), Some(b)) = (cx.int("dim0")?, cx.int("dim1")?) else { return refuse("transpose without dimensions") };
     Ok(swapped(of, rank, cx.axis(a, rank)?, cx.axis(b, rank)?))
 }
 
-fn matrix_transpose(cx: &mut Decompose) -> Done {
+pub(super) fn matrix_transpose(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
     let rank = sizes_of(cx, of)?.len();
     if rank < 2 {
@@ -88,7 +64,7 @@ fn matrix_transpose(cx: &mut Decompose) -> Done {
     Ok(swapped(of, rank, rank - 2, rank - 1))
 }
 
-fn movedim(cx: &mut Decompose) -> Done {
+pub(super) fn movedim(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
     let rank = sizes_of(cx, of)?.len();
     let places = |cx: &Decompose, name: &str| -> Result<Vec<usize>, Reason> {
@@ -103,7 +79,7 @@ fn movedim(cx: &mut Decompose) -> Done {
     Ok(ordered(of, &order))
 }
 
-fn expand(cx: &mut Decompose) -> Done {
+pub(super) fn expand(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
     expanded(cx, of, cx.result()?.sizes)
 }
@@ -115,7 +91,7 @@ fn expanded(cx: &Decompose, of: NodeId, sizes: Vec<Dim>) -> Done {
     Ok(Outcome::View(of, vec![View::Reshape(padded), View::Expand(sizes)]))
 }
 
-fn broadcast_tensors(cx: &mut Decompose) -> Done {
+pub(super) fn broadcast_tensors(cx: &mut Decompose) -> Done {
     let Some(items) = cx.bound.items("tensors") else { return refuse("broadcast_tensors of no list") };
     let mut views = Vec::new();
     for (item, meta) in items.iter().zip(cx.results()?) {
@@ -137,10 +113,10 @@ pub(crate) fn from_front(index: Dim, size: &Dim) -> Result<Dim, Reason> {
 }
 
 fn dim_of(cx: &Decompose, name: &str) -> Result<Dim, Reason> {
-    cx.bound.dim(name).ok().flatten().map_or_else(|| refuse(format!("{}: {name} is no int", cx.name)), Ok)
+    cx.bound.dim(name).ok().flatten().map_or_else(|| refuse(format!("{}: {name} is no int", cx.op.name)), Ok)
 }
 
-fn select(cx: &mut Decompose) -> Done {
+pub(super) fn select(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
     let sizes = sizes_of(cx, of)?;
     let dim = cx.axis(cx.int("dim")?.unwrap_or(0), sizes.len())?;
@@ -149,7 +125,7 @@ fn select(cx: &mut Decompose) -> Done {
     Ok(Outcome::View(of, vec![part, View::Reshape(cx.result()?.sizes)]))
 }
 
-fn narrow(cx: &mut Decompose) -> Done {
+pub(super) fn narrow(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
     let sizes = sizes_of(cx, of)?;
     let dim = cx.axis(cx.int("dim")?.unwrap_or(0), sizes.len())?;
@@ -159,7 +135,7 @@ fn narrow(cx: &mut Decompose) -> Done {
 }
 
 /// Parts one after the other; how long they are the metadata says.
-fn split(cx: &mut Decompose) -> Done {
+pub(super) fn split(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
     let sizes = sizes_of(cx, of)?;
     let dim = cx.axis(cx.int("dim")?.unwrap_or(0), sizes.len())?;
@@ -174,7 +150,7 @@ fn split(cx: &mut Decompose) -> Done {
     Ok(Outcome::Tuple(parts))
 }
 
-fn unbind(cx: &mut Decompose) -> Done {
+pub(super) fn unbind(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
     let sizes = sizes_of(cx, of)?;
     let dim = cx.axis(cx.int("dim")?.unwrap_or(0), sizes.len())?;
@@ -188,13 +164,13 @@ fn unbind(cx: &mut Decompose) -> Done {
     Ok(Outcome::Tuple(parts))
 }
 
-fn clone(cx: &mut Decompose) -> Done {
+pub(super) fn clone(cx: &mut Decompose) -> Done {
     let a = cx.tensor("input")?;
     Ok(Outcome::Fresh(cx.core_copy(a)))
 }
 
 /// The tensor itself where neither type nor layout change, unless a copy is asked for.
-fn convert(cx: &mut Decompose) -> Done {
+pub(super) fn convert(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
     let (have, want) = (cx.meta_of("input")?, cx.result()?);
     let copy = matches!(cx.bound.constant("copy"), Some(Const::Bool(true)));
@@ -208,13 +184,12 @@ fn convert(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(cx.cast(a, want.dtype)))
 }
 
-fn copy(cx: &mut Decompose) -> Done {
+pub(super) fn copy(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
     let dtype = cx.meta_of("input")?.dtype;
     let sizes = sizes_of(cx, of)?;
     let source = cx.operand("src", dtype)?;
-    let value = cx.expand(source, &sizes);
-    Ok(Outcome::Write(of, value))
+    Ok(Outcome::Fresh(cx.expand(source, &sizes)))
 }
 
 impl Decompose<'_> {
@@ -227,4 +202,8 @@ impl Decompose<'_> {
         self.core.pin(copy, &strides);
         copy
     }
+}
+
+pub(super) fn alias(cx: &mut Decompose) -> Done {
+    Ok(Outcome::View(cx.node_of("input")?, vec![]))
 }

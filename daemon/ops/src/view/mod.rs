@@ -7,7 +7,7 @@ mod parts;
 
 use crate::call::{Answer, Call, broadcast, invalid};
 use crate::layout::{Format, Sizes};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{Mark::Severs, OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::ValueMeta;
@@ -18,31 +18,34 @@ pub(crate) use convert::OPS as CONVERT;
 pub(crate) use parts::{OPS as PARTS, check_index};
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("view", "input:T, size:L* | input:T, dtype:D", view, METHOD),
-    OpDef::new("view_as", "input:T, other:T", view_as, METHOD),
-    OpDef::new("reshape", "input:T, shape:L*", reshape, BOTH),
-    OpDef::new("reshape_as", "input:T, other:T", reshape_as, METHOD),
-    OpDef::new("flatten", "input:T, start_dim:I=0, end_dim:I=-1", flatten, BOTH),
-    OpDef::new("ravel", "input:T", ravel, BOTH),
-    OpDef::new("unflatten", "input:T, dim:I, sizes:L", unflatten, BOTH),
-    OpDef::new("permute", "input:T, dims:L*", permute, BOTH),
-    OpDef::new("transpose", "input:T, dim0:I, dim1:I", transpose, BOTH).also(&[
+    OpDef::new("view", "input:T, size:L* | input:T, dtype:D", view, METHOD).lowers(|cx| decompose::shaped(cx, true)),
+    OpDef::new("view_as", "input:T, other:T", view_as, METHOD).lowers(|cx| decompose::shaped(cx, true)),
+    OpDef::new("reshape", "input:T, shape:L*", reshape, BOTH).lowers(|cx| decompose::shaped(cx, false)),
+    OpDef::new("reshape_as", "input:T, other:T", reshape_as, METHOD).lowers(|cx| decompose::shaped(cx, false)),
+    OpDef::new("flatten", "input:T, start_dim:I=0, end_dim:I=-1", flatten, BOTH)
+        .lowers(|cx| decompose::shaped(cx, false)),
+    OpDef::new("ravel", "input:T", ravel, BOTH).lowers(|cx| decompose::shaped(cx, false)),
+    OpDef::new("unflatten", "input:T, dim:I, sizes:L", unflatten, BOTH).lowers(|cx| decompose::shaped(cx, true)),
+    OpDef::new("permute", "input:T, dims:L*", permute, BOTH).lowers(decompose::permute),
+    OpDef::new("transpose", "input:T, dim0:I, dim1:I", transpose, BOTH).lowers(decompose::transpose).also(&[
         "torch.swapaxes",
         ".swapaxes",
         "torch.swapdims",
         ".swapdims",
     ]),
-    OpDef::new("t", "input:T", t, BOTH),
-    OpDef::new("adjoint", "input:T", matrix_transpose, BOTH),
-    OpDef::new("movedim", "input:T, source:L, destination:L", movedim, BOTH).also(&["torch.moveaxis", ".moveaxis"]),
-    OpDef::new("expand", "input:T, size:L*, *, implicit:B=False", expand, METHOD),
-    OpDef::new("broadcast_to", "input:T, size:L", expand, BOTH),
-    OpDef::new("expand_as", "input:T, other:T", expand_as, METHOD),
-    OpDef::new("broadcast_tensors", "tensors:TL*", broadcast_tensors, FN),
-    OpDef::new("squeeze", "input:T | input:T, dim:L", squeeze, BOTH),
-    OpDef::new("unsqueeze", "input:T, dim:I", unsqueeze, BOTH),
-    OpDef::new("detach", "input:T", detach, BOTH),
-    OpDef::new("alias", "input:T", alias, 0),
+    OpDef::new("t", "input:T", t, BOTH).lowers(decompose::matrix_transpose),
+    OpDef::new("adjoint", "input:T", matrix_transpose, BOTH).lowers(decompose::matrix_transpose),
+    OpDef::new("movedim", "input:T, source:L, destination:L", movedim, BOTH)
+        .lowers(decompose::movedim)
+        .also(&["torch.moveaxis", ".moveaxis"]),
+    OpDef::new("expand", "input:T, size:L*, *, implicit:B=False", expand, METHOD).lowers(decompose::expand),
+    OpDef::new("broadcast_to", "input:T, size:L", expand, BOTH).lowers(decompose::expand),
+    OpDef::new("expand_as", "input:T, other:T", expand_as, METHOD).lowers(decompose::expand),
+    OpDef::new("broadcast_tensors", "tensors:TL*", broadcast_tensors, FN).lowers(decompose::broadcast_tensors),
+    OpDef::new("squeeze", "input:T | input:T, dim:L", squeeze, BOTH).lowers(|cx| decompose::shaped(cx, true)),
+    OpDef::new("unsqueeze", "input:T, dim:I", unsqueeze, BOTH).lowers(|cx| decompose::shaped(cx, true)),
+    OpDef::new("detach", "input:T", detach, BOTH).is(Severs).lowers(decompose::alias),
+    OpDef::new("alias", "input:T", alias, 0).lowers(decompose::alias),
 ];
 
 fn view(call: &mut Call) -> Answer {

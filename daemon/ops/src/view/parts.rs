@@ -1,6 +1,7 @@
 //! Views of parts of a tensor: select, narrow, split, unbind, diagonal, unfold, as_strided. Indexing with `[]` is in
 //! `index`.
 
+use super::decompose;
 use crate::call::{Answer, Call, invalid};
 use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred};
@@ -8,13 +9,17 @@ use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::ValueMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("select", "input:T, dim:I, index:I", select, BOTH),
-    OpDef::new("narrow", "input:T, dim:I, start:I, length:I", narrow, BOTH),
+    OpDef::new("select", "input:T, dim:I, index:I", select, BOTH).lowers(decompose::select),
+    OpDef::new("narrow", "input:T, dim:I, start:I, length:I", narrow, BOTH).lowers(decompose::narrow),
     OpDef::new("split", "tensor:T, split_size:L, dim:I=0 | tensor:T, split_size_or_sections:L, dim:I=0", split, BOTH)
+        .lowers(decompose::split)
         .method("tensor:T, split_size:L, dim:I=0"),
-    OpDef::new("split_with_sizes", "tensor:T, split_size:L, dim:I=0 | tensor:T, split_sizes:L, dim:I=0", split, BOTH),
-    OpDef::new("chunk", "tensor:T, chunks:I, dim:I=0", chunk, BOTH).method("tensor:T, chunks:I, dim:I=0"),
-    OpDef::new("unbind", "tensor:T, dim:I=0", unbind, BOTH),
+    OpDef::new("split_with_sizes", "tensor:T, split_size:L, dim:I=0 | tensor:T, split_sizes:L, dim:I=0", split, BOTH)
+        .lowers(decompose::split),
+    OpDef::new("chunk", "tensor:T, chunks:I, dim:I=0", chunk, BOTH)
+        .lowers(decompose::split)
+        .method("tensor:T, chunks:I, dim:I=0"),
+    OpDef::new("unbind", "tensor:T, dim:I=0", unbind, BOTH).lowers(decompose::unbind),
     OpDef::new("diagonal", "input:T, offset:I=0, dim1:I=0, dim2:I=1", diagonal, BOTH),
     OpDef::new("unfold", "input:T, dimension:I, size:I, step:I", unfold, METHOD),
     OpDef::new("as_strided", "input:T, size:L, stride:L, storage_offset:I=None", as_strided, BOTH),

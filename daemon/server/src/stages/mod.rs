@@ -5,9 +5,10 @@ pub mod record;
 
 use flambeau_codegen::Codegen;
 use flambeau_core::trace::Trace;
+use flambeau_ir::device::DeviceKind;
 use flambeau_ir::exit::{Build, BuildId, Exit};
 use flambeau_ir::frame::{BackendKind, Frame, FrameId, TraceOptions};
-use flambeau_ir::graph::{Graph, NodeOp};
+use flambeau_ir::graph::{Effect, Graph, NodeOp};
 use flambeau_ir::guard::{GuardKind, GuardProgram};
 use flambeau_ir::kernel::Kernel;
 use flambeau_ir::oracle::{Oracle, Prefetched};
@@ -78,8 +79,15 @@ pub fn guard(frame: &Frame, trace: Trace) -> Traced {
 
 /// The trace that a graph from elsewhere stands for: argument `i` is source `i`, and all outputs are returned as a
 /// tuple. There are no guards; who sent the graph checks when it may run.
-pub fn trace_of_graph(graph: Graph) -> Trace {
+pub fn trace_of_graph(mut graph: Graph) -> Trace {
     let mut trace = Trace::default();
+    for node in &mut graph.nodes {
+        if let NodeOp::Call { target, args, kwargs } = &node.op
+            && flambeau_ops::commits(target, args, kwargs)
+        {
+            node.effect = Effect::Commits;
+        }
+    }
     let placeholders = graph.nodes.iter().filter_map(|n| match n.op {
         NodeOp::Placeholder(source) => Some((source.0, n)),
         NodeOp::Call { .. } => None,
@@ -136,8 +144,9 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
     let memory = described.as_ref().map_or(MEMORY_HOST, |d| d.memory);
     let lowering = LowerOptions {
         backend: backend.clone(),
-        // What computes on torch's own device is CUDA so far.
-        device_kind: if memory == MEMORY_TORCH { Device::CUDA_KIND } else { Device::CPU.kind },
+        device_kind: DeviceKind::of_streams(&backend)
+            .filter(|_| memory == MEMORY_TORCH)
+            .map_or(Device::CPU.kind, |kind| kind.number),
         own_memory: memory == MEMORY_OWN,
         threads: threads(),
         capabilities: described.map(|d| d.capabilities),
@@ -156,9 +165,7 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
 
 /// Whether the frame is for calls under autocast.
 fn autocasts(program: &GuardProgram) -> bool {
-    program.guards.iter().any(
-        |guard| matches!(&guard.kind, GuardKind::Ambient(ambient) if ambient.autocast_cpu.0 || ambient.autocast_cuda.0),
-    )
+    program.guards.iter().any(|guard| matches!(&guard.kind, GuardKind::Ambient(ambient) if ambient.autocasts()))
 }
 
 impl Pending {

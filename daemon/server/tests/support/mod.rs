@@ -3,7 +3,7 @@
 
 use flambeau_ir::code::{Code, CodeHash, Const};
 use flambeau_ir::frame::{BackendKind, FrameId, TraceOptions};
-use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
+use flambeau_ir::graph::{Arg, Effect, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::guard::Ambient;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::object::{Described, FunctionDesc, ObjId, Object, ObjectData};
@@ -198,8 +198,7 @@ pub fn graph(number: u8) -> Graph {
         meta: meta.clone(),
         location: None,
         stack: vec![],
-        private: false,
-        draws: false,
+        effect: Effect::None,
         view: false,
     };
     let call = NodeOp::Call {

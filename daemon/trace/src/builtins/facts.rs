@@ -8,6 +8,7 @@ use crate::value::Args;
 use crate::value::flow::Flow;
 use crate::value::{Class, Instance, Payload, Value};
 use flambeau_ir::code::Const;
+use flambeau_ir::device::DeviceKind;
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
@@ -153,13 +154,8 @@ fn device(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         (None, Some(Some(index))) => i8::try_from(index).or_else(|_| unsupported(path))?,
         _ => return unsupported(path),
     };
-    let kind = match name {
-        "cpu" => 0,
-        "cuda" => 1,
-        "meta" => 14,
-        _ => return unsupported(path),
-    };
-    Ok(Value::Const(Const::Device(Device { kind, index })))
+    let Some(kind) = DeviceKind::named(name) else { return unsupported(path) };
+    Ok(Value::Const(Const::Device(Device { kind: kind.number, index })))
 }
 
 /// Attributes of torch's constants.
@@ -169,12 +165,7 @@ pub fn attribute(value: &Const, name: &str) -> Option<Value> {
         (Const::Dtype(d), "is_complex") => Some(Value::bool(matches!(d, DType::C32 | DType::C64 | DType::C128))),
         (Const::Dtype(d), "is_signed") => Some(Value::bool(!matches!(d, DType::U8 | DType::Bool))),
         (Const::Dtype(d), "itemsize") => Some(Value::int(d.size() as i64)),
-        (Const::Device(d), "type") => match d.kind {
-            0 => Some(Value::str("cpu")),
-            1 => Some(Value::str("cuda")),
-            14 => Some(Value::str("meta")),
-            _ => None,
-        },
+        (Const::Device(d), "type") => d.known().map(|kind| Value::str(kind.name)),
         (Const::Device(d), "index") => Some(if d.index < 0 { Value::NONE } else { Value::int(i64::from(d.index)) }),
         _ => None,
     }

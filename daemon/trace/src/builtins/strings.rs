@@ -9,7 +9,6 @@ use crate::value::Value;
 use crate::value::flow::{Flow, stop};
 use flambeau_ir::code::Const;
 use flambeau_ir::reason::ReasonCode;
-use flambeau_ir::tensor::Device;
 
 pub const TABLE: Table = &[
     ("builtins.str", str_),
@@ -250,10 +249,7 @@ pub fn display(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
 
 fn device(value: &Value) -> Flow<String> {
     let Value::Const(Const::Device(device)) = value else { return unsupported("str") };
-    if matches!(device.kind, 0 | Device::CUDA_KIND | 14) {
-        return Ok(device.to_string());
-    }
-    unsupported("str of a device")
+    device.known().map_or_else(|| unsupported("str of a device"), |_| Ok(device.to_string()))
 }
 
 /// `repr(value)`

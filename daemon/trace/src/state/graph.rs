@@ -2,7 +2,7 @@
 
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
-use flambeau_ir::graph::{Arg, Graph, Location, Node, NodeId, NodeOp, Target, ValueMeta};
+use flambeau_ir::graph::{Arg, Effect, Graph, Location, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::SourceId;
 use std::collections::HashMap;
@@ -100,8 +100,7 @@ impl GraphBuilder {
             meta,
             location: None,
             stack: Vec::new(),
-            private: false,
-            draws: false,
+            effect: Effect::None,
             view: false,
         });
         NodeId(self.nodes.len() as u32 - 1)
@@ -217,7 +216,7 @@ impl Tracer<'_> {
             Vec::new()
         };
         let op = NodeOp::Call { target: target.clone(), args, kwargs };
-        self.graph.nodes.push(Node { name, op, meta, location, stack, private: false, draws: false, view: false });
+        self.graph.nodes.push(Node { name, op, meta, location, stack, effect: Effect::None, view: false });
         Ok(NodeId(self.graph.nodes.len() as u32 - 1))
     }
 

@@ -5,6 +5,7 @@ use crate::value::Args;
 use crate::value::Value;
 use crate::value::flow::{Flow, stop};
 use flambeau_ir::code::Const;
+use flambeau_ir::device::DeviceKind;
 use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Arg, Target, ValueMeta};
 use flambeau_ir::guard::GuardKind;
@@ -88,41 +89,30 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    fn device_kind(&mut self, args: &Args) -> Option<bool> {
-        match args.pos.first()?.as_str()?.as_ref() {
-            "cuda" => Some(true),
-            "cpu" => Some(false),
-            _ => None,
-        }
+    /// Whether autocast is on for the kind of device that is called so, and its type; `None`: no kind that plans run on.
+    fn autocast_of(&self, kind: &str) -> Option<(bool, u8)> {
+        let at = DeviceKind::running().position(|running| running.name == kind)?;
+        Some(self.ambient.autocast[at])
     }
 
     fn autocast_flag(&mut self, name: &str, args: &Args) -> Flow<Option<Value>> {
-        let ambient = &self.ambient;
-        let (cpu, cuda) = (ambient.autocast_cpu.0, ambient.autocast_cuda.0);
-        let value = match name {
-            "is_autocast_cpu_enabled" => cpu,
-            "is_autocast_cache_enabled" => ambient.autocast_cache,
-            "is_any_autocast_enabled" => cpu || cuda,
-            _ if args.pos.is_empty() => cuda,
-            _ => match self.device_kind(args) {
-                Some(true) => cuda,
-                Some(false) => cpu,
-                None => return Ok(None),
-            },
+        let asked = args.pos.first().map(Value::as_str);
+        let on = match (name, asked) {
+            ("is_autocast_cache_enabled", _) => Some(self.ambient.autocast_cache),
+            ("is_any_autocast_enabled", _) => Some(self.ambient.autocasts()),
+            ("is_autocast_cpu_enabled", _) => self.autocast_of("cpu").map(|(on, _)| on),
+            (_, None) => self.autocast_of("cuda").map(|(on, _)| on),
+            (_, Some(kind)) => kind.and_then(|kind| self.autocast_of(kind)).map(|(on, _)| on),
         };
-        Ok(Some(Value::bool(value)))
+        Ok(on.map(Value::bool))
     }
 
     fn autocast_dtype(&mut self, name: &str, args: &Args) -> Flow<Option<Value>> {
-        let on_cuda = match name {
-            "get_autocast_gpu_dtype" => true,
-            "get_autocast_cpu_dtype" => false,
-            _ => match self.device_kind(args) {
-                Some(cuda) => cuda,
-                None => return Ok(None),
-            },
+        let of = match name {
+            "get_autocast_gpu_dtype" => self.autocast_of("cuda"),
+            "get_autocast_cpu_dtype" => self.autocast_of("cpu"),
+            _ => args.pos.first().and_then(Value::as_str).and_then(|kind| self.autocast_of(kind)),
         };
-        let code = if on_cuda { self.ambient.autocast_cuda.1 } else { self.ambient.autocast_cpu.1 };
-        Ok(DType::from_torch(code).map(|d| Value::Const(Const::Dtype(d))))
+        Ok(of.and_then(|(_, code)| DType::from_torch(code)).map(|d| Value::Const(Const::Dtype(d))))
     }
 }

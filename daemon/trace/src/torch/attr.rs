@@ -5,6 +5,7 @@ use crate::value::Args;
 use crate::value::flow::{Flow, stop};
 use crate::value::{TensorId, Tuple, Value};
 use flambeau_ir::code::Const;
+use flambeau_ir::device::DeviceKind;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, Target, ValueMeta};
 use flambeau_ir::kernel::DType;
@@ -67,11 +68,12 @@ impl Tracer<'_> {
                 (Some(_), true) => Value::bool(true),
             },
             "layout" => Value::Const(Const::Layout("strided".into())),
-            "is_cuda" => Value::bool(meta.device.kind == 1),
-            "is_cpu" => Value::bool(meta.device.kind == 0),
-            "is_meta" => Value::bool(meta.device.kind == 14),
-            "is_sparse" | "is_quantized" | "is_mkldnn" | "is_nested" | "is_sparse_csr" | "is_mps" | "is_xpu"
-            | "is_hpu" | "is_ipu" | "is_xla" | "is_maia" | "is_mtia" | "is_vulkan" | "is_ort" => no,
+            "is_sparse" | "is_quantized" | "is_nested" | "is_sparse_csr" | "is_hpu" | "is_ort" => no,
+            // The one kind that torch has no such attribute for.
+            "is_privateuseone" => return Ok(None),
+            _ if name.strip_prefix("is_").and_then(DeviceKind::named).is_some() => {
+                Value::bool(meta.device.known().map(|kind| kind.name) == name.strip_prefix("is_"))
+            }
             "itemsize" => Value::int(meta.dtype.size() as i64),
             "nbytes" => Value::dim(meta.numel().mul(&Dim::Const(meta.dtype.size() as i64))),
             "grad_fn" if !meta.requires_grad => Value::NONE,

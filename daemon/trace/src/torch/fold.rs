@@ -197,7 +197,7 @@ impl Tracer<'_> {
                 }
                 _ => return Ok(None),
             },
-            "get_device" => Value::int(if meta.device.kind == 0 { -1 } else { i64::from(meta.device.index) }),
+            "get_device" => Value::int(if meta.device.is_host() { -1 } else { i64::from(meta.device.index) }),
             // Torch's own constructor takes a `Size` for a size, and any other sequence for data.
             "new" if args.pos.len() == 2 && self.is_size(&args.pos[1]) => {
                 return self.torch_call(Target::Method("new_empty".into()), args.clone()).map(Some);

@@ -1,7 +1,7 @@
 //! What a program asks of a tensor beyond its metadata: torch answers, on tensors that its own calls made. And what a call
 //! does to the tensor itself: `requires_grad_`, leaves that a call makes.
 
-use super::target_name;
+use super::{is, target_name};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
@@ -11,51 +11,7 @@ use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Target, ValueMeta};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::tensor::contiguous_strides;
-
-/// Functions that ask a tensor where its memory is, what autograd knows of it, how it was made.
-pub(super) const ASKED: &[&str] = &[
-    "_is_view",
-    "data_ptr",
-    "const_data_ptr",
-    "mutable_data_ptr",
-    "storage_offset",
-    "untyped_storage",
-    "storage",
-    "_typed_storage",
-    "storage_type",
-    "is_set_to",
-    "is_shared",
-    "is_pinned",
-    "_is_alias_of",
-    "_is_zerotensor",
-    "_backward_hooks",
-    "__hash__",
-    "__dlpack__",
-    "__dlpack_device__",
-];
-
-/// Functions whose result depends on dtypes, sizes, strides and devices alone, so that fake tensors answer for real ones.
-const METADATA: &[&str] = &[
-    "result_type",
-    "can_cast",
-    "promote_types",
-    "dim_order",
-    "dense_dim",
-    "sparse_dim",
-    "type",
-    "get_device",
-    "is_contiguous",
-    "is_floating_point",
-    "is_complex",
-    "is_signed",
-    "is_same_size",
-    "broadcast_shapes",
-    "infer_size",
-    "__len__",
-    "stride",
-    "size",
-    "numel",
-];
+use flambeau_ops::Mark;
 
 /// The constant that a call gives, or no single one (`Some(None)`), where it gives no tensor at all.
 #[expect(clippy::option_option, reason = "no tensor, and no single constant, are two answers")]
@@ -74,11 +30,6 @@ pub(super) fn no_tensor(meta: &ValueMeta) -> Option<Option<Const>> {
     }
 }
 
-/// Whether fake tensors answer for real ones.
-pub(super) fn is_of_metadata(path: &str) -> bool {
-    METADATA.contains(&path.rsplit('.').next().unwrap_or(path))
-}
-
 /// Whether a call that makes a tensor makes a leaf that requires grad.
 pub(super) fn makes_leaf(args: &Args) -> bool {
     let off = |value: &Value| matches!(value, Value::Const(Const::Bool(false) | Const::None));
@@ -95,12 +46,6 @@ fn wanted_grad(args: &Args) -> Option<bool> {
     }
 }
 
-/// Whether a call that gives `None` is made for what it does.
-pub(super) fn is_for_its_effect(path: &str) -> bool {
-    let name = path.rsplit('.').next().unwrap_or(path);
-    path.starts_with("torch.ops.") || name.starts_with("_foreach_") || name.starts_with("_assert")
-}
-
 impl Tracer<'_> {
     /// Breaks at a question to a tensor. If the trace made it, what torch's calls leave in it has to be there: the graph
     /// before the break runs op by op.
@@ -111,9 +56,8 @@ impl Tracer<'_> {
 
     /// A scalar of numpy's that derives from a number of Python's has its own type as data of a tensor.
     pub(super) fn check_data(&mut self, target: &Target, args: &Args) -> Flow<()> {
-        const MAKERS: &[&str] = &["tensor", "as_tensor", "asarray", "new_tensor", "scalar_tensor", "new"];
         let name = target_name(target);
-        if MAKERS.contains(&name.rsplit('.').next().unwrap_or(name)) && args.pos.iter().any(|v| self.holds_numpy(v)) {
+        if is(name, Mark::TakesData) && args.pos.iter().any(|v| self.holds_numpy(v)) {
             return stop(ReasonCode::UnsupportedObject, format!("{name} of a scalar of numpy's"));
         }
         Ok(())
@@ -136,7 +80,7 @@ impl Tracer<'_> {
         let name = target_name(target);
         let switches = match args.pos.first() {
             // What already is as wanted stays a leaf or none.
-            Some(Value::Tensor(id)) if name.ends_with("requires_grad_") => {
+            Some(Value::Tensor(id)) if is(name, Mark::SetsGrad) => {
                 let now = self.arenas.tensors[*id].meta.requires_grad;
                 !matches!(wanted_grad(args), Some(mode) if mode == now)
             }

@@ -14,91 +14,42 @@ use crate::value::Args;
 use crate::value::flow::{Flow, stop};
 use crate::value::{Class, Payload, TensorId, TensorValue, Tuple, Value};
 use flambeau_ir::code::Const;
-use flambeau_ir::commit;
-use flambeau_ir::graph::{Arg, NodeId, NodeOp, Target, ValueMeta};
+use flambeau_ir::graph::{Arg, Effect, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::guard::{Guard, GuardKind};
 use flambeau_ir::oracle::{AnswerValue, QueryArg, Question};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::TensorMeta;
-use flambeau_ops::{InferError, Inferred, OpArg};
+use flambeau_ops::{InferError, Inferred, Mark, OpArg, OpDef};
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Torch functions whose results no graph can hold: they read a tensor's data, or run code of their own.
-const DATA: &[&str] = &[
-    "item",
-    "tolist",
-    "numpy",
-    "__bool__",
-    "__float__",
-    "__int__",
-    "__index__",
-    "__complex__",
-    "is_nonzero",
-    "equal",
-    "allclose",
-    "__array__",
-    "__contains__",
-    "_local_scalar_dense",
-    "__reduce_ex__",
-    "__repr__",
-    "__format__",
-];
-
-/// Torch functions whose effect is not on tensors.
-const EFFECTS: &[&str] = &[
-    "backward",
-    "register_hook",
-    "retain_grad",
-    "share_memory_",
-    "pin_memory",
-    "set_",
-    "resize_as_",
-    "register_post_accumulate_grad_hook",
-    "manual_seed",
-    "seed",
-    "save",
-    "load",
-    "compile",
-    "apply_",
-    "map_",
-    "record_stream",
-    "set_data",
-    "__deepcopy__",
-    "__setstate__",
-    "set_default_dtype",
-    "set_default_device",
-    "set_num_threads",
-    "set_rng_state",
-    "get_rng_state",
-    "initial_seed",
-    "use_deterministic_algorithms",
-];
 
 /// Sequences in each other as an argument: no tensor has as many dimensions.
 const DEEPEST: usize = 70;
 /// Sequences in one argument of a call.
 const MOST_SEQUENCES: usize = 100_000;
 
+/// Arguments of a call as graphs and as rules have them: positional, positional, by keyword, by keyword.
+type CallArgs = (Vec<Arg>, Vec<OpArg>, Vec<(Arc<str>, Arg)>, Vec<(Arc<str>, OpArg)>);
+
 impl Tracer<'_> {
     /// Calls a function of torch's by import path that is not folded.
     pub(crate) fn call_torch_path(&mut self, path: &str, args: Args) -> Flow<Value> {
         let known = path.starts_with("torch.") || path.starts_with("_operator.");
-        let name = path.rsplit('.').next().unwrap_or(path);
         if !known {
             return stop(ReasonCode::UnsupportedCall, path);
         }
         if path == "torch._C._FunctionBase.apply" {
             return stop(ReasonCode::UnsupportedCall, "apply of a torch.autograd.Function");
         }
-        if itself::ASKED.contains(&name) {
+        let op = flambeau_ops::known(path);
+        if op.is_some_and(|op| op.has(Mark::Asks)) {
             return self.ask_itself(path);
         }
-        if DATA.contains(&name) {
+        if op.is_some_and(|op| op.has(Mark::ReadsData)) {
             return stop(ReasonCode::DataDependentValue, path);
         }
-        if EFFECTS.contains(&name) {
+        if op.is_some_and(OpDef::acts_elsewhere) {
             return stop(ReasonCode::SideEffect, path);
         }
         match path.strip_prefix("torch.Tensor.") {
@@ -110,36 +61,7 @@ impl Tracer<'_> {
 
     /// Whether a torch function may enter the graph: it takes tensors, or makes one.
     fn holds_tensor_work(&mut self, path: &str, args: &Args) -> bool {
-        const MAKERS: &[&str] = &[
-            "arange",
-            "empty",
-            "empty_strided",
-            "eye",
-            "full",
-            "linspace",
-            "logspace",
-            "normal",
-            "ones",
-            "rand",
-            "randint",
-            "randn",
-            "randperm",
-            "scalar_tensor",
-            "tensor",
-            "zeros",
-            "tril_indices",
-            "triu_indices",
-            "as_tensor",
-            "hann_window",
-            "hamming_window",
-            "bartlett_window",
-            "blackman_window",
-            "kaiser_window",
-            "complex",
-            "polar",
-        ];
-        let name = path.rsplit('.').next().unwrap_or(path);
-        MAKERS.contains(&name) || args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).any(|v| self.has_tensor(v))
+        is(path, Mark::Makes) || args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).any(|v| self.has_tensor(v))
     }
 
     fn has_tensor(&mut self, value: &Value) -> bool {
@@ -167,25 +89,7 @@ impl Tracer<'_> {
 
     /// Emits a call of `target` and gives its value.
     pub fn torch_call(&mut self, target: Target, args: Args) -> Flow<Value> {
-        let mut graph_args = Vec::with_capacity(args.pos.len());
-        let mut op_args = Vec::with_capacity(args.pos.len());
-        for value in args.pos.iter().chain(args.kw.iter().map(|(_, value)| value)) {
-            if !self.is_shallow(value, DEEPEST, &mut MOST_SEQUENCES.clone()) {
-                return stop(ReasonCode::UnsupportedObject, "sequences nested deep as an argument of a torch call");
-            }
-        }
-        for value in &args.pos {
-            let (g, o) = self.torch_arg(value)?;
-            graph_args.push(g);
-            op_args.push(o);
-        }
-        let mut graph_kwargs = Vec::with_capacity(args.kw.len());
-        let mut op_kwargs = Vec::with_capacity(args.kw.len());
-        for (name, value) in &args.kw {
-            let (g, o) = self.torch_arg(value)?;
-            graph_kwargs.push((name.clone(), g));
-            op_kwargs.push((name.clone(), o));
-        }
+        let (graph_args, op_args, graph_kwargs, op_kwargs) = self.call_args(&args)?;
         self.check_leaf_made(&target, &args)?;
         self.check_data(&target, &args)?;
         let ambient = self.ambient.clone();
@@ -208,12 +112,19 @@ impl Tracer<'_> {
         let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
         let is_outside = |i: &usize| argument(*i).is_some_and(|value| self.shows_outside(value));
         let writes_outside = inferred.mutates.iter().any(is_outside);
-        let private = by_rule && !inferred.mutates.is_empty() && !writes_outside && !inferred.rng;
         let draws = !writes_outside
             && on_cpu(&inferred.meta)
-            && (by_rule && inferred.rng || commit::only_draws(&target, &graph_args, &graph_kwargs));
-        let commits = !private && !draws && commit::commits(&target, &graph_args, &graph_kwargs);
-        self.check_failure(&target, commits, inferred.checks)?;
+            && (by_rule && inferred.rng || flambeau_ops::only_draws(&target, &graph_args, &graph_kwargs));
+        let effect = if by_rule && !inferred.mutates.is_empty() && !writes_outside && !inferred.rng {
+            Effect::Private
+        } else if draws {
+            Effect::Draws
+        } else if flambeau_ops::commits(&target, &graph_args, &graph_kwargs) {
+            Effect::Commits
+        } else {
+            Effect::None
+        };
+        self.check_failure(&target, effect == Effect::Commits, inferred.checks)?;
         self.check_out(&target, &args, &inferred.meta)?;
         self.graph.may_view |= !by_rule;
         if !inferred.mutates.is_empty() {
@@ -238,46 +149,22 @@ impl Tracer<'_> {
             // `contiguous()` of a contiguous tensor and the like: nothing happens.
             return Ok(value.clone());
         }
-        let handles = self.handles_errors();
-        let before = &mut self.graph.before;
-        before.commits |= commits;
-        before.handled |= inferred.checks && handles;
-        if draws {
-            before.drawn = before.drawn.max(Drawn::Some);
-        }
-        if inferred.checks && before.drawn == Drawn::Some {
-            before.drawn = Drawn::BeforeCheck;
-        }
+        self.note_call(effect, inferred.checks);
         let node = self.graph_call(&target, graph_args, graph_kwargs, inferred.meta.clone())?;
         let known = &mut self.graph.nodes[node.0 as usize];
-        known.private = private;
-        known.draws = draws;
+        known.effect = effect;
         known.view = inferred.view_of.is_some() && inferred.meta.as_tensor().is_some_and(TensorMeta::is_symbolic);
         if inferred.meta.as_tensor().is_none() {
             self.grad_of_written(&args, &inferred.mutates)?;
         }
         if let Some(value @ Value::Tensor(id)) = &returned {
             if let ValueMeta::Tensor(meta) = &inferred.meta {
-                if target_name(&target).ends_with("detach_") {
-                    self.detached(*id)?;
-                    return Ok(value.clone());
-                }
-                if target_name(&target).ends_with("requires_grad_") {
-                    self.grad_switched(*id, &args)?;
-                    return Ok(value.clone());
-                }
-                let tensor = &mut self.arenas.tensors[*id];
-                let newly = meta.requires_grad && !tensor.meta.requires_grad;
-                tensor.is_leaf &= !newly;
-                tensor.meta = meta.clone();
-                if newly {
-                    self.spread_grad(*id);
-                }
+                self.changed_by_call(*id, meta, &target, &args)?;
             }
             return Ok(value.clone());
         }
-        if let (Some(base), ValueMeta::Tensor(meta), "detach" | "torch.detach") =
-            (base, &inferred.meta, target_name(&target))
+        if let (Some(base), ValueMeta::Tensor(meta)) = (base, &inferred.meta)
+            && is(target_name(&target), Mark::Severs)
         {
             return Ok(self.severed_tensor(node, meta.clone(), base));
         }
@@ -288,6 +175,52 @@ impl Tracer<'_> {
             self.arenas.tensors[*id].is_leaf = true;
         }
         Ok(value)
+    }
+
+    /// The arguments of a torch call, for the graph and for rules: positional ones, then keywords.
+    fn call_args(&mut self, args: &Args) -> Flow<CallArgs> {
+        let named: Vec<Value> = args.kw.iter().map(|(_, value)| value.clone()).collect();
+        for value in args.pos.iter().chain(&named) {
+            if !self.is_shallow(value, DEEPEST, &mut MOST_SEQUENCES.clone()) {
+                return stop(ReasonCode::UnsupportedObject, "sequences nested deep as an argument of a torch call");
+            }
+        }
+        let (graph_args, op_args) = self.torch_args(&args.pos)?;
+        let (graph_kwargs, op_kwargs) = self.torch_args(&named)?;
+        let names = || args.kw.iter().map(|(name, _)| name.clone());
+        Ok((graph_args, op_args, names().zip(graph_kwargs).collect(), names().zip(op_kwargs).collect()))
+    }
+
+    /// What later calls have before them, behind this one.
+    fn note_call(&mut self, effect: Effect, checks: bool) {
+        let handles = self.handles_errors();
+        let before = &mut self.graph.before;
+        before.commits |= effect == Effect::Commits;
+        before.handled |= checks && handles;
+        if effect == Effect::Draws {
+            before.drawn = before.drawn.max(Drawn::Some);
+        }
+        if checks && before.drawn == Drawn::Some {
+            before.drawn = Drawn::BeforeCheck;
+        }
+    }
+
+    /// A tensor that a call changed and gives back.
+    fn changed_by_call(&mut self, id: TensorId, meta: &TensorMeta, target: &Target, args: &Args) -> Flow<()> {
+        if is(target_name(target), Mark::Severs) {
+            return self.detached(id);
+        }
+        if is(target_name(target), Mark::SetsGrad) {
+            return self.grad_switched(id, args);
+        }
+        let tensor = &mut self.arenas.tensors[id];
+        let newly = meta.requires_grad && !tensor.meta.requires_grad;
+        tensor.is_leaf &= !newly;
+        tensor.meta = meta.clone();
+        if newly {
+            self.spread_grad(id);
+        }
+        Ok(())
     }
 
     /// A graph that fails behind its commit point is not run again as plain Python: no handler of the user would run, and
@@ -324,7 +257,7 @@ impl Tracer<'_> {
     /// Torch refuses to change a leaf that requires grad, also through a view of it, and views of which one call made
     /// several: that call runs in plain Python, where its exception meets the user's frames and handlers.
     fn check_leaves(&mut self, target: &Target, written: impl Iterator<Item = Value>) -> Flow<()> {
-        if !self.ambient.grad_enabled || target_name(target).ends_with("requires_grad_") {
+        if !self.ambient.grad_enabled || is(target_name(target), Mark::SetsGrad) {
             return Ok(());
         }
         for value in written {
@@ -628,16 +561,16 @@ impl Tracer<'_> {
             ambient: Box::new(self.ambient.clone()),
         };
         let checks = checks::may_raise(target, op_args, op_kwargs);
-        let inplace = writes_first(name) && !args.pos.is_empty();
+        let inplace = flambeau_ops::writes_first(target) && !args.pos.is_empty();
         let out = args.kw.iter().position(|(n, _)| &**n == "out");
         let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
-        let stores = ["_operator.setitem", "operator.setitem", "__setitem__"].contains(&name);
+        let stores = is(name, Mark::Stores);
         let mut mutates: Vec<usize> = written.or(stores.then_some(0)).into_iter().collect();
         let mut meta = match self.ask_one(question)? {
             AnswerValue::Meta(meta) => meta,
             AnswerValue::Written(meta, places) => {
                 let mut others = places.iter().map(|place| *place as usize).filter(|place| !mutates.contains(place));
-                if meta == ValueMeta::Const(Const::None) && itself::is_for_its_effect(name) {
+                if meta == ValueMeta::Const(Const::None) && is_for_its_effect(name) {
                     mutates = others.collect();
                 } else if others.next().is_some() {
                     return stop(ReasonCode::OpUnknown, format!("{name} writes to an argument"));
@@ -659,8 +592,8 @@ impl Tracer<'_> {
         };
         if !stores && let Some(c) = itself::no_tensor(&meta) {
             return match c {
-                Some(c) if itself::is_of_metadata(name) => Ok(Asked::Known(self.constant(c))),
-                Some(Const::None) if itself::is_for_its_effect(name) => Ok(Asked::Call(Inferred {
+                Some(c) if is(name, Mark::OfMetadata) => Ok(Asked::Known(self.constant(c))),
+                Some(Const::None) if is_for_its_effect(name) => Ok(Asked::Call(Inferred {
                     meta,
                     returns_argument: None,
                     view_of: None,
@@ -705,30 +638,14 @@ fn target_name(target: &Target) -> &str {
     }
 }
 
-/// Whether a call by its name writes to its first argument and returns it: `add_`, `_operator.iadd`, `__iadd__`.
-fn writes_first(name: &str) -> bool {
-    const OPERATORS: &[&str] = &[
-        "iadd",
-        "isub",
-        "imul",
-        "imatmul",
-        "itruediv",
-        "ifloordiv",
-        "imod",
-        "ipow",
-        "ilshift",
-        "irshift",
-        "iand",
-        "ixor",
-        "ior",
-        "idiv",
-    ];
-    let dunder = name.strip_prefix("__").and_then(|n| n.strip_suffix("__"));
-    let operator = name.strip_prefix("_operator.").or_else(|| name.strip_prefix("operator.")).or(dunder);
-    match operator {
-        Some(operator) => OPERATORS.contains(&operator.trim_end_matches('_')),
-        None => name.ends_with('_') && !name.ends_with("__"),
-    }
+/// Whether this is known of the function or method.
+fn is(name: &str, mark: Mark) -> bool {
+    flambeau_ops::known(name).is_some_and(|op| op.has(mark))
+}
+
+/// Whether a call that gives `None` is made for what it does.
+fn is_for_its_effect(path: &str) -> bool {
+    path.starts_with("torch.ops.") || is(path, Mark::ForEffect)
 }
 
 fn query_arg(arg: &OpArg) -> Option<QueryArg> {

@@ -8,11 +8,12 @@ use crate::run::step::regs::Regs;
 use crate::torch::outside::outside;
 use crate::torch::{Handle, Owned, Status, Torch};
 use flambeau_ir::code::Const;
+use flambeau_ir::device::Runs;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::plan::{PlanArg, PlanStep};
 use flambeau_ir::tensor::Device;
 use smallvec::SmallVec;
-use std::ffi::CStr;
+use std::ffi::CString;
 use std::ptr::{from_ref, null, null_mut};
 use std::rc::Rc;
 
@@ -126,14 +127,11 @@ impl Direct {
     /// From a call step on tensors of a device, if it has a function here, torch exports it, and its arguments are plain.
     pub fn new(torch: &Torch, interner: &mut Interner, device: Device, step: &PlanStep) -> Option<Direct> {
         let PlanStep::Call { op, overload, args, results } = step else { return None };
+        let kind = device.known().filter(|kind| kind.runs != Runs::Never)?.name;
         macro_rules! function {
             ($name:literal: $signature:ty) => {{
-                let symbol = match device.kind {
-                    0 => concat!("aoti_torch_cpu_", $name, "\0"),
-                    Device::CUDA_KIND => concat!("aoti_torch_cuda_", $name, "\0"),
-                    _ => return None,
-                };
-                let address = torch.symbol(CStr::from_bytes_with_nul(symbol.as_bytes()).ok()?);
+                let symbol = CString::new(format!("aoti_torch_{kind}_{}", $name)).ok()?;
+                let address = torch.symbol(&symbol);
                 if address.is_null() {
                     return None;
                 }

@@ -64,7 +64,7 @@ impl Expected {
         let (dtype, device) = unsafe { (torch.dtype(handle), torch.device(handle)) };
         let plain = dtype == wanted.dtype as i32
             && device.kind == wanted.device.kind
-            && (device.kind == 0 || wanted.device.index < 0 || device.index == wanted.device.index);
+            && (device.is_host() || wanted.device.index < 0 || device.index == wanted.device.index);
         // SAFETY: as above.
         let (sizes, strides) = unsafe { (torch.sizes(handle), torch.strides(handle)) };
         let mut rooms = Default::default();

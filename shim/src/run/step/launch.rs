@@ -1,5 +1,6 @@
 //! Launch halves of plug-ins, opened once a process, and the kernels loaded through them.
 
+use flambeau_ir::device::Runs;
 use flambeau_ir::tensor::Device;
 use flambeau_plugin::abi::{MEMORY_HOST, MEMORY_OWN, MEMORY_TORCH, MemoryTable};
 use flambeau_plugin::load::{Executable, LaunchLibrary};
@@ -116,9 +117,9 @@ const HOST_DEVICE: u32 = 0;
 /// Which of a back end's devices computes on tensors of a device of torch's.
 fn device_number(library: &LaunchLibrary, device: Device) -> Result<u32, String> {
     let said = library.description();
-    match (said.memory, device.kind) {
-        (MEMORY_HOST | MEMORY_OWN, 0) => Ok(HOST_DEVICE),
-        (MEMORY_TORCH, Device::CUDA_KIND) if device.index >= 0 => Ok(device.index as u32),
+    match (said.memory, device.runs()) {
+        (MEMORY_HOST | MEMORY_OWN, Runs::OnHost) => Ok(HOST_DEVICE),
+        (MEMORY_TORCH, Runs::OnStream) if device.index >= 0 => Ok(device.index as u32),
         _ => Err(format!("back end {} does not compute on {device}", said.name)),
     }
 }
