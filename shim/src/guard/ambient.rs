@@ -218,11 +218,8 @@ impl Probe {
         switches.words.add_byte(find(c"_ZN5torch8autograd11AnomalyMode8_enabledE")?.cast());
         let module = |name: &str| Some(py.import(name).ok()?.dict().into_any().unbind());
         let modules = [module("torch.cuda")?, module("torch.autograd.forward_ad")?];
-        for dict in &modules {
-            // SAFETY: a live dict.
-            switches.words.add(unsafe { crate::python::raw::dict_version(dict.as_ptr()) });
-        }
-
+        // SAFETY: live dicts.
+        modules.iter().for_each(|of| switches.words.add(unsafe { crate::python::raw::dict_version(of.as_ptr()) }));
         let autograd_state =
             Autograd::new(py, torch, function!(c"_ZN3c1013AutogradState13get_tls_stateEv", GetAddress));
         if autograd_state.is_none() {

@@ -29,6 +29,19 @@ const DEEPEST: usize = 70;
 /// Sequences in one argument of a call.
 const MOST_SEQUENCES: usize = 100_000;
 
+/// The break at a call whose result no rule gives.
+fn refused<T>(target: &Target, error: &InferError) -> Flow<T> {
+    let code = match error {
+        InferError::Invalid(_) => ReasonCode::Shape,
+        InferError::Unknown(_) | InferError::NoRule => ReasonCode::OpUnknown,
+        InferError::Dynamic(_) => ReasonCode::DynamicShape,
+    };
+    let (InferError::Invalid(message) | InferError::Unknown(message) | InferError::Dynamic(message)) = error else {
+        return stop(code, target_name(target));
+    };
+    stop(code, format!("{}: {message}", target_name(target)))
+}
+
 /// Arguments of a call as graphs and as rules have them: positional, positional, by keyword, by keyword.
 type CallArgs = (Vec<Arg>, Vec<OpArg>, Vec<(Arc<str>, Arg)>, Vec<(Arc<str>, OpArg)>);
 
@@ -99,15 +112,7 @@ impl Tracer<'_> {
                 Asked::Known(value) => return Ok(value),
                 Asked::Call(inferred) => (inferred, false),
             },
-            Err(InferError::Invalid(message)) => {
-                return stop(ReasonCode::Shape, format!("{}: {message}", target_name(&target)));
-            }
-            Err(InferError::Unknown(message)) => {
-                return stop(ReasonCode::OpUnknown, format!("{}: {message}", target_name(&target)));
-            }
-            Err(InferError::Dynamic(message)) => {
-                return stop(ReasonCode::DynamicShape, format!("{}: {message}", target_name(&target)));
-            }
+            Err(error) => return refused(&target, &error),
         };
         let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
         let is_outside = |i: &usize| argument(*i).is_some_and(|value| self.shows_outside(value));
