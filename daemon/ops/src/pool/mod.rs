@@ -17,7 +17,7 @@ const AVG_POOL: &str = "input:T, kernel_size:L, stride:L=(), padding:L=0, ceil_m
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("max_pool2d", MAX_POOL, pool, FN).lowers(decompose::max_pool),
     OpDef::new("max_pool2d_with_indices", MAX_POOL, pool_with_indices, NN),
-    OpDef::new("avg_pool2d", AVG_POOL, pool, NN).lowers(decompose::avg_pool).also(&["torch.nn.functional.avg_pool2d"]),
+    OpDef::new("avg_pool2d", AVG_POOL, pool, NN).lowers(decompose::avg_pool).paths(&["torch.nn.functional.avg_pool2d"]),
     OpDef::new("adaptive_avg_pool2d", "input:T, output_size:L, *, out:T=None", adaptive_avg_pool2d, NN)
         .lowers(decompose::adaptive_avg_pool),
     OpDef::new(
@@ -29,7 +29,7 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("upsample_bilinear2d", UPSAMPLE, upsample, NN),
     OpDef::new("upsample_bicubic2d", UPSAMPLE, upsample, NN),
     OpDef::new("pixel_shuffle", "input:T, upscale_factor:I", pixel_shuffle, FN)
-        .also(&["torch.nn.functional.pixel_shuffle"])
+        .paths(&["torch.nn.functional.pixel_shuffle"])
         .is(CpuOnly),
 ];
 
