@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import flambeau
+
 CASES = Path(__file__).parents[2] / "daemon" / "ops" / "tests" / "cases.json"
 LAID_OUT_OTHERWISE = {"torch.pixel_shuffle", "torch._C._nn.scaled_dot_product_attention"}
 """What has rules for the CPU only (`Mark::CpuOnly`)."""
@@ -113,3 +115,13 @@ def test_cuda_gives_the_metadata_of_the_cpu():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch has no GPU here")
 def test_a_gpu_gives_the_metadata_of_the_cpu():
     assert differing(contextlib.nullcontext) - UNRULED == LAID_OUT_OTHERWISE
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "xla", "xpu", "mps", "meta", "maia", "vulkan", "ipu", "mtia"])
+def test_kinds_have_torchs_names(kind):
+    def fn(x):
+        device = torch.device(kind, 1)
+        return x + 1, device.type, device.index, str(device), device, getattr(x, f"is_{kind}")
+
+    x = torch.ones(2)
+    assert flambeau.compile(fn, fullgraph=True)(x)[1:] == fn(x)[1:]

@@ -1,5 +1,5 @@
-//! What we know of each torch op, one folder a family: signature, shape/dtype/stride rule, decomposition, derivative.
-//! Trace and lower read it here and nowhere else.
+//! What we know of each torch op, one folder a family: a line of its table says signature, shape/dtype/stride rule,
+//! decomposition, and what else is true of the op. Trace and lower read it here and nowhere else.
 
 pub mod aten;
 mod attention;

@@ -39,7 +39,8 @@ pub struct OpDef {
     /// How it becomes core values; `None`: torch computes it.
     pub lowers: Option<decompose::Rule>,
     places: u16,
-    aliases: &'static [&'static str],
+    synonyms: &'static [&'static str],
+    paths: &'static [&'static str],
     operator: Option<Operator>,
     marks: u16,
     /// What a call does besides giving its result.
@@ -140,7 +141,8 @@ impl OpDef {
             rule,
             lowers: None,
             places,
-            aliases: &[],
+            synonyms: &[],
+            paths: &[],
             operator: None,
             marks: 0,
             effect: Effect::Pure,
@@ -153,9 +155,15 @@ impl OpDef {
         self
     }
 
-    /// Further full import paths; a path that starts with `.` is a method.
-    pub(crate) const fn also(mut self, aliases: &'static [&'static str]) -> OpDef {
-        self.aliases = aliases;
+    /// Further names, in the same places.
+    pub(crate) const fn also(mut self, names: &'static [&'static str]) -> OpDef {
+        self.synonyms = names;
+        self
+    }
+
+    /// Further full import paths; one that starts with `.` is a method.
+    pub(crate) const fn paths(mut self, paths: &'static [&'static str]) -> OpDef {
+        self.paths = paths;
         self
     }
 
@@ -269,23 +277,24 @@ impl Names {
         let plain = Canon { op, inplace: op.has(Mark::Writes), reflected: false, operator: false, signature };
         let inplace = Canon { inplace: true, ..plain };
         let method = Canon { signature: op.method_text.map_or(signature, parsed), ..plain };
-        for (module, _) in modules(op.places) {
-            self.functions.entry(format!("{module}{}", op.name)).or_insert(plain);
-            if op.places & place::INPLACE != 0 {
-                self.functions.entry(format!("{module}{}_", op.name)).or_insert(inplace);
+        for name in std::iter::once(&op.name).chain(op.synonyms) {
+            for (module, _) in modules(op.places) {
+                self.functions.entry(format!("{module}{name}")).or_insert(plain);
+                if op.places & place::INPLACE != 0 {
+                    self.functions.entry(format!("{module}{name}_")).or_insert(inplace);
+                }
+            }
+            if op.places & place::METHOD != 0 {
+                self.methods.entry((*name).to_owned()).or_insert(method);
+                if op.places & place::INPLACE != 0 {
+                    self.methods.entry(format!("{name}_")).or_insert(Canon { inplace: true, ..method });
+                }
             }
         }
-        if op.places & place::METHOD != 0 {
-            self.methods.entry(op.name.to_owned()).or_insert(method);
-            if op.places & place::INPLACE != 0 {
-                self.methods.entry(format!("{}_", op.name)).or_insert(Canon { inplace: true, ..method });
-            }
-        }
-        for alias in op.aliases {
-            let inplace = op.has(Mark::Writes) || alias.ends_with('_') && !alias.ends_with("__");
-            match alias.strip_prefix('.') {
-                Some(name) => self.methods.insert(name.to_owned(), Canon { inplace, ..method }),
-                None => self.functions.insert((*alias).to_owned(), Canon { inplace, ..plain }),
+        for path in op.paths {
+            match path.strip_prefix('.') {
+                Some(name) => self.methods.insert(name.to_owned(), method),
+                None => self.functions.insert((*path).to_owned(), plain),
             };
         }
         if let Some(operator) = op.operator {

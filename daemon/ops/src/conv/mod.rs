@@ -18,27 +18,27 @@ const TRANSPOSED: &str =
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("conv1d", CONV, |call| conv(call, 1), FN)
         .lowers(|cx| decompose::convolution(cx, 1, false))
-        .also(&["torch.nn.functional.conv1d"])
+        .paths(&["torch.nn.functional.conv1d"])
         .is(Autocast),
     OpDef::new("conv2d", CONV, |call| conv(call, 2), FN)
         .lowers(|cx| decompose::convolution(cx, 2, false))
-        .also(&["torch.nn.functional.conv2d"])
+        .paths(&["torch.nn.functional.conv2d"])
         .is(Autocast),
     OpDef::new("conv3d", CONV, |call| conv(call, 3), FN)
         .lowers(|cx| decompose::convolution(cx, 3, false))
-        .also(&["torch.nn.functional.conv3d"])
+        .paths(&["torch.nn.functional.conv3d"])
         .is(Autocast),
     OpDef::new("conv_transpose1d", TRANSPOSED, |call| conv(call, 1), FN)
         .lowers(|cx| decompose::convolution(cx, 1, true))
-        .also(&["torch.nn.functional.conv_transpose1d"])
+        .paths(&["torch.nn.functional.conv_transpose1d"])
         .is(Autocast),
     OpDef::new("conv_transpose2d", TRANSPOSED, |call| conv(call, 2), FN)
         .lowers(|cx| decompose::convolution(cx, 2, true))
-        .also(&["torch.nn.functional.conv_transpose2d"])
+        .paths(&["torch.nn.functional.conv_transpose2d"])
         .is(Autocast),
     OpDef::new("conv_transpose3d", TRANSPOSED, |call| conv(call, 3), FN)
         .lowers(|cx| decompose::convolution(cx, 3, true))
-        .also(&["torch.nn.functional.conv_transpose3d"])
+        .paths(&["torch.nn.functional.conv_transpose3d"])
         .is(Autocast),
 ];
 

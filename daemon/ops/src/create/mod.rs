@@ -80,7 +80,7 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("logspace", sized!("start:N, end:N, steps:I, base:N=10.0"), linspace, FN).is(Makes),
     OpDef::new("eye", concat!(sized!("n:I"), " | ", sized!("n:I, m:I")), eye, FN).lowers(decompose::eye).is(Makes),
     OpDef::new("fill", "input:T, value:TN", fill, ALL).lowers(|cx| decompose::full(cx, "value")),
-    OpDef::new("zero_", "input:T", zero_, METHOD).is(Writes).lowers(decompose::zeros).also(&["torch.zero_"]),
+    OpDef::new("zero_", "input:T", zero_, METHOD).is(Writes).lowers(decompose::zeros).paths(&["torch.zero_"]),
     OpDef::new("scalar_tensor", sized!("s:N"), scalar_tensor, FN).is(Makes).is(TakesData),
     OpDef::new("tensor", sized!("data"), tensor, FN).lowers(decompose::tensor).is(Makes).is(TakesData),
 ];

@@ -54,7 +54,7 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("repeat_interleave", "input:T, repeats:I, dim:I=None", repeat_interleave, BOTH),
     OpDef::new("cat", "tensors:TL, dim:I=0, *, out:T=None", cat, FN)
         .lowers(decompose::cat)
-        .also(&["torch.concat", "torch.concatenate"]),
+        .also(&["concat", "concatenate"]),
     OpDef::new("stack", "tensors:TL, dim:I=0, *, out:T=None", stack, FN).lowers(decompose::stack),
     OpDef::new("pad", "input:T, pad:L, mode:S=constant, value:N=None", pad, NN).lowers(decompose::pad),
     OpDef::new("constant_pad_nd", "input:T, pad:L, value:N=0", pad, FN).lowers(decompose::pad),

@@ -40,7 +40,7 @@ pub(crate) static OPS: &[OpDef] = &[
     )
     .lowers(|cx| decompose::scaled(cx, "aten::baddbmm", ["batch1", "batch2"]))
     .is(Autocast),
-    OpDef::new("outer", "input:T, vec2:T, *, out:T=None", outer, BOTH).also(&["torch.ger", ".ger"]).is(Autocast),
+    OpDef::new("outer", "input:T, vec2:T, *, out:T=None", outer, BOTH).also(&["ger"]).is(Autocast),
     OpDef::new("bilinear", "input1:T, input2:T, weight:T, bias:T=None", bilinear, FN).is(Autocast),
 ];
 

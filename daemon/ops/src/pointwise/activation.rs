@@ -32,12 +32,12 @@ pub(crate) static OPS: &[OpDef] = &[
     activation("softplus", "input:T, beta:N=1, threshold:N=20, *, out:T=None", NN).lowers(decompose::softplus),
     OpDef::new("log_sigmoid", "input:T, *, out:T=None", log_sigmoid, NN)
         .lowers(decompose::log_sigmoid)
-        .also(&["torch.nn.functional.logsigmoid"]),
+        .paths(&["torch.nn.functional.logsigmoid"]),
     activation("softshrink", "input:T, lambd:N=0.5, *, out:T=None", NN),
     activation("hardshrink", "input:T, lambd:N=0.5, *, out:T=None", BOTH),
     OpDef::new("threshold", "input:T, threshold:N, value:N, *, out:T=None", same_type, FN | INPLACE)
         .lowers(decompose::threshold)
-        .also(&["torch._C._nn.threshold"]),
+        .paths(&["torch._C._nn.threshold"]),
     OpDef::new("prelu", "input:T, weight:T", prelu, BOTH).lowers(decompose::prelu).is(Autocast),
     OpDef::new("glu", "input:T, dim:I=-1, *, out:T=None", glu, NN).lowers(decompose::glu),
 ];

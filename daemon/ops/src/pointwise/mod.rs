@@ -60,18 +60,14 @@ pub(crate) static OPS: &[OpDef] = &[
         .commutative("add"),
     OpDef::new("sub", SCALED, subtraction, ALL)
         .lowers(|cx| decompose::scaled(cx, Binary::Sub, false))
-        .also(&["torch.subtract", ".subtract", ".subtract_"])
+        .also(&["subtract"])
         .binary("sub"),
     OpDef::new("rsub", "input:T, other:TN, *, alpha:N=1", reflected_subtraction, FN)
         .lowers(|cx| decompose::scaled(cx, Binary::Sub, true)),
-    binary("mul")
-        .lowers(decompose::mul)
-        .also(&["torch.multiply", ".multiply", ".multiply_"])
-        .commutative("mul")
-        .is(KeepsNumbers),
+    binary("mul").lowers(decompose::mul).also(&["multiply"]).commutative("mul").is(KeepsNumbers),
     OpDef::new("div", "input:TN, other:TN, *, rounding_mode:S=None, out:T=None", division, ALL)
         .lowers(decompose::div)
-        .also(&["torch.divide", ".divide", ".divide_", "torch.true_divide", ".true_divide", ".true_divide_"])
+        .also(&["divide", "true_divide"])
         .binary("truediv")
         .is(KeepsNumbers),
     OpDef::new("floor_divide", BINARY, whole_division, ALL)
@@ -94,13 +90,11 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("minimum", TENSORS, arithmetic, BOTH).lowers(|cx| decompose::binary(cx, Binary::Min)),
     OpDef::new("fmax", TENSORS, arithmetic, BOTH),
     OpDef::new("fmin", TENSORS, arithmetic, BOTH),
-    OpDef::new("atan2", TENSORS, float_arithmetic, ALL).lowers(|cx| decompose::binary(cx, Binary::Atan2)).also(&[
-        "torch.arctan2",
-        ".arctan2",
-        ".arctan2_",
-    ]),
+    OpDef::new("atan2", TENSORS, float_arithmetic, ALL)
+        .lowers(|cx| decompose::binary(cx, Binary::Atan2))
+        .also(&["arctan2"]),
     OpDef::new("copysign", TENSOR_FIRST, float_arithmetic, ALL),
-    OpDef::new("xlogy", BINARY, float_arithmetic, ALL).also(&["torch._C._special.special_xlogy"]),
+    OpDef::new("xlogy", BINARY, float_arithmetic, ALL).paths(&["torch._C._special.special_xlogy"]),
     OpDef::new("hypot", TENSORS, floats_only, ALL),
     OpDef::new("logaddexp", TENSORS, floats_only, BOTH),
     OpDef::new("logaddexp2", TENSORS, floats_only, BOTH),
@@ -114,26 +108,11 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("bitwise_right_shift", BINARY, shift, ALL).binary("rshift"),
     OpDef::new("bitwise_not", UNARY, bitwise_not, ALL).lowers(decompose::bitwise_not).operator("invert"),
     compare("eq").lowers(|cx| decompose::compare(cx, Binary::Eq)).comparison("eq"),
-    compare("ne")
-        .lowers(|cx| decompose::compare(cx, Binary::Ne))
-        .also(&["torch.not_equal", ".not_equal", ".not_equal_"])
-        .comparison("ne"),
-    compare("lt")
-        .lowers(|cx| decompose::compare(cx, Binary::Lt))
-        .also(&["torch.less", ".less", ".less_"])
-        .comparison("lt"),
-    compare("le")
-        .lowers(|cx| decompose::compare(cx, Binary::Le))
-        .also(&["torch.less_equal", ".less_equal", ".less_equal_"])
-        .comparison("le"),
-    compare("gt")
-        .lowers(|cx| decompose::compare(cx, Binary::Gt))
-        .also(&["torch.greater", ".greater", ".greater_"])
-        .comparison("gt"),
-    compare("ge")
-        .lowers(|cx| decompose::compare(cx, Binary::Ge))
-        .also(&["torch.greater_equal", ".greater_equal", ".greater_equal_"])
-        .comparison("ge"),
+    compare("ne").lowers(|cx| decompose::compare(cx, Binary::Ne)).also(&["not_equal"]).comparison("ne"),
+    compare("lt").lowers(|cx| decompose::compare(cx, Binary::Lt)).also(&["less"]).comparison("lt"),
+    compare("le").lowers(|cx| decompose::compare(cx, Binary::Le)).also(&["less_equal"]).comparison("le"),
+    compare("gt").lowers(|cx| decompose::compare(cx, Binary::Gt)).also(&["greater"]).comparison("gt"),
+    compare("ge").lowers(|cx| decompose::compare(cx, Binary::Ge)).also(&["greater_equal"]).comparison("ge"),
     OpDef::new("logical_and", TENSORS, logical, ALL).lowers(|cx| decompose::logical(cx, Binary::And)),
     OpDef::new("logical_or", TENSORS, logical, ALL).lowers(|cx| decompose::logical(cx, Binary::Or)),
     OpDef::new("logical_xor", TENSORS, logical, ALL).lowers(|cx| decompose::logical(cx, Binary::Xor)),
@@ -144,52 +123,49 @@ pub(crate) static OPS: &[OpDef] = &[
     test("isposinf"),
     test("isneginf"),
     test("signbit"),
-    unary("neg")
-        .lowers(|cx| decompose::unary(cx, Unary::Neg))
-        .also(&["torch.negative", ".negative", ".negative_"])
-        .operator("neg"),
+    unary("neg").lowers(|cx| decompose::unary(cx, Unary::Neg)).also(&["negative"]).operator("neg"),
     OpDef::new("positive", "input:T", itself, BOTH).lowers(decompose::same).operator("pos"),
     OpDef::new("abs", UNARY, absolute, ALL)
         .lowers(|cx| decompose::unary(cx, Unary::Abs))
-        .also(&["torch.absolute", ".absolute", ".absolute_"])
+        .also(&["absolute"])
         .operator("abs"),
     OpDef::new("sign", UNARY, same_type, ALL).lowers(|cx| decompose::unary(cx, Unary::Sign)),
     OpDef::new("sgn", UNARY, same_type, ALL).lowers(|cx| decompose::unary(cx, Unary::Sign)),
     unary("floor").lowers(|cx| decompose::rounding(cx, Unary::Floor)),
     unary("ceil").lowers(|cx| decompose::rounding(cx, Unary::Ceil)),
-    unary("trunc").lowers(|cx| decompose::rounding(cx, Unary::Trunc)).also(&["torch.fix", ".fix", ".fix_"]),
+    unary("trunc").lowers(|cx| decompose::rounding(cx, Unary::Trunc)).also(&["fix"]),
     OpDef::new("frac", UNARY, float_only, ALL),
     OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", no_bool, ALL).lowers(decompose::round),
     unary("square").lowers(decompose::square),
     float("exp").lowers(|cx| decompose::unary(cx, Unary::Exp)),
-    float("exp2").lowers(|cx| decompose::unary(cx, Unary::Exp2)).also(&["torch._C._special.special_exp2"]),
-    float("expm1").lowers(|cx| decompose::unary(cx, Unary::Expm1)).also(&["torch._C._special.special_expm1"]),
+    float("exp2").lowers(|cx| decompose::unary(cx, Unary::Exp2)).paths(&["torch._C._special.special_exp2"]),
+    float("expm1").lowers(|cx| decompose::unary(cx, Unary::Expm1)).paths(&["torch._C._special.special_expm1"]),
     float("log").lowers(|cx| decompose::unary(cx, Unary::Log)),
     float("log2").lowers(|cx| decompose::unary(cx, Unary::Log2)),
     float("log10").lowers(|cx| decompose::unary(cx, Unary::Log10)),
-    float("log1p").lowers(|cx| decompose::unary(cx, Unary::Log1p)).also(&["torch._C._special.special_log1p"]),
+    float("log1p").lowers(|cx| decompose::unary(cx, Unary::Log1p)).paths(&["torch._C._special.special_log1p"]),
     float("sqrt").lowers(|cx| decompose::unary(cx, Unary::Sqrt)),
     float("rsqrt").lowers(|cx| decompose::unary(cx, Unary::Rsqrt)),
     float("reciprocal").lowers(|cx| decompose::unary(cx, Unary::Reciprocal)),
     float("sin").lowers(|cx| decompose::unary(cx, Unary::Sin)),
     float("cos").lowers(|cx| decompose::unary(cx, Unary::Cos)),
     float("tan").lowers(|cx| decompose::unary(cx, Unary::Tan)),
-    float("asin").lowers(|cx| decompose::unary(cx, Unary::Asin)).also(&["torch.arcsin", ".arcsin", ".arcsin_"]),
-    float("acos").lowers(|cx| decompose::unary(cx, Unary::Acos)).also(&["torch.arccos", ".arccos", ".arccos_"]),
-    float("atan").lowers(|cx| decompose::unary(cx, Unary::Atan)).also(&["torch.arctan", ".arctan", ".arctan_"]),
+    float("asin").lowers(|cx| decompose::unary(cx, Unary::Asin)).also(&["arcsin"]),
+    float("acos").lowers(|cx| decompose::unary(cx, Unary::Acos)).also(&["arccos"]),
+    float("atan").lowers(|cx| decompose::unary(cx, Unary::Atan)).also(&["arctan"]),
     float("sinh").lowers(|cx| decompose::unary(cx, Unary::Sinh)),
     float("cosh").lowers(|cx| decompose::unary(cx, Unary::Cosh)),
     float("tanh").lowers(|cx| decompose::unary(cx, Unary::Tanh)),
-    float("asinh").lowers(|cx| decompose::unary(cx, Unary::Asinh)).also(&["torch.arcsinh", ".arcsinh", ".arcsinh_"]),
-    float("acosh").lowers(|cx| decompose::unary(cx, Unary::Acosh)).also(&["torch.arccosh", ".arccosh", ".arccosh_"]),
-    float("atanh").lowers(|cx| decompose::unary(cx, Unary::Atanh)).also(&["torch.arctanh", ".arctanh", ".arctanh_"]),
-    float("sigmoid").lowers(|cx| decompose::unary(cx, Unary::Sigmoid)).also(&["torch._C._special.special_expit"]),
-    float("erf").lowers(|cx| decompose::unary(cx, Unary::Erf)).also(&["torch._C._special.special_erf"]),
-    float("erfc").lowers(|cx| decompose::unary(cx, Unary::Erfc)).also(&["torch._C._special.special_erfc"]),
-    float("erfinv").also(&["torch._C._special.special_erfinv"]),
-    float("lgamma").also(&["torch._C._special.special_gammaln"]),
-    float("digamma").also(&["torch._C._special.special_digamma"]),
-    float("sinc").also(&["torch._C._special.special_sinc"]),
+    float("asinh").lowers(|cx| decompose::unary(cx, Unary::Asinh)).also(&["arcsinh"]),
+    float("acosh").lowers(|cx| decompose::unary(cx, Unary::Acosh)).also(&["arccosh"]),
+    float("atanh").lowers(|cx| decompose::unary(cx, Unary::Atanh)).also(&["arctanh"]),
+    float("sigmoid").lowers(|cx| decompose::unary(cx, Unary::Sigmoid)).paths(&["torch._C._special.special_expit"]),
+    float("erf").lowers(|cx| decompose::unary(cx, Unary::Erf)).paths(&["torch._C._special.special_erf"]),
+    float("erfc").lowers(|cx| decompose::unary(cx, Unary::Erfc)).paths(&["torch._C._special.special_erfc"]),
+    float("erfinv").paths(&["torch._C._special.special_erfinv"]),
+    float("lgamma").paths(&["torch._C._special.special_gammaln"]),
+    float("digamma").paths(&["torch._C._special.special_digamma"]),
+    float("sinc").paths(&["torch._C._special.special_sinc"]),
     OpDef::new("deg2rad", UNARY, float_like, ALL).lowers(|cx| decompose::scaled_by(cx, std::f64::consts::PI / 180.0)),
     OpDef::new("rad2deg", UNARY, float_like, ALL).lowers(|cx| decompose::scaled_by(cx, 180.0 / std::f64::consts::PI)),
     OpDef::new("logit", "input:T, eps:N=None, *, out:T=None", float_unary, ALL),

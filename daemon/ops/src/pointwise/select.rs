@@ -20,7 +20,7 @@ pub(crate) static OPS: &[OpDef] = &[
         ALL,
     )
     .lowers(decompose::clamp)
-    .also(&["torch.clip", ".clip", ".clip_"]),
+    .also(&["clip"]),
     OpDef::new("clamp_min", "input:T, min:TN, *, out:T=None", clamp_one, ALL)
         .lowers(|cx| decompose::bound(cx, "min", Binary::Max)),
     OpDef::new("clamp_max", "input:T, max:TN, *, out:T=None", clamp_one, ALL)

@@ -10,6 +10,9 @@ use flambeau_ir::reason::Reason;
 
 type Done = Result<Outcome, Reason>;
 
+/// Dimensions of an image.
+const RANK: usize = 2;
+
 /// Largest window that is unrolled.
 const WINDOW: i64 = 64;
 
@@ -20,25 +23,25 @@ struct Window {
     dilation: Vec<i64>,
 }
 
-fn spread(list: Option<Vec<i64>>, rank: usize, default: &[i64]) -> Result<Vec<i64>, Reason> {
+fn spread(list: Option<Vec<i64>>, default: &[i64]) -> Result<Vec<i64>, Reason> {
     match list.unwrap_or_default() {
         list if list.is_empty() => Ok(default.to_vec()),
-        list if list.len() == 1 => Ok(vec![list[0]; rank]),
-        list if list.len() == rank => Ok(list),
+        list if list.len() == 1 => Ok(vec![list[0]; RANK]),
+        list if list.len() == RANK => Ok(list),
         list => refuse(format!("a window parameter with {} entries", list.len())),
     }
 }
 
-fn window(cx: &Decompose, rank: usize) -> Result<Window, Reason> {
-    let kernel = spread(cx.ints("kernel_size")?, rank, &[])?;
+fn window(cx: &Decompose) -> Result<Window, Reason> {
+    let kernel = spread(cx.ints("kernel_size")?, &[])?;
     let given = |name: &str| if cx.bound.value(name).is_some() { cx.ints(name) } else { Ok(None) };
     let window = Window {
-        stride: spread(given("stride")?, rank, &kernel)?,
-        padding: spread(given("padding")?, rank, &vec![0; rank])?,
-        dilation: spread(given("dilation")?, rank, &vec![1; rank])?,
+        stride: spread(given("stride")?, &kernel)?,
+        padding: spread(given("padding")?, &[0; RANK])?,
+        dilation: spread(given("dilation")?, &[1; RANK])?,
         kernel,
     };
-    if window.kernel.len() != rank || window.kernel.iter().product::<i64>() > WINDOW {
+    if window.kernel.len() != RANK || window.kernel.iter().product::<i64>() > WINDOW {
         return refuse("a pooling window that is too large to unroll");
     }
     Ok(window)
@@ -83,21 +86,21 @@ fn lowest(dtype: DType) -> Option<u64> {
     bits_of(&number, dtype)
 }
 
-pub(super) fn max_pool(cx: &mut Decompose, rank: usize) -> Done {
+pub(super) fn max_pool(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     let dtype = compute_type(meta.dtype);
     let x = cx.operand("input", dtype)?;
-    let window = window(cx, rank)?;
+    let window = window(cx)?;
     let Some(low) = lowest(dtype) else { return refuse("max_pool of this type") };
     let top = windows(cx, x, &window, low, Binary::Max, &meta.sizes);
     Ok(Outcome::Fresh(if top == x { cx.core_copy_of(x) } else { top }))
 }
 
-pub(super) fn avg_pool(cx: &mut Decompose, rank: usize) -> Done {
+pub(super) fn avg_pool(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     let dtype = compute_type(meta.dtype);
     let x = cx.operand("input", dtype)?;
-    let window = window(cx, rank)?;
+    let window = window(cx)?;
     let padded = window.padding.iter().any(|p| *p != 0);
     let counts_padding = !matches!(cx.bound.constant("count_include_pad"), Some(Const::Bool(false)));
     let ceil = matches!(cx.bound.constant("ceil_mode"), Some(Const::Bool(true)));
@@ -111,12 +114,12 @@ pub(super) fn avg_pool(cx: &mut Decompose, rank: usize) -> Done {
 }
 
 /// Equal windows only: every input size is a multiple of the output's.
-pub(super) fn adaptive_avg_pool(cx: &mut Decompose, rank: usize) -> Done {
+pub(super) fn adaptive_avg_pool(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     let dtype = compute_type(meta.dtype);
     let x = cx.operand("input", dtype)?;
     let sizes = cx.sizes(x);
-    let lead = sizes.len() - rank;
+    let lead = sizes.len() - RANK;
     let mut split = sizes[..lead].to_vec();
     let mut over = Vec::new();
     for (size, out) in sizes[lead..].iter().zip(&meta.sizes[lead..]) {

@@ -15,13 +15,11 @@ const MAX_POOL: &str = "input:T, kernel_size:L, stride:L=(), padding:L=0, dilati
 const AVG_POOL: &str = "input:T, kernel_size:L, stride:L=(), padding:L=0, ceil_mode:B=False, count_include_pad:B=True, divisor_override:I=None";
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("max_pool2d", MAX_POOL, pool, FN).lowers(|cx| decompose::max_pool(cx, 2)),
+    OpDef::new("max_pool2d", MAX_POOL, pool, FN).lowers(decompose::max_pool),
     OpDef::new("max_pool2d_with_indices", MAX_POOL, pool_with_indices, NN),
-    OpDef::new("avg_pool2d", AVG_POOL, pool, NN)
-        .lowers(|cx| decompose::avg_pool(cx, 2))
-        .also(&["torch.nn.functional.avg_pool2d"]),
+    OpDef::new("avg_pool2d", AVG_POOL, pool, NN).lowers(decompose::avg_pool).paths(&["torch.nn.functional.avg_pool2d"]),
     OpDef::new("adaptive_avg_pool2d", "input:T, output_size:L, *, out:T=None", adaptive_avg_pool2d, NN)
-        .lowers(|cx| decompose::adaptive_avg_pool(cx, 2)),
+        .lowers(decompose::adaptive_avg_pool),
     OpDef::new(
         "upsample_nearest2d",
         "input:T, output_size:L?, scale_factors:A? | input:T, output_size:L, scales_h:N=None, scales_w:N=None",
@@ -31,7 +29,7 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("upsample_bilinear2d", UPSAMPLE, upsample, NN),
     OpDef::new("upsample_bicubic2d", UPSAMPLE, upsample, NN),
     OpDef::new("pixel_shuffle", "input:T, upscale_factor:I", pixel_shuffle, FN)
-        .also(&["torch.nn.functional.pixel_shuffle"])
+        .paths(&["torch.nn.functional.pixel_shuffle"])
         .is(CpuOnly),
 ];
 

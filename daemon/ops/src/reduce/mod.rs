@@ -50,7 +50,7 @@ pub(crate) static OPS: &[OpDef] = &[
     .is(Autocast),
     OpDef::new("cosine_similarity", "x1:T, x2:T, dim:I=1, eps:N=1e-08", cosine_similarity, FN)
         .lowers(decompose::cosine_similarity)
-        .also(&["torch.nn.functional.cosine_similarity"])
+        .paths(&["torch.nn.functional.cosine_similarity"])
         .is(Autocast),
     OpDef::new("any", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::Any)),
     OpDef::new("all", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::All)),

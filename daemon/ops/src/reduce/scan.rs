@@ -11,10 +11,10 @@ use flambeau_ir::tensor::TensorMeta;
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("softmax", "input:T, dim:I, dtype:D=None", softmax, BOTH)
         .lowers(|cx| decompose::softmax(cx, false))
-        .also(&["torch._C._special.special_softmax"]),
+        .paths(&["torch._C._special.special_softmax"]),
     OpDef::new("log_softmax", "input:T, dim:I, dtype:D=None", softmax, BOTH)
         .lowers(|cx| decompose::softmax(cx, true))
-        .also(&["torch._C._special.special_log_softmax"]),
+        .paths(&["torch._C._special.special_log_softmax"]),
     OpDef::new("cumsum", "input:T, dim:I, *, dtype:D=None, out:T=None", cumulative, ALL).lowers(decompose::cumsum),
     OpDef::new("cumprod", "input:T, dim:I, *, dtype:D=None, out:T=None", cumulative, ALL),
     OpDef::new("logcumsumexp", "input:T, dim:I, *, out:T=None", log_cumulative, BOTH),

@@ -27,17 +27,14 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("ravel", "input:T", ravel, BOTH).lowers(|cx| decompose::shaped(cx, false)),
     OpDef::new("unflatten", "input:T, dim:I, sizes:L", unflatten, BOTH).lowers(|cx| decompose::shaped(cx, true)),
     OpDef::new("permute", "input:T, dims:L*", permute, BOTH).lowers(decompose::permute),
-    OpDef::new("transpose", "input:T, dim0:I, dim1:I", transpose, BOTH).lowers(decompose::transpose).also(&[
-        "torch.swapaxes",
-        ".swapaxes",
-        "torch.swapdims",
-        ".swapdims",
-    ]),
+    OpDef::new("transpose", "input:T, dim0:I, dim1:I", transpose, BOTH)
+        .lowers(decompose::transpose)
+        .also(&["swapaxes", "swapdims"]),
     OpDef::new("t", "input:T", t, BOTH).lowers(decompose::matrix_transpose),
     OpDef::new("adjoint", "input:T", matrix_transpose, BOTH).lowers(decompose::matrix_transpose),
     OpDef::new("movedim", "input:T, source:L, destination:L", movedim, BOTH)
         .lowers(decompose::movedim)
-        .also(&["torch.moveaxis", ".moveaxis"]),
+        .also(&["moveaxis"]),
     OpDef::new("expand", "input:T, size:L*, *, implicit:B=False", expand, METHOD).lowers(decompose::expand),
     OpDef::new("broadcast_to", "input:T, size:L", expand, BOTH).lowers(decompose::expand),
     OpDef::new("expand_as", "input:T, other:T", expand_as, METHOD).lowers(decompose::expand),
