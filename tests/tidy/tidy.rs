@@ -100,6 +100,44 @@ fn no_file_uses_a_folder_above_its_own() {
     }
 }
 
+/// The table `tests/rooms.txt`: folder or file → paths of its tests.
+fn rooms() -> BTreeMap<String, Vec<String>> {
+    let path = |word: &str| match word.strip_suffix('/') {
+        Some(folder) => format!("tests/{folder}"),
+        None => format!("tests/e2e/test_{word}.py"),
+    };
+    let table = read(Path::new("tests/rooms.txt"));
+    let lines = table.lines().map(|line| line.split('#').next().unwrap_or_default().split_whitespace());
+    lines.filter_map(|mut words| Some((words.next()?.to_owned(), words.map(path).collect()))).collect()
+}
+
+#[test]
+fn each_room_of_the_source_names_its_tests() {
+    let rooms = rooms();
+    let mut wrong = Vec::new();
+    for (room, tests) in &rooms {
+        let missing = std::iter::once(room).chain(tests).filter(|path| !root().join(path).exists());
+        wrong.extend(missing.map(|path| format!("{room}: there is no {path}")));
+        if tests.is_empty() {
+            wrong.push(format!("{room} has no tests"));
+        }
+    }
+    let folders =
+        floors().into_iter().flat_map(|(source, folders)| folders.into_iter().map(move |f| format!("{source}/{f}")));
+    wrong.extend(folders.filter(|folder| !rooms.contains_key(folder)).map(|folder| format!("{folder} has no line")));
+    for file in sources(&["rs", "py"]) {
+        let product = ["abi", "daemon", "plugins", "shim", "storage"].iter().any(|folder| file.starts_with(folder));
+        if product && !rooms.keys().any(|room| file.starts_with(room)) {
+            wrong.push(format!("{} is in no line", file.display()));
+        }
+        let name = file.to_string_lossy();
+        if name.starts_with("tests/e2e/test_") && !rooms.values().flatten().any(|test| *test == name) {
+            wrong.push(format!("no line names {name}"));
+        }
+    }
+    assert!(wrong.is_empty(), "tests/rooms.txt: {wrong:#?}");
+}
+
 #[test]
 fn contracts_are_below_the_daemon() {
     let mut wrong = Vec::new();

@@ -1,7 +1,10 @@
 //! Project automation: each command does all the set-up it needs, then its job. No product code lives here.
 
+mod changed;
+mod check;
 mod product;
 mod python;
+mod rooms;
 mod run;
 mod setup;
 mod wheel;
@@ -32,6 +35,11 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Check a change in minutes, before `cargo xtask test` checks everything: formatting, lint of the changed crates, rules about the
+    /// project, Rust tests of the changed crates and of those that use them (without LLVM's), goldens of traces and
+    /// lowering, the end-to-end files that `tests/rooms.txt` names for the changed folders, 40 random programs.
+    #[command(after_help = HELP_CHECK)]
+    Check(check::Options),
     /// Run every test: Rust unit and integration tests, then pytest with a real daemon, then end-to-end tests in modes, a
     /// slice of CPython's tests, a wheel, and end-to-end tests with the other versions of Python.
     Test {
@@ -84,6 +92,16 @@ enum Command {
     },
 }
 
+/// Examples for `cargo xtask check --help`.
+const HELP_CHECK: &str = "Examples:
+  cargo xtask check                 the branch and the working tree, against the main branch
+  cargo xtask check --since HEAD    only what is not committed yet
+  cargo xtask check --plan          which steps these are, and their commands
+  cargo xtask check --json > report.json
+
+All steps run, whatever one finds; a failed build ends the check. What it leaves out and `cargo xtask test` runs: other
+end-to-end files, modes, versions of Python, wheels, hostile input.";
+
 /// An error is said in a line: where in this program it came up helps nobody, and hides what the step itself has printed.
 fn main() -> ExitCode {
     match execute(Cli::parse().command) {
@@ -101,6 +119,7 @@ fn execute(command: Command) -> Result<()> {
             ready(FIRST)?;
             run::python(FIRST, "Demo", &["examples/demo.py"], &args)
         }
+        Command::Check(options) => check::run(&options),
         Command::Test { python, args } => {
             ready(python)?;
             if python == FIRST {
@@ -228,15 +247,10 @@ fn lint() -> Result<()> {
     let clippy = ["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
     Step::new("clippy").run(run::cargo().args(clippy))?;
     if let Some(deny) = setup::cargo_deny() {
-        // Advisories are left out: their list is fetched from the network.
-        Step::new("cargo-deny").run(run::command(deny).args(["check", "bans", "licenses", "sources"]))?;
+        Step::new("cargo-deny").run(run::command(deny).args(run::DENIED))?;
     }
     let bin = root().join(".venv/bin");
     Step::new("ruff").run(run::command(bin.join("ruff")).args(["check", "."]))?;
     Step::new("ruff format").run(run::command(bin.join("ruff")).args(["format", "--check", "."]))?;
-    Step::new("mypy").run(run::command(bin.join("mypy")).args([
-        "--config-file",
-        "pyproject.toml",
-        "shim/python/flambeau",
-    ]))
+    Step::new("mypy").run(run::command(bin.join("mypy")).args(run::TYPED))
 }

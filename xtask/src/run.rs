@@ -7,6 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+/// What cargo-deny checks. Advisories are left out: their list is fetched from the network.
+pub const DENIED: &[&str] = &["check", "bans", "licenses", "sources"];
+
+/// What mypy checks: the public package.
+pub const TYPED: &[&str] = &["--config-file", "pyproject.toml", "shim/python/flambeau"];
+
 /// The project's root folder.
 pub fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
