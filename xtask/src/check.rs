@@ -174,13 +174,18 @@ fn parts(change: &Change) -> Vec<Part> {
     add("Rust tests", Work::Run(packages(cargo(), &["test", "--release", "--quiet"], &tested)));
     let goldens = ["test", "--release", "--quiet", "--package", "flambeau-lower", "--test", "goldens"];
     add("Lowering goldens", Work::Run(with(cargo(), &goldens)));
-    let mut pytest = with(command(FIRST.program()), &["-m", "pytest", "-q", "-n", "2", TRACE_GOLDENS]);
-    pytest.args(change.tests.iter().filter(|test| *test != Path::new(TRACE_GOLDENS)));
-    add("Python tests", Work::Run(pytest));
+    add("Python tests", Work::Run(pytest(&change.tests)));
     if PRODUCT.iter().any(|folder| change.is_below(folder)) {
         add("40 random programs", Work::Run(with(command(FIRST.program()), PROGRAMS)));
     }
     parts
+}
+
+/// Trace goldens and these tests.
+pub fn pytest(tests: &BTreeSet<PathBuf>) -> Command {
+    let mut pytest = with(command(FIRST.program()), &["-m", "pytest", "-q", "-n", "2", TRACE_GOLDENS]);
+    pytest.args(tests.iter().filter(|test| *test != Path::new(TRACE_GOLDENS)));
+    pytest
 }
 
 fn with(mut command: Command, arguments: &[&str]) -> Command {

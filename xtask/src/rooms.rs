@@ -2,7 +2,7 @@
 
 use crate::run::root;
 use anyhow::{Context, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,12 +16,16 @@ impl Rooms {
     /// Reads the table.
     pub fn read() -> Result<Rooms> {
         let text = fs::read_to_string(root().join(TABLE)).context(TABLE)?;
-        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().split_whitespace());
-        let rooms = lines.filter_map(|mut words| {
-            let room = PathBuf::from(words.next()?);
-            Some((room, words.map(test).collect()))
-        });
-        Ok(Rooms(rooms.collect()))
+        let mut lines: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for line in text.lines() {
+            let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+            if let Some(first) = words.next() {
+                lines.entry(first).or_default().extend(words);
+            }
+        }
+        let rooms = lines.iter().filter(|(first, _)| !first.starts_with('='));
+        let tests = |words: &[&str]| words.iter().flat_map(|word| meant(&lines, word)).map(test).collect();
+        Ok(Rooms(rooms.map(|(room, words)| (PathBuf::from(room), tests(words))).collect()))
     }
 
     /// The line that says most exactly where a file is.
@@ -40,6 +44,14 @@ impl Rooms {
         let mapped = files.iter().filter_map(|file| self.line(file)).flat_map(|(_, tests)| tests.iter());
         let own = files.iter().filter(|file| is_test(file) && root().join(file).exists());
         mapped.chain(own).cloned().collect()
+    }
+}
+
+/// What a word of the table stands for: `=python` for what its own line lists.
+fn meant<'a>(lines: &'a BTreeMap<&str, Vec<&str>>, word: &'a str) -> Vec<&'a str> {
+    match lines.get(word) {
+        Some(listed) if word.starts_with('=') => listed.clone(),
+        _ => vec![word],
     }
 }
 

@@ -122,7 +122,8 @@ impl Prologue {
         for (index, &slot) in (0..).zip(&point.locals) {
             let slot = body.slot(slot)?;
             if slot >= PARAMETERS {
-                self.item(0, index)?;
+                let other = flambeau_ir::mutated!("resume_local_of_neighbour") && index > 2;
+                self.item(0, index - u32::from(other))?;
                 self.units.put(Op::StoreFast(slot))?;
             }
         }
@@ -183,7 +184,7 @@ impl Prologue {
             }
             Entry::Raise => {
                 // What is raised takes the handled exception as context: that is the old context meanwhile.
-                self.item(1, 1)?;
+                self.item(1, u32::from(!flambeau_ir::mutated!("context_lost")))?;
                 self.units.put(Op::PushExcInfo)?;
                 self.item(1, 0)?;
             }

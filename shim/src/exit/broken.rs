@@ -241,6 +241,7 @@ impl Live {
 fn without_front(py: Python<'_>, error: PyErr, frames: u32) -> PyResult<Py<PyAny>> {
     let value = error.into_value(py);
     let mut entry = value.bind(py).getattr(crate::python::gil::interned!(py, "__traceback__")).ok();
+    let frames = if flambeau_ir::mutated!("thin_frames_in_traceback") { 0 } else { frames };
     for _ in 0..frames {
         entry = entry.and_then(|entry| entry.getattr(crate::python::gil::interned!(py, "tb_next")).ok());
     }

@@ -226,7 +226,7 @@ impl Tracer<'_> {
             self.graph.writes = self.graph.writes.max(writes);
             self.check_write(&target, &args, &graph_args, &inferred.mutates)?;
         }
-        let base = match inferred.view_of.and_then(argument) {
+        let base = match inferred.view_of.and_then(argument).filter(|_| !flambeau_ir::mutated!("view_as_fresh")) {
             Some(Value::Tensor(id)) => Some(*id),
             _ => None,
         };
@@ -240,7 +240,7 @@ impl Tracer<'_> {
         }
         let handles = self.handles_errors();
         let before = &mut self.graph.before;
-        before.commits |= commits;
+        before.commits |= commits && !flambeau_ir::mutated!("commit_forgotten");
         before.handled |= inferred.checks && handles;
         if draws {
             before.drawn = before.drawn.max(Drawn::Some);
