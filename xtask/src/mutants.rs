@@ -13,9 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What chooses the mistake at run time.
-const VARIABLE: &str = "FLAMBEAU_TEST_MUTATION";
-
 /// What a mistake looks like in the source, before its name.
 const MARK: &str = "mutated!(\"";
 
@@ -120,7 +117,7 @@ fn first_failure(
 ) -> Result<(Option<String>, f64)> {
     // A mistake may make a loop endless.
     pytest.args(["--exitfirst", "--timeout=60", "--disable-warnings"]).args(args);
-    pytest.env("PYTHONPATH", package).env(VARIABLE, &mutation.name).stderr(Stdio::inherit());
+    pytest.env("PYTHONPATH", package).env(product::MUTATION, &mutation.name).stderr(Stdio::inherit());
     let begun = Instant::now();
     let output = pytest.output().context("cannot start pytest")?;
     let seconds = begun.elapsed().as_secs_f64();

@@ -2,7 +2,7 @@
 
 use crate::python::{FIRST, Python};
 use crate::run::{Step, cargo, command, root};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -87,16 +87,30 @@ pub fn build_mutated(python: Python) -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// Builds with and without mutations are made in the same folders: no file with some may get into the product.
+fn makes_no_mistakes(built: &Path) -> Result<()> {
+    let bytes = fs::read(built).with_context(|| format!("cannot read {}", built.display()))?;
+    let mutated = bytes.windows(MUTATION.len()).any(|window| window == MUTATION.as_bytes());
+    ensure!(!mutated, "{} was built with the feature `mutations`", built.display());
+    Ok(())
+}
+
 fn place_extension(python: Python, package: &Path) -> Result<()> {
     let extension = format!("_native{}", python.extension_suffix()?);
     place(&target(python).join("release/lib_native.so"), &package.join(extension))
 }
 
+/// What chooses a mistake in a build that has some.
+pub const MUTATION: &str = "FLAMBEAU_TEST_MUTATION";
+
 /// Copies what was built into a folder that is the Python package or is merged with it.
 pub fn lay_out(python: Python, package: &Path) -> Result<()> {
     for (_, built, placed) in FILES {
-        place(&root().join("target/release").join(built), &package.join(placed))?;
+        let built = root().join("target/release").join(built);
+        makes_no_mistakes(&built)?;
+        place(&built, &package.join(placed))?;
     }
+    makes_no_mistakes(&target(python).join("release/lib_native.so"))?;
     place_extension(python, package)
 }
 

@@ -184,7 +184,7 @@ impl Prologue {
             }
             Entry::Raise => {
                 // What is raised takes the handled exception as context: that is the old context meanwhile.
-                self.item(1, u32::from(!flambeau_ir::mutated!("context_lost")))?;
+                self.item(1, 1)?;
                 self.units.put(Op::PushExcInfo)?;
                 self.item(1, 0)?;
             }

@@ -248,6 +248,9 @@ fn without_front(py: Python<'_>, error: PyErr, frames: u32) -> PyResult<Py<PyAny
     let entry = entry.map_or_else(|| py.None(), Bound::unbind);
     // SAFETY: a live exception; a traceback or `None`.
     unsafe { ffi::PyException_SetTraceback(value.as_ptr(), entry.as_ptr()) };
+    if flambeau_ir::mutated!("context_lost") {
+        value.bind(py).setattr("__context__", py.None())?;
+    }
     let context = value.bind(py).getattr(crate::python::gil::interned!(py, "__context__"))?;
     Ok(PyTuple::new(py, [value.bind(py).as_any(), &context])?.into_any().unbind())
 }
