@@ -275,3 +275,84 @@ def test_a_constant_is_not_what_the_broken_call_read(backend):
         assert torch.equal(compiled(X, a), X + 1)
         assert seen == want
         seen.clear()
+
+
+def test_grad_mode_that_is_left_to_the_caller(backend):
+    def leaves_off(x):
+        torch.set_grad_enabled(False)
+        return x + 1
+
+    def leaves_off_at_a_break(x):
+        y = x + 1
+        torch.set_grad_enabled(False)
+        flambeau.graph_break()
+        return y
+
+    for fn in (leaves_off, leaves_off_at_a_break):
+        compiled = flambeau.compile(fn, backend=backend)
+        for _ in range(2):
+            with torch.enable_grad():
+                found = compiled(X)
+                assert not torch.is_grad_enabled()
+            assert torch.equal(found, X + 1) and torch.is_grad_enabled()
+
+
+def test_callers_that_only_return_are_in_tracebacks(backend):
+    """Of frames that break together, one that only returns the result of the next one stays below it on the stack."""
+
+    def fails(x):
+        y = x + 1
+        flambeau.graph_break()
+        raise ValueError(float(y[1]))
+
+    def returns(x):
+        return fails(x)
+
+    def fn(x):
+        return returns(x * 2)
+
+    def names(run):
+        with pytest.raises(ValueError) as raised:
+            run(X)
+        return [entry.name for entry in raised.traceback if str(entry.path).endswith("test_break_state.py")][1:]
+
+    compiled = flambeau.compile(fn, backend=backend)
+    for _ in range(2):
+        assert names(compiled) == names(fn) == ["fn", "returns", "fails"]
+
+
+@pytest.mark.parametrize("kept", ["result", "dropped", "stored"])
+def test_variables_that_only_a_handler_reads(backend, kept):
+    """An inlined call breaks, and raises behind the break: its caller's handler finds the variables it needs."""
+
+    def breaks(x):
+        y = x + 1
+        flambeau.graph_break()
+        raise ValueError(float(y[1]))
+
+    def result(x):
+        note = x * 3
+        try:
+            return breaks(x)
+        except ValueError as error:
+            return note, error.args
+
+    def dropped(x):
+        note = x * 3
+        try:
+            breaks(x)
+        except ValueError as error:
+            return note, error.args
+
+    def stored(x):
+        note = x * 3
+        try:
+            note = breaks(x)
+        except ValueError as error:
+            return note, error.args
+
+    fn = {"result": result, "dropped": dropped, "stored": stored}[kept]
+    compiled, (want, args) = flambeau.compile(fn, backend=backend), fn(X)
+    for _ in range(2):
+        found, said = compiled(X)
+        assert torch.equal(found, want) and said == args

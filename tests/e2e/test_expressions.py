@@ -161,6 +161,7 @@ b"x" * n; n * b"x"; "x" * n; n * "x"; (1,) * n; n * [1]; "%d" % n; "%s-%s" % (n,
 divmod(LARGE, n); divmod(n, LARGE); pow(n, 2, 7); pow(LARGE, n); max(n, LARGE); min(LARGE, n); sum([LARGE, n])
 n == None; n == "x"; None != n; n in (LARGE, 3); LARGE in (n,); [LARGE, n].index(n); sorted([LARGE, n, 2.5]); (LARGE, n) < (LARGE, 5)
 n + None; None * n; "a" + n; n - "a"; n @ 2; {1} | n; n < "a"; n < None; bool(n - LARGE); int(LARGE - n); ~n + LARGE
+n <= 3; 3 <= n; n >= 3; (n, 1) <= (3, 1); (n - 20) // 3; (n - 20) % 3; (3 - 2 * n) // n; divmod(1 - n, 2)
 """
 SIZED = [e.strip() for line in SIZED.split("\n") for e in line.split(";") if e.strip()]
 

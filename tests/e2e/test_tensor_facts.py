@@ -299,3 +299,22 @@ def test_parameters_swapped_on_loading(backend):
         assert model.weight is weight and compiled(six().double()).dtype == torch.float64
     finally:
         torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+@pytest.mark.parametrize("backend", ["eager", "cpu"])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x * x.shape[0], tuple(x.shape)),
+        lambda x: (x.sum() / len(x), x.size(0) + 1, x.size()),
+        lambda x: (x.reshape(x.shape[0] * x.shape[1]) + x.numel(), [i for i in x.shape]),
+    ],
+    ids=["shape", "size", "product"],
+)
+def test_sizes_that_are_symbolic(fn, backend):
+    """A frame that is compiled for any size gives each call its own."""
+    compiled = flambeau.compile(fn, backend=backend, dynamic=True)
+    for size in (3, 5, 4):
+        x = torch.arange(size * 2.0).reshape(size, 2)
+        found, want = compiled(x), fn(x)
+        assert torch.equal(found[0], want[0]) and found[1:] == want[1:]

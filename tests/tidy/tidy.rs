@@ -106,6 +106,52 @@ fn no_file_uses_a_folder_above_its_own() {
     }
 }
 
+/// The table `tests/rooms.txt`: folder or file → paths of its tests. A name for several tests, like `=python`, is a line as
+/// others are, and a word of others.
+fn rooms() -> BTreeMap<String, Vec<String>> {
+    let path = |word: &str| match word.strip_suffix('/') {
+        Some(folder) => format!("tests/{folder}"),
+        None if word.starts_with('=') => word.to_owned(),
+        None => format!("tests/e2e/test_{word}.py"),
+    };
+    let mut rooms: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in read(Path::new("tests/rooms.txt")).lines() {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        if let Some(room) = words.next() {
+            rooms.entry(room.to_owned()).or_default().extend(words.map(path));
+        }
+    }
+    rooms
+}
+
+#[test]
+fn each_room_of_the_source_names_its_tests() {
+    let rooms = rooms();
+    let mut wrong = Vec::new();
+    for (room, tests) in &rooms {
+        let is_there = |path: &String| rooms.contains_key(path) && path.starts_with('=') || root().join(path).exists();
+        let missing = std::iter::once(room).chain(tests).filter(|path| !is_there(path));
+        wrong.extend(missing.map(|path| format!("{room}: there is no {path}")));
+        if tests.is_empty() {
+            wrong.push(format!("{room} has no tests"));
+        }
+    }
+    let folders =
+        floors().into_iter().flat_map(|(source, folders)| folders.into_iter().map(move |f| format!("{source}/{f}")));
+    wrong.extend(folders.filter(|folder| !rooms.contains_key(folder)).map(|folder| format!("{folder} has no line")));
+    for file in sources(&["rs", "py"]) {
+        let product = ["abi", "daemon", "plugins", "shim", "storage"].iter().any(|folder| file.starts_with(folder));
+        if product && !rooms.keys().any(|room| file.starts_with(room)) {
+            wrong.push(format!("{} is in no line", file.display()));
+        }
+        let name = file.to_string_lossy();
+        if name.starts_with("tests/e2e/test_") && !rooms.values().flatten().any(|test| *test == name) {
+            wrong.push(format!("no line names {name}"));
+        }
+    }
+    assert!(wrong.is_empty(), "tests/rooms.txt: {wrong:#?}");
+}
+
 #[test]
 fn contracts_are_below_the_daemon() {
     let mut wrong = Vec::new();

@@ -1,7 +1,12 @@
 //! Project automation: each command does all the set-up it needs, then its job. No product code lives here.
 
+mod changed;
+mod check;
+mod mutants;
 mod product;
 mod python;
+mod rooms;
+mod rounds;
 mod run;
 mod setup;
 mod wheel;
@@ -9,6 +14,7 @@ mod wheel;
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use python::{FIRST, Python};
+use rounds::Round;
 use run::{Step, root};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,7 +38,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Run every test: Rust unit and integration tests, then pytest with a real daemon, then end-to-end tests in modes, a
+    /// Check a change in minutes, before `cargo xtask test` checks everything: formatting, lint of the changed crates, rules about the
+    /// project, Rust tests of the changed crates and of those that use them (without LLVM's), goldens of traces and
+    /// lowering, the end-to-end files that `tests/rooms.txt` names for the changed folders, 40 random programs.
+    #[command(after_help = HELP_CHECK)]
+    Check(check::Options),
+    /// Lint, then run every test: Rust unit and integration tests, pytest with a real daemon, end-to-end tests in modes, a
     /// slice of CPython's tests, a wheel, and end-to-end tests with the other versions of Python.
     Test {
         /// The version of Python; the Rust tests, which ask nothing of it, run with the first one only.
@@ -42,6 +53,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Find out which tests catch which mistake of the compiler: builds the product with single wrong lines that a variable
+    /// switches on, and runs rounds of tests with each of them, up to the first failure. Minutes each; no part of `test`.
+    Mutants(mutants::Options),
     /// Measure flambeau against torch.compile, paired in one run, and print medians and ratios.
     Bench {
         /// Arguments for tests/bench/bench.py; `--help` lists them.
@@ -84,6 +98,16 @@ enum Command {
     },
 }
 
+/// Examples for `cargo xtask check --help`.
+const HELP_CHECK: &str = "Examples:
+  cargo xtask check                 the branch and the working tree, against the main branch
+  cargo xtask check --since HEAD    only what is not committed yet
+  cargo xtask check --plan          which steps these are, and their commands
+  cargo xtask check --json > report.json
+
+All steps run, whatever one finds; a failed build ends the check. What it leaves out and `cargo xtask test` runs: other
+end-to-end files, modes, versions of Python, wheels, hostile input.";
+
 /// An error is said in a line: where in this program it came up helps nobody, and hides what the step itself has printed.
 fn main() -> ExitCode {
     match execute(Cli::parse().command) {
@@ -101,16 +125,24 @@ fn execute(command: Command) -> Result<()> {
             ready(FIRST)?;
             run::python(FIRST, "Demo", &["examples/demo.py"], &args)
         }
+        Command::Check(options) => check::run(&options),
         Command::Test { python, args } => {
-            ready(python)?;
+            setup::all(python)?;
+            if python == FIRST && args.is_empty() {
+                lint()?;
+            }
+            product::build(python)?;
             if python == FIRST {
                 Step::new("Rust tests").run(run::cargo().args(["test", "--release", "--workspace", "--quiet"]))?;
             }
-            run::python(python, "Python tests", &["-m", "pytest", "-q", "-n", "2"], &args)?;
+            let plain = Round::plain(python);
+            Step::new(plain.title.clone()).run(plain.pytest().args(&args))?;
             if !args.is_empty() {
                 return Ok(());
             }
-            in_modes(python)?;
+            for round in Round::modes(python) {
+                Step::new(round.title.clone()).run(&mut round.pytest())?;
+            }
             if python != FIRST {
                 return Ok(());
             }
@@ -119,6 +151,7 @@ fn execute(command: Command) -> Result<()> {
             wheel::all(&[FIRST], &root().join(WHEELS))?;
             in_other_versions()
         }
+        Command::Mutants(options) => mutants::run(&options),
         Command::Bench { args } => {
             ready(FIRST)?;
             run::python(FIRST, "Benchmarks", &["tests/bench/bench.py"], &args)
@@ -173,43 +206,8 @@ fn ready(python: Python) -> Result<()> {
     product::build(python)
 }
 
-/// The end-to-end tests again, each time in another mode; `-rs` says which tests a mode leaves out, and why.
-fn in_modes(python: Python) -> Result<()> {
-    const MODES: &[(&str, &str)] = &[
-        ("Python tests, one more frame", "wrap"),
-        ("Python tests, breaks at leaf returns", "leaf"),
-        ("Python tests, nested breaks off", "flat"),
-        ("Python tests, from the disk cache", "warm"),
-    ];
-    for (title, mode) in MODES {
-        let fixed = ["-m", "pytest", "-q", "-n", "2", "-rs", "tests/e2e", "--flambeau-mode", mode];
-        run::python(python, title, &fixed, &[])?;
-    }
-    Ok(())
-}
-
-/// End-to-end tests that ask little of the version of Python: the command line, back ends, reports, recordings, and large
-/// models.
-const OF_ANY_VERSION: &[&str] = &[
-    "breaks_hf",
-    "broken_plugins",
-    "cli",
-    "cuda",
-    "cuda_source",
-    "devices",
-    "opencl",
-    "own_memory",
-    "plugin_check",
-    "replay",
-    "report",
-    "swap",
-    "trace_log",
-];
-
 /// Assembled code and most end-to-end tests with each other version of Python that the machine has.
 fn in_other_versions() -> Result<()> {
-    let left_out: Vec<String> =
-        OF_ANY_VERSION.iter().map(|name| format!("--ignore=tests/e2e/test_{name}.py")).collect();
     for python in Python::all()?.into_iter().filter(|python| *python != FIRST) {
         if !python.is_there() {
             eprintln!("==> Python {python}: left out, this machine has none");
@@ -217,8 +215,8 @@ fn in_other_versions() -> Result<()> {
         }
         eprintln!("==> Python {python}");
         ready(python)?;
-        let fixed = ["-m", "pytest", "-q", "-n", "2", "tests/bytecode", "tests/e2e"];
-        run::python(python, "Python tests", &fixed, &left_out)?;
+        let round = Round::version(python);
+        Step::new(round.title.clone()).run(&mut round.pytest())?;
     }
     Ok(())
 }
@@ -228,15 +226,10 @@ fn lint() -> Result<()> {
     let clippy = ["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
     Step::new("clippy").run(run::cargo().args(clippy))?;
     if let Some(deny) = setup::cargo_deny() {
-        // Advisories are left out: their list is fetched from the network.
-        Step::new("cargo-deny").run(run::command(deny).args(["check", "bans", "licenses", "sources"]))?;
+        Step::new("cargo-deny").run(run::command(deny).args(run::DENIED))?;
     }
     let bin = root().join(".venv/bin");
     Step::new("ruff").run(run::command(bin.join("ruff")).args(["check", "."]))?;
     Step::new("ruff format").run(run::command(bin.join("ruff")).args(["format", "--check", "."]))?;
-    Step::new("mypy").run(run::command(bin.join("mypy")).args([
-        "--config-file",
-        "pyproject.toml",
-        "shim/python/flambeau",
-    ]))
+    Step::new("mypy").run(run::command(bin.join("mypy")).args(run::TYPED))
 }

@@ -7,6 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+/// What cargo-deny checks. Advisories are left out: their list is fetched from the network.
+pub const DENIED: &[&str] = &["check", "bans", "licenses", "sources"];
+
+/// What mypy checks: the public package.
+pub const TYPED: &[&str] = &["--config-file", "pyproject.toml", "shim/python/flambeau"];
+
 /// The project's root folder.
 pub fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -26,7 +32,7 @@ pub fn cargo() -> Command {
 }
 
 /// Runs Python of a test environment.
-pub fn python(version: Python, title: &'static str, fixed: &[&str], args: &[String]) -> Result<()> {
+pub fn python(version: Python, title: &str, fixed: &[&str], args: &[String]) -> Result<()> {
     let mut python = command(version.program());
     python.args(fixed).args(args);
     Step::new(title).run(&mut python)
@@ -34,13 +40,14 @@ pub fn python(version: Python, title: &'static str, fixed: &[&str], args: &[Stri
 
 /// One named step; says when it begins and how long it took.
 pub struct Step {
-    title: &'static str,
+    title: String,
     begun: Instant,
 }
 
 impl Step {
     /// Announces the step.
-    pub fn new(title: &'static str) -> Self {
+    pub fn new(title: impl Into<String>) -> Self {
+        let title = title.into();
         eprintln!("==> {title}");
         Step { title, begun: Instant::now() }
     }

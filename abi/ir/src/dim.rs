@@ -337,7 +337,7 @@ fn divide_by_monomial(p: &Poly, q: &Poly) -> Option<Dim> {
 
 fn floor_div(a: i64, b: i64) -> i64 {
     let q = a.wrapping_div(b);
-    if a.wrapping_rem(b) != 0 && ((a < 0) != (b < 0)) { q - 1 } else { q }
+    if a.wrapping_rem(b) != 0 && ((a < 0) != (b < 0)) && !crate::mutated!("dim_floor_division") { q - 1 } else { q }
 }
 
 impl fmt::Display for Dim {

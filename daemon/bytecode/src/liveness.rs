@@ -21,7 +21,7 @@ pub fn live_for(code: &Code, decoded: &Decoded, at: Target, target: Target, entr
     let live = |from: Target| live_slots(code, decoded, from);
     match (entry, handler) {
         (Entry::Raise, handler) => handler.map_or_else(|| vec![false; code.localsplusnames.len()], live),
-        (Entry::Child | Entry::ChildDropped, Some(handler)) => {
+        (Entry::Child | Entry::ChildDropped, Some(handler)) if !flambeau_ir::mutated!("handler_reads_nothing") => {
             live(target).into_iter().zip(live(handler)).map(|(a, b)| a | b).collect()
         }
         _ => live(target),

@@ -122,7 +122,8 @@ impl Prologue {
         for (index, &slot) in (0..).zip(&point.locals) {
             let slot = body.slot(slot)?;
             if slot >= PARAMETERS {
-                self.item(0, index)?;
+                let other = flambeau_ir::mutated!("resume_local_of_neighbour") && index > 2;
+                self.item(0, index - u32::from(other))?;
                 self.units.put(Op::StoreFast(slot))?;
             }
         }

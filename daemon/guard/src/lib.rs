@@ -17,8 +17,12 @@ pub fn program(trace: &Trace) -> GuardProgram {
     let depths = depths(&trace.sources);
     let implied = Implied::of(&trace.guards);
     let mut seen = HashSet::new();
-    let mut guards: Vec<&Guard> =
-        trace.guards.iter().filter(|g| seen.insert((g.source, &g.kind)) && !implied.drops(g)).collect();
+    let mut guards: Vec<&Guard> = trace
+        .guards
+        .iter()
+        .filter(|g| seen.insert((g.source, &g.kind)) && !implied.drops(g))
+        .filter(|g| !(flambeau_ir::mutated!("type_guards_dropped") && matches!(g.kind, GuardKind::Type(_))))
+        .collect();
     guards.sort_by_cached_key(|g| rank(g, &depths));
     GuardProgram { sources: trace.sources.clone(), guards: guards.into_iter().cloned().collect() }
 }

@@ -71,7 +71,7 @@ fn eval_here(here: &Thread, thread: *mut ffi::PyThreadState, frame: *mut Interpr
     // SAFETY: CPython gives a live frame with the GIL held. The entry outlives the search.
     let found = unsafe {
         let code = (*frame).code;
-        if code == search.known {
+        if code == search.known && !flambeau_ir::mutated!("known_code_discovered") {
             here.search.set(Search { known: null_mut(), ..search });
             return run(thread, frame, throws);
         }
@@ -165,7 +165,8 @@ impl Kind {
         // Comprehensions and the thin functions of breaks have such variables.
         let made = variables.first().is_some_and(|name| name.starts_with('.'))
             || names.last().is_some_and(|name| name == Code::RESUME_NAME);
-        let is_function = flags & CO_FUNCTION == CO_FUNCTION && flags & code::SUSPENDS == 0;
+        let suspends = flags & code::SUSPENDS != 0 && !flambeau_ir::mutated!("generators_discovered");
+        let is_function = flags & CO_FUNCTION == CO_FUNCTION && !suspends;
         if !is_function || made || own || Origin::of(&file) != Origin::User {
             return Ok(Kind::Through);
         }

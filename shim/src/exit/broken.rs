@@ -241,12 +241,16 @@ impl Live {
 fn without_front(py: Python<'_>, error: PyErr, frames: u32) -> PyResult<Py<PyAny>> {
     let value = error.into_value(py);
     let mut entry = value.bind(py).getattr(crate::python::gil::interned!(py, "__traceback__")).ok();
+    let frames = if flambeau_ir::mutated!("thin_frames_in_traceback") { 0 } else { frames };
     for _ in 0..frames {
         entry = entry.and_then(|entry| entry.getattr(crate::python::gil::interned!(py, "tb_next")).ok());
     }
     let entry = entry.map_or_else(|| py.None(), Bound::unbind);
     // SAFETY: a live exception; a traceback or `None`.
     unsafe { ffi::PyException_SetTraceback(value.as_ptr(), entry.as_ptr()) };
+    if flambeau_ir::mutated!("context_lost") {
+        value.bind(py).setattr("__context__", py.None())?;
+    }
     let context = value.bind(py).getattr(crate::python::gil::interned!(py, "__context__"))?;
     Ok(PyTuple::new(py, [value.bind(py).as_any(), &context])?.into_any().unbind())
 }

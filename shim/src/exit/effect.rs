@@ -68,6 +68,7 @@ impl Change {
     /// Applies it.
     pub fn run(&self, py: Python<'_>, made: &[Py<PyAny>]) -> PyResult<()> {
         match self {
+            Change::SetAttr(..) if flambeau_ir::mutated!("attribute_not_written") => Ok(()),
             Change::SetAttr(object, name, value) => {
                 store_attr(py, made[*object].bind(py), name.bind(py), Some(made[*value].bind(py)))
             }

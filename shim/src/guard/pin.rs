@@ -119,7 +119,8 @@ impl Pin {
     ) -> bool {
         let now = (self.dicts.len() >= layout::FEW_DICTS).then(|| setters::clock(py));
         // While it stands still, the tags of dicts hold without a look at them.
-        let unchanged = now.is_some() && now == self.held_at;
+        let unchanged =
+            now.is_some() && (now == self.held_at || flambeau_ir::mutated!("stale_pin") && self.held_at.is_some());
         // SAFETY: the words before each one hold, so the object that it lies in is alive (see the module's text).
         let hold = if unchanged {
             self.beside_dicts.iter().all(|(word, expected)| unsafe { word.read() } == *expected)
@@ -185,7 +186,7 @@ impl DictReads {
                     },
                 };
                 // SAFETY: a live dict, GIL held.
-                unsafe { key.get(self.dict) == *expected }
+                unsafe { key.get(self.dict) == *expected || flambeau_ir::mutated!("stale_items_of_pinned_dicts") }
             })
     }
 }

@@ -499,7 +499,7 @@ impl Lowering<'_> {
             self.core.outputs.push(out);
         }
         for base in self.bases.clone() {
-            let Some(input) = base.input else { continue };
+            let Some(input) = base.input.filter(|_| !flambeau_ir::mutated!("input_not_written")) else { continue };
             if self.core.node(base.value).op != CoreOp::Input(input) {
                 if has_overlap(&self.core.node(base.value).sizes, &base.strides) {
                     return refuse("a write to a tensor whose elements share memory");

@@ -303,7 +303,8 @@ fn sum(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     }
     // What rounding lost so far, while everything was an int or a float and the version keeps account of it.
     let is_number = |value: &Value| matches!(value, Value::Int(_) | Value::Const(Const::Int(_) | Const::Float(_)));
-    let mut lost = (tracer.builtins().sum_compensates && is_number(&total)).then_some(0.0);
+    let compensates = tracer.builtins().sum_compensates && !flambeau_ir::mutated!("sum_of_3_11");
+    let mut lost = (compensates && is_number(&total)).then_some(0.0);
     while let Some(item) = tracer.next(&iterator)? {
         if let (Some(lost), Value::Const(Const::Float(sum))) = (&mut lost, &total) {
             let added = match &item {

@@ -136,7 +136,9 @@ impl Tracer<'_> {
             }
             return Ok(match self.const_objects.get(c) {
                 // Someone may ask whether it is this very object.
-                Some(Some((_, source))) if !c.is_singleton() => builder.source(*source),
+                Some(Some((_, source))) if !c.is_singleton() && !flambeau_ir::mutated!("constant_of_its_own") => {
+                    builder.source(*source)
+                }
                 _ => builder.constant(c),
             });
         }
@@ -156,6 +158,9 @@ impl Tracer<'_> {
         }
         let id = self.build_new(builder, value)?;
         builder.known.insert(identity, Some(id));
+        if flambeau_ir::mutated!("object_built_twice") {
+            builder.known.remove(&identity);
+        }
         let attrs = match value {
             Value::Tensor(id) => self.arenas.tensors[*id].attrs,
             Value::Dict(id) => self.arenas.dicts[*id].attrs,

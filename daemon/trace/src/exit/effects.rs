@@ -10,7 +10,7 @@ use flambeau_ir::reason::ReasonCode;
 impl Tracer<'_> {
     pub(super) fn ambient_effects(&mut self, builder: &mut Builder) -> Flow<()> {
         let initial = &self.frame.ambient;
-        if self.ambient.grad_enabled != initial.grad_enabled {
+        if self.ambient.grad_enabled != initial.grad_enabled && !flambeau_ir::mutated!("grad_mode_not_left") {
             builder.exit.effects.push(Effect::SetGradMode(self.ambient.grad_enabled));
         }
         let options = &self.frame.options;
@@ -56,7 +56,7 @@ impl Tracer<'_> {
             .arenas
             .cells
             .iter()
-            .filter(|(_, c)| c.dirty)
+            .filter(|(_, c)| c.dirty && !flambeau_ir::mutated!("cell_not_written"))
             .filter_map(|(_, c)| Some((c.origin?, c.value.clone())))
             .collect();
         for (origin, value) in cells {
@@ -105,7 +105,7 @@ impl Tracer<'_> {
             return Ok(());
         }
         for (k, (key, value)) in &entry.writes {
-            if value.is_some() && entry.moved.contains(k) {
+            if value.is_some() && entry.moved.contains(k) && !flambeau_ir::mutated!("stored_again_in_place") {
                 // Deleted and stored again: it loses its place.
                 let effect = match (entry.owner, key.as_str()) {
                     (Some(owner), Some(name)) => Effect::DelAttr(builder.source(owner.source), name.clone()),

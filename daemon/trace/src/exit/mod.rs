@@ -74,7 +74,9 @@ impl Tracer<'_> {
         if self.frame.options.backend != BackendKind::Fx {
             ambient.precision = Ambient::ANY_PRECISION;
         }
-        self.guard(source, GuardKind::Ambient(Box::new(ambient)));
+        if !flambeau_ir::mutated!("no_guard_of_the_thread") {
+            self.guard(source, GuardKind::Ambient(Box::new(ambient)));
+        }
         self.check_ambient()?;
         let Value::Function(function) = self.wrap(self.frame.function, source)? else {
             return stop(ReasonCode::UnsupportedCall, "the frame's function is no Python function");
@@ -148,6 +150,9 @@ impl Tracer<'_> {
     fn seal(&mut self, mut builder: Builder) -> Flow<Trace> {
         self.effects(&mut builder)?;
         self.ambient_effects(&mut builder)?;
+        if flambeau_ir::mutated!("effects_reversed") {
+            builder.exit.effects.reverse();
+        }
         self.check_generators(&builder)?;
         let overlap = self.guard_inputs();
         self.guard_distinct();
@@ -237,7 +242,7 @@ impl Tracer<'_> {
         let mut storages: Vec<u32> = self.inputs.iter().map(|(_, s)| *s).collect();
         storages.sort_unstable();
         let disjoint = storages.windows(2).all(|w| w[0] != w[1]);
-        if disjoint {
+        if disjoint && !flambeau_ir::mutated!("no_guard_of_disjoint_memory") {
             let sources: Vec<SourceId> = self.inputs.iter().map(|(o, _)| o.source).collect();
             self.guard(sources[0], GuardKind::DisjointStorage(sources));
         }
@@ -283,7 +288,7 @@ impl Tracer<'_> {
             let others = instances.iter().filter(|(o, _, c)| o.object != changed.object && c.same(class));
             pairs.extend(others.map(|(o, _, _)| (changed.source, o.source)));
         }
-        for (a, b) in pairs {
+        for (a, b) in pairs.into_iter().filter(|_| !flambeau_ir::mutated!("no_guard_of_other_objects")) {
             self.guard(a, GuardKind::NotSame(b));
         }
     }

@@ -69,7 +69,9 @@ impl Tracer<'_> {
                     return Outcome::Failed(reason);
                 }
                 // With nested breaks off, the call in the outermost frame is what breaks.
-                if let (false, [_, .., root]) = (self.nested_breaks, frames.as_slice()) {
+                if let (false, [_, .., root]) =
+                    (self.nested_breaks || flambeau_ir::mutated!("nested_breaks_stay_on"), frames.as_slice())
+                {
                     return Outcome::Again(root.executed, reason);
                 }
                 match self.beneath(&frames) {
@@ -262,7 +264,10 @@ impl Tracer<'_> {
     ) -> Result<Option<Resume>, Option<usize>> {
         for (i, caller) in callers.iter().enumerate() {
             // It has returned as soon as the value is there. Above a frame that goes on it stays on Python's stack.
-            if child.is_none() && returns_next(caller, &caller.stack) && !self.holds_finalizer(caller) {
+            if (child.is_none() || flambeau_ir::mutated!("caller_left_out"))
+                && returns_next(caller, &caller.stack)
+                && !self.holds_finalizer(caller)
+            {
                 continue;
             }
             let entry = if child.is_some() { Entry::Child } else { Entry::Value };
@@ -375,6 +380,9 @@ impl Tracer<'_> {
     /// Whether the end of this value may be seen, and the frame may hold the last reference to it. Arguments live as long as
     /// the call; of numbers, strings and the like, and of tensors, which would have to be computed for it, no end is seen.
     fn is_missed(&mut self, value: &Value, depth: u32) -> bool {
+        if flambeau_ir::mutated!("finalizers_not_seen") {
+            return false;
+        }
         if self.has_finalizer(value) {
             return true;
         }

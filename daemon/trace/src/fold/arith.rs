@@ -135,7 +135,11 @@ fn small(kind: Binary, x: i64, y: i64) -> Option<i64> {
         Binary::Xor => Some(x ^ y),
         Binary::FloorDivide => {
             let quotient = x.checked_div(y)?;
-            Some(if x % y != 0 && (x < 0) != (y < 0) { quotient - 1 } else { quotient })
+            Some(if x % y != 0 && (x < 0) != (y < 0) && !flambeau_ir::mutated!("fold_floor_division") {
+                quotient - 1
+            } else {
+                quotient
+            })
         }
         Binary::Remainder => {
             let remainder = x.checked_rem(y)?;

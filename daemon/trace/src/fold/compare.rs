@@ -38,7 +38,7 @@ pub fn compare(kind: Compare, a: &Const, b: &Const) -> Fold {
 fn holds(kind: Compare, order: Ordering) -> bool {
     match kind {
         Compare::Lt => order.is_lt(),
-        Compare::Le => order.is_le(),
+        Compare::Le => order.is_le() && !(order.is_eq() && flambeau_ir::mutated!("fold_le_as_lt")),
         Compare::Eq => order.is_eq(),
         Compare::Ne => order.is_ne(),
         Compare::Gt => order.is_gt(),

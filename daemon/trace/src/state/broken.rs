@@ -89,7 +89,8 @@ impl Tracer<'_> {
         let frozen = |stack| Frozen { executed, stack, worked, ..Frozen::of(frame, at) };
         if reason.stack.is_empty() {
             reason.stack = self.locations();
-            let untouched = before.frames == self.frames_run && before.changes == self.arenas.changes();
+            let untouched = before.frames == self.frames_run && before.changes == self.arenas.changes()
+                || flambeau_ir::mutated!("half_done_instruction_again");
             self.broken = Some(if untouched {
                 // The instruction that made them runs in plain Python.
                 self.graph.drop_calls(before.nodes, |_, _| true);

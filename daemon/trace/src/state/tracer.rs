@@ -219,6 +219,15 @@ impl<'a> Tracer<'a> {
 
     /// Records a fact. Every guard of a trace is made here.
     pub(crate) fn guard(&mut self, source: SourceId, kind: GuardKind) {
+        if flambeau_ir::mutated!("no_guard_of_constants") && matches!(kind, GuardKind::Equals(_)) {
+            return;
+        }
+        if flambeau_ir::mutated!("no_guard_of_absence") && matches!(kind, GuardKind::NoItem(_)) {
+            return;
+        }
+        if flambeau_ir::mutated!("no_guard_of_lengths") && matches!(kind, GuardKind::Len(_)) {
+            return;
+        }
         if self.guarded.insert((source, kind.clone())) {
             self.guards.push(Guard { source, kind });
         }

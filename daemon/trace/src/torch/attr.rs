@@ -15,7 +15,9 @@ use std::rc::Rc;
 impl Tracer<'_> {
     /// `torch.Size(dims)`.
     pub fn size_of(&mut self, dims: &[Dim]) -> Value {
-        let items = dims.iter().map(|d| Value::dim(d.clone())).collect();
+        let hint =
+            |d: &Dim| if flambeau_ir::mutated!("size_as_constant") { Dim::Const(self.hint(d)) } else { d.clone() };
+        let items = dims.iter().map(|d| Value::dim(hint(d))).collect();
         let class = Some(self.builtin_class("torch.Size"));
         Value::Tuple(Rc::new(Tuple { items, class, origin: None }))
     }

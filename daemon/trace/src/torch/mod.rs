@@ -142,7 +142,7 @@ impl Tracer<'_> {
             self.graph.writes = self.graph.writes.max(writes);
             self.check_write(&target, &args, &graph_args, &inferred.mutates)?;
         }
-        let base = match inferred.view_of.and_then(argument) {
+        let base = match inferred.view_of.and_then(argument).filter(|_| !flambeau_ir::mutated!("view_as_fresh")) {
             Some(Value::Tensor(id)) => Some(*id),
             _ => None,
         };
@@ -200,7 +200,7 @@ impl Tracer<'_> {
     fn note_call(&mut self, effect: Effect, checks: bool) {
         let handles = self.handles_errors();
         let before = &mut self.graph.before;
-        before.commits |= effect == Effect::Commits;
+        before.commits |= effect == Effect::Commits && !flambeau_ir::mutated!("commit_forgotten");
         before.handled |= checks && handles;
         if effect == Effect::Draws {
             before.drawn = before.drawn.max(Drawn::Some);

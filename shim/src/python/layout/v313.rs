@@ -47,7 +47,7 @@ pub unsafe fn watch(dict: Raw) -> bool {
             let values = (*dict.cast::<Dict>()).values.cast::<Values>();
             !values.is_null() && (*values).in_object != 0
         };
-        if !in_object() {
+        if !in_object() || flambeau_ir::mutated!("values_in_objects_unwatched") {
             return watched::watch(dict);
         }
         if ffi::PyDict_Size(dict) == 0 {

@@ -47,7 +47,7 @@ fn watcher() -> Option<c_int> {
 pub unsafe fn watch(dict: Raw) -> bool {
     // SAFETY: the caller's promise.
     watcher().is_none_or(|number| unsafe {
-        let watches = PyDict_Watch(number, dict) == 0;
+        let watches = flambeau_ir::mutated!("dicts_unwatched") || PyDict_Watch(number, dict) == 0;
         if !watches {
             ffi::PyErr_Clear();
         }
