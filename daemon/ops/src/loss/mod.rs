@@ -29,10 +29,16 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("l1_loss", ELEMENTWISE, absolute, NN).is(Autocast),
     OpDef::new("smooth_l1_loss", "input:T, target:T, reduction:I=1, beta:N=1.0, *, out:T=None", elementwise, NN)
         .is(Autocast),
-    OpDef::new("huber_loss", "input:T, target:T, reduction:I=1, delta:N=1.0, *, out:T=None", huber, NN).is(Autocast),
-    OpDef::new("binary_cross_entropy", "input:T, target:T, weight:T=None, reduction:I=1, *, out:T=None", huber, NN)
-        .is(Autocast)
-        .is(Checks),
+    OpDef::new("huber_loss", "input:T, target:T, reduction:I=1, delta:N=1.0, *, out:T=None", of_same_sizes, NN)
+        .is(Autocast),
+    OpDef::new(
+        "binary_cross_entropy",
+        "input:T, target:T, weight:T=None, reduction:I=1, *, out:T=None",
+        of_same_sizes,
+        NN,
+    )
+    .is(Autocast)
+    .is(Checks),
     OpDef::new(
         "binary_cross_entropy_with_logits",
         "input:T, target:T, weight:T=None, pos_weight:T=None, reduction:I=1",
@@ -105,7 +111,8 @@ fn like(call: &mut Call, name: &str) -> Answer {
     Ok(Inferred::tensor(call.strided_result(input.dtype, input.device, input.sizes.clone(), strides)))
 }
 
-fn huber(call: &mut Call) -> Answer {
+/// Of input and target of the same sizes.
+fn of_same_sizes(call: &mut Call) -> Answer {
     if let Some(number) = reduced(call)? {
         return Ok(number);
     }
