@@ -133,7 +133,7 @@ def test_functions_cells_partials_and_modules():
     of_globals = lambda f: f.guard(f.path("Function", "Globals", {"Item": const("torch")}), {"IsPath": "torch"})
     assert passes(of_globals, function)
     part = functools.partial(function, x=2)
-    keyword = lambda f: f.guard(f.path({"Arg": 0}, {"Partial": 2}, {"Item": const("x")}), {"Equals": const(2)})
+    keyword = lambda f: f.guard(f.path({"Arg": 0}, {"Part": [2, 2]}, {"Item": const("x")}), {"Equals": const(2)})
     assert passes(keyword, function, part)
     module = lambda f: f.guard(
         f.path({"SysModule": "math"}, "Dict", {"Item": const("pi")}), {"Equals": const(3.141592653589793)}
