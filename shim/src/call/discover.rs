@@ -165,8 +165,7 @@ impl Kind {
         // Comprehensions and the thin functions of breaks have such variables.
         let made = variables.first().is_some_and(|name| name.starts_with('.'))
             || names.last().is_some_and(|name| name == Code::RESUME_NAME);
-        let suspends = flags & code::SUSPENDS != 0 && !flambeau_ir::mutated!("generators_discovered");
-        let is_function = flags & CO_FUNCTION == CO_FUNCTION && !suspends;
+        let is_function = flags & CO_FUNCTION == CO_FUNCTION && flags & code::SUSPENDS == 0;
         if !is_function || made || own || Origin::of(&file) != Origin::User {
             return Ok(Kind::Through);
         }
