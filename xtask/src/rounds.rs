@@ -18,45 +18,30 @@ pub struct Round {
     args: Vec<String>,
 }
 
-/// A way to run the end-to-end tests anew, and the files that it leaves out.
-struct Mode {
-    name: &'static str,
-    /// For a person.
-    what: &'static str,
-    left_out: &'static [&'static [&'static str]],
-}
-
-/// In all of them, a file is left out where what it finds does not hang on what the mode changes.
-const MODES: &[Mode] = &[
-    Mode { name: "wrap", what: "one more frame", left_out: &[OF_ANY_FRAME, LARGE] },
-    Mode { name: "leaf", what: "breaks at leaf returns", left_out: &[OF_ANY_FRAME, LARGE] },
-    // Frames below a break are found while models run: those of the user's, and the library's between them.
-    Mode { name: "flat", what: "nested breaks off", left_out: &[OF_ANY_FRAME] },
-    Mode { name: "warm", what: "from the disk cache", left_out: &[OF_ANY_FRAME, LARGE] },
+/// Ways to run the end-to-end tests anew, and what each is, for a person.
+const MODES: &[(&str, &str)] = &[
+    ("wrap", "one more frame"),
+    ("leaf", "breaks at leaf returns"),
+    ("flat", "nested breaks off"),
+    ("warm", "from the disk cache"),
 ];
 
-/// Graphs and their ops, one frame each: how they are lowered and run is the same whatever frame they come from.
-const OF_ANY_FRAME: &[&str] = &["devices", "models", "more_models"];
-
-/// Large models that break: each of their breaks has a small program in another file.
-const LARGE: &[&str] = &["breaks_hf"];
-
-/// What asks little of the version of Python: the daemon and its command line, back ends, reports, recordings, models.
+/// End-to-end tests that ask little of the version of Python: the command line, back ends, reports, recordings, and large
+/// models.
 const OF_ANY_VERSION: &[&str] = &[
+    "breaks_hf",
     "broken_plugins",
     "cli",
     "cuda",
     "cuda_source",
+    "devices",
     "opencl",
     "own_memory",
     "plugin_check",
-    "process",
     "replay",
     "report",
     "swap",
     "trace_log",
-    // It starts all versions itself.
-    "versions",
 ];
 
 impl Round {
@@ -67,18 +52,19 @@ impl Round {
 
     /// The end-to-end tests in each mode.
     pub fn modes(python: Python) -> impl Iterator<Item = Round> {
-        MODES.iter().map(move |mode| Round {
-            name: mode.name.to_owned(),
-            title: format!("Python tests, {}", mode.what),
+        MODES.iter().map(move |(mode, what)| Round {
+            name: (*mode).to_owned(),
+            title: format!("Python tests, {what}"),
             python,
             // `-rs` says which tests a mode leaves out by themselves, and why.
-            args: without(&["-rs", "tests/e2e", "--flambeau-mode", mode.name], mode.left_out),
+            args: ["-rs", "tests/e2e", "--flambeau-mode", mode].map(str::to_owned).to_vec(),
         })
     }
 
     /// Assembled code and most end-to-end tests with another version of Python.
     pub fn version(python: Python) -> Round {
-        let args = without(&["tests/bytecode", "tests/e2e"], &[OF_ANY_VERSION, OF_ANY_FRAME, LARGE]);
+        let left_out = OF_ANY_VERSION.iter().map(|name| format!("--ignore=tests/e2e/test_{name}.py"));
+        let args = ["tests/bytecode", "tests/e2e"].map(str::to_owned).into_iter().chain(left_out).collect();
         Round { name: python.to_string(), title: format!("Python {python} tests"), python, args }
     }
 
@@ -97,10 +83,4 @@ impl Round {
         pytest.args(["-m", "pytest", "-q", "-n", "2"]).args(&self.args);
         pytest
     }
-}
-
-/// Arguments of pytest that leave out end-to-end files.
-fn without(args: &[&str], left_out: &[&[&str]]) -> Vec<String> {
-    let left_out = left_out.concat().into_iter().map(|name| format!("--ignore=tests/e2e/test_{name}.py"));
-    args.iter().map(|arg| (*arg).to_owned()).chain(left_out).collect()
 }
