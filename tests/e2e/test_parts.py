@@ -118,6 +118,17 @@ class Derived(Base):
         return above.go() + 2, above.__self__ is self, above.__thisclass__ is Derived, hasattr(above, "gone")
 
 
+def order_of_parts():
+    small, large = slice(1, 2), slice(1, 3)
+    said = []
+    for pair in ((range(2), range(3)), (slice(1), slice(None, 2, 3)), (small, 1)):
+        try:
+            said.append(pair[0] < pair[1])
+        except TypeError as error:
+            said.append(str(error))
+    return small < large, small <= small, large > small, small != large, small == slice(1, 2), said, X + 1
+
+
 def errors_of_parts():
     said = []
     for part in (slice(1), range(3)):
@@ -210,7 +221,15 @@ def test_items_of_an_outside_proxy_are_guarded():
 
 @pytest.mark.parametrize(
     "function",
-    [keywords_of_partial, keywords_of_outer_partial, proxies, lambda: Derived().go(), errors_of_parts, empty_names],
+    [
+        keywords_of_partial,
+        keywords_of_outer_partial,
+        proxies,
+        lambda: Derived().go(),
+        errors_of_parts,
+        empty_names,
+        order_of_parts,
+    ],
 )
 def test_made_in_the_trace(function):
     same(function)

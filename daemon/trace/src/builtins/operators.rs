@@ -336,6 +336,9 @@ pub fn compare(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Fl
             let (a, b) = (tracer.list_items(*a)?.clone(), tracer.list_items(*b)?.clone());
             Some(sequences(tracer, op, &a, &b)?)
         }
+        (Value::Parts(a), Value::Parts(b)) if a.of == b.of && tracer.kind_of(a).compares_parts() => {
+            Some(sequences(tracer, op, &a.items, &b.items)?)
+        }
         _ if set_like(x) && set_like(y) => {
             let (a, b) = (elements(tracer, x)?, elements(tracer, y)?);
             Some(Value::bool(subsets(op, &a, &b)))
@@ -387,7 +390,7 @@ fn hides_equality(tracer: &mut Tracer<'_>, value: &Value) -> Flow<bool> {
     }
 }
 
-pub(super) fn sequences(tracer: &mut Tracer<'_>, op: Compare, a: &[Value], b: &[Value]) -> Flow<Value> {
+fn sequences(tracer: &mut Tracer<'_>, op: Compare, a: &[Value], b: &[Value]) -> Flow<Value> {
     if matches!(op, Compare::Eq | Compare::Ne) && a.len() != b.len() {
         return Ok(Value::bool(op == Compare::Ne));
     }

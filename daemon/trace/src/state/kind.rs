@@ -36,6 +36,11 @@ pub trait Kind: Sync {
         false
     }
 
+    /// Two of them compare as tuples of their parts do.
+    fn compares_parts(&self) -> bool {
+        false
+    }
+
     /// There can be weak references to it, by which its end is seen.
     fn has_weak_references(&self) -> bool {
         false

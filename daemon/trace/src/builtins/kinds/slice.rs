@@ -6,9 +6,8 @@ use crate::fold;
 use crate::state::kind::Kind;
 use crate::state::tracer::Tracer;
 use crate::value::flow::Flow;
-use crate::value::parts::{Parts, SLICE};
+use crate::value::parts::SLICE;
 use crate::value::{Args, Value};
-use flambeau_bytecode::Compare;
 use flambeau_ir::code::Const;
 
 pub struct Slice;
@@ -28,9 +27,8 @@ impl Kind for Slice {
         true
     }
 
-    fn equal(&self, tracer: &mut Tracer<'_>, a: &Parts, b: &Parts) -> Flow<Option<bool>> {
-        let same = super::super::operators::sequences(tracer, Compare::Eq, &a.items, &b.items)?;
-        tracer.truth(&same).map(Some)
+    fn compares_parts(&self) -> bool {
+        true
     }
 }
 
