@@ -69,11 +69,11 @@ def call(
         return "raised", f"{type(error).__name__}: {error}"
 
 
-class _Writes(TorchDispatchMode):
+class _Writes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """What ops write to, by their schemas: a fake kernel need not do what the op's own kernel does."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.written: list[torch.Tensor] = []
 
     def __torch_dispatch__(
