@@ -107,6 +107,37 @@ def proxies():
     return found, proxy is proxy, proxy is types.MappingProxyType(table), proxy.get("z"), list(proxy.items()), X + 1
 
 
+class Told:
+    """Says what it is compared with."""
+
+    def __init__(self):
+        self.said = []
+
+    def __eq__(self, other):
+        self.said.append(type(other).__name__)
+        return NotImplemented if len(self.said) % 2 else True
+
+    __hash__ = None
+
+
+def compared_proxies():
+    plain, told = {"a": 1}, Told()
+    proxy = types.MappingProxyType({"a": 1})
+    found = (
+        told == proxy,
+        told == proxy,
+        proxy == told,
+        plain == proxy,
+        proxy == plain,
+        proxy != {},
+        proxy == proxy,
+    )
+    try:
+        proxy < proxy  # noqa: B015
+    except TypeError as error:
+        return found, told.said, str(error), X + 1
+
+
 class Base:
     def go(self):
         return X + 1

@@ -415,6 +415,11 @@ impl Tracer<'_> {
         }
     }
 
+    fn compared_as(&self, value: &Value) -> Option<Value> {
+        let Value::Parts(parts) = value else { return None };
+        self.kind_of(parts).compared_as(parts)
+    }
+
     /// What methods written in Python say of `a <op> b`, and whether `b` is asked first.
     fn compare_by_methods(&mut self, op: Compare, a: &Value, b: &Value) -> Flow<(bool, Option<Value>)> {
         if !may_define(a) && !may_define(b) {
@@ -458,20 +463,16 @@ impl Tracer<'_> {
         if matches!((a, b), (Value::Cell(_), Value::Cell(_))) {
             return stop(ReasonCode::UnsupportedObject, "a comparison of cells");
         }
-        for (side, other, is_left) in [(a, b, true), (b, a, false)] {
-            if let Value::Parts(parts) = side
-                && let Some(stands_for) = self.kind_of(parts).compared_as(parts)
-            {
-                return if is_left {
-                    self.compare(op, &stands_for, other)
-                } else {
-                    self.compare(op, other, &stands_for)
-                };
-            }
+        if let Some(mapping) = self.compared_as(a) {
+            return self.compare(op, &mapping, b);
         }
         let (first, answer) = self.compare_by_methods(op, a, b)?;
         if let Some(answer) = answer {
             return Ok(answer);
+        }
+        // The other side has been asked before.
+        if let Some(mapping) = self.compared_as(b) {
+            return self.compare(op.reflected(), &mapping, a);
         }
         let (x, y) = (self.base(a), self.base(b));
         if !(self.compares_as_object(op, a)? && self.compares_as_object(op, b)?) {
