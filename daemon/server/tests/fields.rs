@@ -99,6 +99,23 @@ fn changed_fields_harm_nobody() {
     drop(daemon);
 }
 
+/// Memory is made for what is there, not for what a number says of it.
+#[test]
+fn numbers_in_code_are_not_believed() {
+    let dir = tempfile::Builder::new().prefix("fl").tempdir().unwrap();
+    let daemon = Daemon::start(dir.path());
+    for requested in requests() {
+        let Some(FromClient::Compile { request, key, plugin, mut snapshot }) = frame_of(&requested) else { continue };
+        for code in &mut snapshot.described.codes {
+            *code = Arc::new(Code { stacksize: u32::MAX, ..Code::clone(code) });
+        }
+        let mut client = Client::connect(dir.path());
+        client.send(&hashed(FromClient::Compile { request, key, plugin, snapshot }));
+        client.receive().expect("an answer");
+    }
+    assert_eq!(daemon.counter("panics"), 0, "{}", daemon.log());
+}
+
 fn frame_of(body: &[u8]) -> Option<FromClient> {
     let mut framed = [&[0; frame::PREFIX][..], body].concat();
     frame::seal(&mut framed).ok()?;

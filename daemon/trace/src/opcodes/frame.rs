@@ -16,6 +16,9 @@ const MAX_INSTRUCTIONS: usize = 4_000_000;
 /// Depth of inlining before a trace is given up. The thread that traces has a stack to match.
 const MAX_DEPTH: usize = 250;
 
+/// Room for a frame's stack when it begins. Unit: values.
+const USUAL_STACK: u32 = 32;
+
 impl Tracer<'_> {
     /// The instructions of a code object.
     pub(crate) fn decode(&mut self, code: &Code) -> Flow<Rc<Decoded>> {
@@ -43,7 +46,8 @@ impl Tracer<'_> {
     pub(crate) fn new_frame(&mut self, function: Rc<Function>, locals: Vec<Slot>) -> Flow<PyFrame> {
         let code = function.code.clone();
         let decoded = self.decode(&code)?;
-        let stack = Vec::with_capacity(code.stacksize as usize + 1);
+        // How deep it gets is a number of the client's.
+        let stack = Vec::with_capacity(code.stacksize.min(USUAL_STACK) as usize);
         Ok(PyFrame { function, code, decoded, pc: 0, stack, locals, kw_names: vec![], names: None, handling: 0 })
     }
 
