@@ -50,10 +50,6 @@ impl Library for BuiltIns {
         kinds::kind(path)
     }
 
-    fn kind_at(&self, import: &str) -> Option<&'static dyn Kind> {
-        kinds::kind_at(import)
-    }
-
     fn is_method(&self, path: &str) -> bool {
         is_method(path)
     }

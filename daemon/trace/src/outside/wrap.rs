@@ -6,7 +6,7 @@ use crate::value::dict::Outside;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::{
     Builtin, CellValue, Class, Descriptor, DictId, DictValue, Function, Instance, Key, ListId, ListValue, Method,
-    Module, Opaque, Origin, Payload, SetValue, Tuple, Value,
+    Module, Opaque, Origin, Parts, Payload, SetValue, Tuple, Value,
 };
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::{ClassRef, GuardKind};
@@ -297,17 +297,17 @@ impl Tracer<'_> {
 
     fn wrap_parts(&mut self, object: &Object, of: PartsOf, parts: &[ObjId], origin: Origin) -> Flow<Value> {
         self.guard_type(object.class, origin.source)?;
-        let kind = PARTS.get(usize::from(of)).and_then(|of| self.library.kind_at(of.path));
+        let kind = PARTS.get(usize::from(of)).and_then(|of| self.library.kind(of.path));
         let Some(kind) = kind else { return self.wrap_opaque(object, origin) };
         let mut items = Vec::with_capacity(parts.len());
         for (at, part) in (0..).zip(parts) {
             let source = self.step(origin.source, Step::Part(of, at));
             items.push(self.wrap(*part, source)?);
         }
-        match kind.wrap(self, items, origin)? {
-            Some(value) => Ok(value),
-            None => self.wrap_opaque(object, origin),
+        if !kind.is_usual(self, &items) {
+            return self.wrap_opaque(object, origin);
         }
+        Ok(Value::Parts(Rc::new(Parts { of: kind.path(), items, origin: Some(origin) })))
     }
 
     fn wrap_module(&mut self, object: &Object, name: &Arc<str>, origin: Origin) -> Flow<Value> {

@@ -3,7 +3,8 @@
 use super::tracer::Tracer;
 use crate::value::flow::Flow;
 use crate::value::parts::Parts;
-use crate::value::{Args, Origin, Value};
+use crate::value::{Args, Value};
+use flambeau_ir::object::PARTS;
 use std::rc::Rc;
 
 /// A type of such objects. Each answer is by default that of a type that has no such thing.
@@ -16,9 +17,9 @@ pub trait Kind: Sync {
         self.path()
     }
 
-    /// The attributes that its first parts are.
+    /// The attributes that its first parts are: of what comes from outside, what [`PARTS`] calls them.
     fn names(&self) -> &'static [&'static str] {
-        &[]
+        PARTS.iter().find(|of| of.path == self.import()).map_or(&[], |of| of.names)
     }
 
     /// The tracer knows all that it can do: what it does not know is an error in Python too.
@@ -46,15 +47,21 @@ pub trait Kind: Sync {
         false
     }
 
-    /// The value of an object from outside; `None`: it is only passed on.
-    fn wrap(&self, _: &mut Tracer<'_>, items: Vec<Value>, origin: Origin) -> Flow<Option<Value>> {
-        Ok(Some(Value::Parts(Rc::new(Parts { of: self.path(), items, origin: Some(origin) }))))
+    /// Whether an object from outside with these parts is one that it knows; others are only passed on.
+    fn is_usual(&self, _: &Tracer<'_>, _items: &[Value]) -> bool {
+        true
+    }
+
+    /// The part that is the attribute of this name.
+    fn part(&self, this: &Parts, name: &str) -> Option<Value> {
+        let at = self.names().iter().position(|part| *part == name)?;
+        Some(this.items[at].clone())
     }
 
     /// `this.name`: a part, what the built-in functions have for it, or what its type provides.
     fn attribute(&self, tracer: &mut Tracer<'_>, this: &Rc<Parts>, name: &str) -> Flow<Option<Value>> {
-        match self.names().iter().position(|part| *part == name) {
-            Some(at) => Ok(Some(this.items[at].clone())),
+        match self.part(this, name) {
+            Some(part) => Ok(Some(part)),
             None => tracer.builtin_attr(&Value::Parts(this.clone()), name),
         }
     }

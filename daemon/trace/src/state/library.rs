@@ -12,11 +12,8 @@ pub trait Library {
     /// Whether [`Library::call`] knows the callable at `path`.
     fn knows(&self, path: &str) -> bool;
 
-    /// What the type at this path does with its parts, if it is known.
+    /// What the type at this path, or that is imported from there, does with its parts, if it is known.
     fn kind(&self, path: &str) -> Option<&'static dyn Kind>;
-
-    /// As [`Library::kind`], by where the type can be imported.
-    fn kind_at(&self, import: &str) -> Option<&'static dyn Kind>;
 
     /// Whether a method of a built-in type is known: one of the table's, or of a type whose methods the client computes.
     fn is_method(&self, path: &str) -> bool;

@@ -40,11 +40,10 @@ impl Kind for GenericAlias {
 
     /// `ga_getattro` in CPython's `Objects/genericaliasobject.c` asks the type for all but some special names.
     fn attribute(&self, tracer: &mut Tracer<'_>, this: &Rc<Parts>, name: &str) -> Flow<Option<Value>> {
-        match name {
-            "__origin__" => Ok(Some(this.items[0].clone())),
-            "__args__" => Ok(Some(this.items[1].clone())),
-            _ if name.starts_with("__") => unsupported(ALIAS),
-            _ => tracer.get_attr(&this.items[0], name).map(Some),
+        match self.part(this, name) {
+            Some(part) => Ok(Some(part)),
+            None if name.starts_with("__") => unsupported(ALIAS),
+            None => tracer.get_attr(&this.items[0], name).map(Some),
         }
     }
 

@@ -34,12 +34,7 @@ pub(super) const TABLES: &[Table] = &[
     getters::TABLE,
 ];
 
-/// The kind of the type at this path.
+/// The kind of the type at this path, or that is imported from there.
 pub(super) fn kind(path: &str) -> Option<&'static dyn Kind> {
-    KINDS.iter().find(|kind| kind.path() == path).copied()
-}
-
-/// The kind of the type that is imported from there.
-pub(super) fn kind_at(import: &str) -> Option<&'static dyn Kind> {
-    KINDS.iter().find(|kind| kind.import() == import).copied()
+    KINDS.iter().find(|kind| kind.path() == path || kind.import() == path).copied()
 }

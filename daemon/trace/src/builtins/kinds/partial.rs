@@ -6,7 +6,7 @@ use crate::state::kind::Kind;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
 use crate::value::parts::{PARTIAL, Parts};
-use crate::value::{Args, Origin, Value};
+use crate::value::{Args, Value};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
@@ -20,10 +20,6 @@ impl Kind for Partial {
         PARTIAL
     }
 
-    fn names(&self) -> &'static [&'static str] {
-        &["func", "args", "keywords"]
-    }
-
     fn is_callable(&self) -> bool {
         true
     }
@@ -32,14 +28,13 @@ impl Kind for Partial {
         true
     }
 
-    fn wrap(&self, _: &mut Tracer<'_>, items: Vec<Value>, origin: Origin) -> Flow<Option<Value>> {
-        let usual = matches!(items.as_slice(), [_, Value::Tuple(_), Value::Dict(_)]);
-        Ok(usual.then(|| Value::Parts(Rc::new(Parts { of: PARTIAL, items, origin: Some(origin) }))))
+    fn is_usual(&self, _: &Tracer<'_>, items: &[Value]) -> bool {
+        matches!(items, [_, Value::Tuple(_), Value::Dict(_)])
     }
 
     fn attribute(&self, tracer: &mut Tracer<'_>, this: &Rc<Parts>, name: &str) -> Flow<Option<Value>> {
-        if let Some(at) = self.names().iter().position(|part| *part == name) {
-            return Ok(Some(this.items[at].clone()));
+        if let Some(part) = self.part(this, name) {
+            return Ok(Some(part));
         }
         let found = tracer.builtin_attr(&Value::Parts(this.clone()), name)?;
         let (None, Some(origin)) = (&found, this.origin) else { return Ok(found) };

@@ -6,8 +6,7 @@ use crate::state::kind::Kind;
 use crate::state::tracer::Tracer;
 use crate::value::flow::Flow;
 use crate::value::parts::{PROXY, Parts};
-use crate::value::{Args, Origin, Value};
-use std::rc::Rc;
+use crate::value::{Args, Value};
 
 pub struct Proxy;
 
@@ -29,10 +28,15 @@ impl Kind for Proxy {
         "types.MappingProxyType"
     }
 
+    /// No attribute gives the mapping.
+    fn names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// What a class written in Python defines would be asked at each access.
-    fn wrap(&self, tracer: &mut Tracer<'_>, items: Vec<Value>, origin: Origin) -> Flow<Option<Value>> {
-        let usual = matches!(items.as_slice(), [mapping] if is_usual(tracer, mapping));
-        Ok(usual.then(|| Value::Parts(Rc::new(Parts { of: PROXY, items, origin: Some(origin) }))))
+    fn is_usual(&self, tracer: &Tracer<'_>, items: &[Value]) -> bool {
+        let plain = |id| tracer.arenas.dicts[id].class.as_ref().is_none_or(|class| !class.is_python);
+        matches!(items, [Value::Dict(id)] if plain(*id))
     }
 
     fn iterator(&self, tracer: &mut Tracer<'_>, this: &Parts) -> Flow<Option<Value>> {
@@ -61,13 +65,9 @@ impl Kind for Proxy {
 fn proxy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [mapping] = bind(path, args, ["mapping"], 0)?;
     match mapping {
-        Some(mapping) if is_usual(tracer, &mapping) => Ok(Value::parts(PROXY, [mapping])),
+        Some(mapping) if Proxy.is_usual(tracer, std::slice::from_ref(&mapping)) => Ok(Value::parts(PROXY, [mapping])),
         _ => unsupported(path),
     }
-}
-
-fn is_usual(tracer: &Tracer<'_>, mapping: &Value) -> bool {
-    matches!(mapping, Value::Dict(id) if tracer.arenas.dicts[*id].class.as_ref().is_none_or(|c| !c.is_python))
 }
 
 /// A method of a proxy: its mapping's.

@@ -10,12 +10,11 @@ use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
 use crate::value::iterator::range_len;
 use crate::value::parts::{Parts, RANGE};
-use crate::value::{Args, Iter, Origin, Value};
+use crate::value::{Args, Iter, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::guard::Relation;
 use flambeau_ir::reason::ReasonCode;
-use std::rc::Rc;
 
 pub struct Range;
 
@@ -26,10 +25,6 @@ impl Kind for Range {
         RANGE
     }
 
-    fn names(&self) -> &'static [&'static str] {
-        &["start", "stop", "step"]
-    }
-
     fn is_plain(&self) -> bool {
         true
     }
@@ -38,9 +33,8 @@ impl Kind for Range {
         true
     }
 
-    fn wrap(&self, _: &mut Tracer<'_>, items: Vec<Value>, origin: Origin) -> Flow<Option<Value>> {
-        let known = items.iter().all(|part| part.as_dim().is_some());
-        Ok(known.then(|| Value::Parts(Rc::new(Parts { of: RANGE, items, origin: Some(origin) }))))
+    fn is_usual(&self, _: &Tracer<'_>, items: &[Value]) -> bool {
+        items.iter().all(|part| part.as_dim().is_some())
     }
 
     fn iterator(&self, tracer: &mut Tracer<'_>, this: &Parts) -> Flow<Option<Value>> {

@@ -19,10 +19,6 @@ impl Kind for Slice {
         SLICE
     }
 
-    fn names(&self) -> &'static [&'static str] {
-        &["start", "stop", "step"]
-    }
-
     fn is_plain(&self) -> bool {
         true
     }
