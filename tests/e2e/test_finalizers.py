@@ -309,3 +309,127 @@ THROUGH = [lets_go_of_it, through_a_call, through_two_calls, through_a_try, thro
 def test_a_resumed_callee_lets_go(fn):
     """No break of a caller holds what the resume function of a callee is called with."""
     assert flambeau.compile(fn)(torch.ones(3)) is True
+
+
+watched: dict[str, weakref.ref[Held]] = {}
+
+
+def watched_as(name):
+    """A new object that `watched` knows by this name."""
+    held = Held()
+    watched[name] = weakref.ref(held)
+    return held
+
+
+def there():
+    """Names of the watched objects that have not ended."""
+    return sorted(name for name, held in watched.items() if held() is not None)
+
+
+@flambeau.disable
+def fail(*_):
+    raise ValueError("fail")
+
+
+def in_a_variable():
+    held = watched_as("held")  # noqa: F841
+    fail()
+
+
+def in_a_list():
+    held = [watched_as("held")]  # noqa: F841
+    fail()
+
+
+def in_a_cell_alone():
+    held = watched_as("held")
+    reads = lambda: held
+    del reads
+    fail()
+
+
+def at_a_test():
+    held = watched_as("held")  # noqa: F841
+    if fail():
+        return 1
+    return 2
+
+
+def as_its_value():
+    held = watched_as("held")  # noqa: F841
+    return fail()
+
+
+def at_each_depth(n=2):
+    held = watched_as(str(n))  # noqa: F841
+    if n:
+        return at_each_depth(n - 1)
+    fail()
+
+
+def in_a_loop():
+    for i in range(3):
+        held = watched_as(str(i))  # noqa: F841
+        if i == 2:
+            fail()
+
+
+def in_its_generator():
+    def generates():
+        held = watched_as("held")  # noqa: F841
+        yield 1
+        fail()
+
+    for _ in generates():
+        pass
+
+
+def handled():
+    held = watched_as("own")
+    try:
+        at_each_depth()
+    except ValueError:
+        before = there()
+        del held
+        after = there()
+    return before, after, there()
+
+
+def its_traceback_kept():
+    try:
+        at_each_depth()
+    except ValueError as error:
+        traceback = error.__traceback__
+    before = there()
+    del traceback
+    return before, there()
+
+
+def raised_again():
+    held = watched_as("own")
+    try:
+        at_each_depth()
+    except ValueError:
+        fail(held)
+
+
+RAISE = [
+    in_a_variable, in_a_list, in_a_cell_alone, at_a_test, as_its_value, at_each_depth, in_a_loop, in_its_generator,
+    handled, its_traceback_kept, raised_again,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", RAISE, ids=lambda f: f.__name__)
+def test_a_traceback_keeps_what_its_frames_hold(fn):
+    """Frames that an exception ends hold their variables as long as its traceback is there, and no longer."""
+
+    def what_is_seen(call):
+        watched.clear()
+        try:
+            said = call()
+        except ValueError:
+            said = there()
+        return said, there()
+
+    expected, compiled = what_is_seen(fn), flambeau.compile(fn)
+    assert [what_is_seen(compiled) for _ in range(3)] == [expected] * 3

@@ -36,15 +36,19 @@ fn answer(line: &str) -> Result<Value, String> {
             };
             made(assemble(&code, &decoded, &point))
         }
-        Some("thin_call") => made(thin_call(&code, &decoded, index("at"))),
+        Some("thin_call") => made(thin_call(&code, &decoded, index("at"), &held(&request))),
         Some("thin_instr") => {
             let inputs: Vec<Item> = list(&request["inputs"]).iter().map(item).collect();
-            made(thin_instr(&code, &decoded, index("at"), &inputs, output(&request["output"])?))
+            made(thin_instr(&code, &decoded, index("at"), &inputs, output(&request["output"])?, &held(&request)))
         }
         Some("live") => Ok(json!(live_for(&code, &decoded, index("at"), index("target"), entry(&request["entry"])?))),
         Some("facts") => Ok(facts(&decoded)),
         other => Err(format!("no command {other:?}")),
     }
+}
+
+fn held(request: &Value) -> Vec<u32> {
+    list(&request["held"]).iter().map(number).collect()
 }
 
 fn made(code: Result<Code, AssembleError>) -> Result<Value, String> {

@@ -16,24 +16,27 @@ use flambeau_ir::code::{Code, Const};
 /// `OPTIMIZED`, `NEWLOCALS`, `NESTED` and the future statements.
 const FLAGS: u32 = 1 | 2 | 16 | 0x01fe_0000;
 
-/// `def name(.0, .1): return .0(*.1)`, all of it where instruction `at` stands.
-pub fn thin_call(code: &Code, decoded: &Decoded, at: Target) -> Result<Code, AssembleError> {
+/// `def name(.0, .1, *held): return .0(*.1)`, all of it where instruction `at` stands. The last parameters have the names
+/// of these slots: what the frame's variables hold lives as long as a traceback has the frame.
+pub fn thin_call(code: &Code, decoded: &Decoded, at: Target, held: &[u32]) -> Result<Code, AssembleError> {
     let mut units = Units::new(dialect(code)?, 0);
     units.resume(0);
     let [before, behind] = units.nulls();
     units.put_all(before.into_iter().chain([Op::LoadFast(0)]).chain(behind))?;
     units.put_all([Op::LoadFast(1), Op::CallEx { kwargs: false }, Op::ReturnValue])?;
     let code = Code { names: vec![], ..code.clone() };
-    thin(&code, &[], decoded, at, 2, units)
+    thin(&code, &[], decoded, at, Parameters { inputs: 2, held }, units)
 }
 
-/// A function of the instruction's inputs (nulls left out) that runs instruction `at` and returns its output.
+/// A function of the instruction's inputs (nulls left out) and what these slots hold that runs instruction `at` and
+/// returns its output.
 pub fn thin_instr(
     code: &Code,
     decoded: &Decoded,
     at: Target,
     inputs: &[Item],
     output: Output,
+    held: &[u32],
 ) -> Result<Code, AssembleError> {
     let dialect = dialect(code)?;
     let op = decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at))?.op;
@@ -74,7 +77,7 @@ pub fn thin_instr(
     }
     units.put(Op::ReturnValue)?;
     let code = Code { names: body.names.to_vec(), ..code.clone() };
-    thin(&code, &consts, decoded, at, parameters, units)
+    thin(&code, &consts, decoded, at, Parameters { inputs: parameters, held }, units)
 }
 
 /// Whether the instruction takes these inputs and gives this output when it runs alone.
@@ -142,28 +145,38 @@ fn caches(dialect: &Dialect, opcode: u8) -> usize {
     dialect.opcode(opcode).map_or(0, |o| usize::from(o.caches))
 }
 
-/// The code object of a thin function with these many parameters.
+/// What a thin function takes: what it works with, and then the values of these slots of the frame.
+struct Parameters<'a> {
+    inputs: u32,
+    held: &'a [u32],
+}
+
+/// The code object of a thin function.
 fn thin(
     code: &Code,
     consts: &[Const],
     decoded: &Decoded,
     at: Target,
-    parameters: u32,
+    parameters: Parameters<'_>,
     units: Units,
 ) -> Result<Code, AssembleError> {
     let at = decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at))?.offset;
     let mut locations = LocationWriter::new(code.firstlineno);
     locations.put(units.len() as usize, location(&code.linetable, code.firstlineno, at)?);
+    let own = |slot: &u32| code.localsplusnames.get(*slot as usize).cloned().ok_or(AssembleError::Slot(*slot));
+    let mut names: Vec<String> = (0..parameters.inputs).map(|i| format!(".{i}")).collect();
+    names.extend(parameters.held.iter().map(own).collect::<Result<Vec<_>, _>>()?);
+    let count = names.len();
     finished(Code {
-        argcount: parameters,
-        posonlyargcount: parameters,
+        argcount: count as u32,
+        posonlyargcount: count as u32,
         kwonlyargcount: 0,
         stacksize: units.deepest(),
         flags: code.flags & FLAGS | 3,
         bytecode: units.finish(),
         consts: consts.to_vec(),
-        localsplusnames: (0..parameters).map(|i| format!(".{i}")).collect(),
-        localspluskinds: vec![0x20; parameters as usize],
+        localsplusnames: names,
+        localspluskinds: vec![0x20; count],
         linetable: locations.finish(),
         exceptiontable: vec![],
         ..code.clone()

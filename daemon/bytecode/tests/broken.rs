@@ -79,13 +79,13 @@ fn nothing_panics() {
             let point = point(&mut random, &decoded, &code);
             let _ = live_slots(&code, &decoded, point.target);
             let _ = live_for(&code, &decoded, point.at, point.target, point.entry);
-            if let Ok(thin) = thin_call(&code, &decoded, point.at) {
+            if let Ok(thin) = thin_call(&code, &decoded, point.at, &point.locals) {
                 decode(&thin).unwrap();
             }
             let alone = decoded.instrs.get(point.at as usize).and_then(|i| i.op.alone());
             let (inputs, output) = alone.unwrap_or((1, Output::Truth));
             let inputs = vec![Item::Value; (inputs as usize).min(1000)];
-            if let Ok(thin) = thin_instr(&code, &decoded, point.at, &inputs, output) {
+            if let Ok(thin) = thin_instr(&code, &decoded, point.at, &inputs, output, &point.locals) {
                 decode(&thin).unwrap();
             }
             let Ok(resume) = assemble(&code, &decoded, &point) else { continue };

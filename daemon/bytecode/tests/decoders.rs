@@ -35,7 +35,7 @@ fn looked_at(code: &Code) -> bool {
     assert!(decoded.handlers.iter().all(|h| h.start.max(h.end).max(h.target) as usize <= count), "{decoded:?}");
     for at in (0..=count).step_by(count / LOOKS + 1) {
         let _ = (decoded.handler(at), live_slots(code, &decoded, at as u32), loop_slots(code, &decoded, at as u32));
-        if let Ok(thin) = thin_call(code, &decoded, at as u32) {
+        if let Ok(thin) = thin_call(code, &decoded, at as u32, &[]) {
             decode(&thin).unwrap();
         }
     }

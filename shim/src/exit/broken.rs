@@ -51,6 +51,8 @@ pub struct Next {
     /// As [`Resume::frames`].
     pub frames: CodeHash,
     args: [Py<PyAny>; 2],
+    /// The value is an exception and its context: the function raises it.
+    raises: bool,
 }
 
 impl Next {
@@ -78,9 +80,14 @@ impl Next {
     /// the arguments of the functions they call until these return: it is off where that would be seen.
     pub fn call(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let _unhooked = if self.frees_visibly(py) { Off::if_set(py) } else { None };
-        let Next { function, args: [state, value], .. } = self;
+        let Next { function, args: [state, mut value], raises, .. } = self;
+        if raises {
+            // A handler may let go of the exception, and with it of all that its traceback holds.
+            let exception = Handed::new(value.bind(py).cast_exact::<PyTuple>()?, py.None());
+            value = Bound::new(py, exception)?.into_any().unbind();
+        }
         let borrowed = value.as_ptr();
-        let handed = Handed::new(state.bind(py).cast_exact::<PyTuple>()?, value)?;
+        let handed = Handed::new(state.bind(py).cast_exact::<PyTuple>()?, value);
         drop(state);
         let handed = Bound::new(py, handed)?;
         let stack = [null_mut(), handed.as_ptr(), borrowed];
@@ -136,8 +143,9 @@ unsafe fn holds_watched_further_in(py: Python<'_>, mut state: Raw, value: Raw) -
     }
 }
 
-/// The state that a resume function is handed where it runs as plain Python: it reads each item once. Each is given away
-/// then, so that only the frame holds it; with the last one goes what holds the other argument for the caller.
+/// A tuple that a resume function is handed where it runs as plain Python (its state; an exception and its context): it
+/// reads each item once. Each is given away then, so that only the frame holds it; with the last one goes what holds the
+/// other argument for the caller.
 #[pyclass(frozen, module = "flambeau._native")]
 struct Handed {
     items: GilCell<Vec<Option<Py<PyAny>>>>,
@@ -145,9 +153,9 @@ struct Handed {
 }
 
 impl Handed {
-    fn new(state: &Bound<'_, PyTuple>, value: Py<PyAny>) -> PyResult<Handed> {
+    fn new(state: &Bound<'_, PyTuple>, value: Py<PyAny>) -> Handed {
         let items = state.iter().map(|item| Some(item.unbind())).collect();
-        Ok(Handed { items: GilCell::new(items), value: GilCell::new(Some(value)) })
+        Handed { items: GilCell::new(items), value: GilCell::new(Some(value)) }
     }
 }
 
@@ -177,7 +185,12 @@ impl Point {
         if !self.function.bind(py).is_instance_of::<PyFunction>() {
             return Err(PySystemError::new_err("a graph break goes on with what is no function"));
         }
-        Ok(Onward::Next(Next { function: self.function, frames: self.frames, args: [self.state, value] }))
+        Ok(Onward::Next(Next {
+            function: self.function,
+            frames: self.frames,
+            args: [self.state, value],
+            raises: false,
+        }))
     }
 }
 
@@ -211,7 +224,10 @@ impl Broken {
         match result {
             Ok(value) => self.then.with(py, value),
             Err(error) => match self.catch {
-                Some((point, frames)) => point.with(py, without_front(py, error, frames)?),
+                Some((point, frames)) => Ok(match point.with(py, without_front(py, error, frames)?)? {
+                    Onward::Next(next) => Onward::Next(Next { raises: true, ..next }),
+                    value @ Onward::Value(_) => value,
+                }),
                 None => Err(error),
             },
         }

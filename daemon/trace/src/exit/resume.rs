@@ -98,7 +98,10 @@ impl Tracer<'_> {
             return Err(None);
         }
         let at = |i: usize| move |_: Stop| Some(i);
-        let action = self.action(&mut b, leaf, &kind).map_err(at(0))?;
+        let handling = handling(frames, &kind);
+        // The frame that handles an exception goes on, with its variables, and so do those that called it.
+        let dies = |i: usize| handling.is_none_or(|handling| i < handling);
+        let action = self.action(&mut b, leaf, &kind, dies(0)).map_err(at(0))?;
         let then = match self.then(&mut b, leaf, &kind).map_err(at(0))? {
             Sides::One(resume) => self.onwards(&mut b, callers, resume)?.map_or(Then::Return, Then::Resume),
             Sides::Branch(yes, no) => {
@@ -111,8 +114,8 @@ impl Tracer<'_> {
                 Then::Iterate { body: body.ok_or(None)?, done: done.ok_or(None)? }
             }
         };
-        let catch = self.handler_of(&mut b, frames, &kind)?;
-        let action = self.under_callers(&mut b, callers, action)?;
+        let catch = handling.map_or(Ok(None), |i| self.handler_of(&mut b, frames, i))?;
+        let action = self.under_callers(&mut b, callers, action, |i| dies(i + 1))?;
         // Containers find a NaN by its identity.
         if b.exit.builds.iter().any(|build| matches!(build, Build::Const(Const::Float(x)) if x.is_nan())) {
             return Err(None);
@@ -147,8 +150,9 @@ impl Tracer<'_> {
         }
     }
 
-    /// The function that does what the trace could not, and its arguments: without the thin frames of the callers.
-    fn action(&mut self, b: &mut Builder, leaf: &Frozen, kind: &Kind) -> Flow<(BuildId, BuildId)> {
+    /// The function that does what the trace could not, and its arguments: without the thin frames of the callers. `dies`:
+    /// an exception ends the frame.
+    fn action(&mut self, b: &mut Builder, leaf: &Frozen, kind: &Kind, dies: bool) -> Flow<(BuildId, BuildId)> {
         let (inputs, output) = match kind {
             Kind::Step => {
                 let step = self.take_up(b, leaf, leaf.at as u32, &leaf.stack, Entry::Nothing, None)?;
@@ -166,9 +170,11 @@ impl Tracer<'_> {
         };
         let operands = &leaf.stack[leaf.stack.len().saturating_sub(inputs as usize)..];
         let items: Vec<Item> = operands.iter().map(item).collect();
-        let code = thin_instr(&leaf.code, &leaf.decoded, leaf.at as u32, &items, output).map_err(refused)?;
+        let (held, lasting) = self.held(b, leaf, dies)?;
+        let code = thin_instr(&leaf.code, &leaf.decoded, leaf.at as u32, &items, output, &held).map_err(refused)?;
         let values: Vec<Value> = operands.iter().flatten().cloned().collect();
-        let args = self.build_all(b, &values)?;
+        let mut args = self.build_all(b, &values)?;
+        args.extend(lasting);
         let args = b.add(Build::Tuple(args, None));
         Ok((self.thin(b, leaf, code)?, args))
     }
@@ -179,14 +185,31 @@ impl Tracer<'_> {
         b: &mut Builder,
         callers: &[Frozen],
         mut action: (BuildId, BuildId),
+        dies: impl Fn(usize) -> bool,
     ) -> Result<(BuildId, BuildId), Option<usize>> {
         for (i, caller) in callers.iter().enumerate() {
-            let code = thin_call(&caller.code, &caller.decoded, caller.at as u32).map_err(|_| Some(i + 1))?;
+            let (held, lasting) = self.held(b, caller, dies(i)).map_err(|_| Some(i + 1))?;
+            let code = thin_call(&caller.code, &caller.decoded, caller.at as u32, &held).map_err(|_| Some(i + 1))?;
             let function = self.thin(b, caller, code).map_err(|_| Some(i + 1))?;
-            let args = b.add(Build::Tuple(vec![action.0, action.1], None));
+            let args = b.add(Build::Tuple([action.0, action.1].into_iter().chain(lasting).collect(), None));
             action = (function, args);
         }
         Ok(action)
+    }
+
+    /// The variables whose objects a traceback keeps if an exception ends the frame, and those objects: where their end can
+    /// be seen.
+    fn held(&mut self, b: &mut Builder, frame: &Frozen, dies: bool) -> Flow<(Vec<u32>, Vec<BuildId>)> {
+        let (mut slots, mut values) = (Vec::new(), Vec::new());
+        for (i, slot) in frame.locals.iter().enumerate().filter(|_| dies) {
+            if let Slot::Value(value) = slot
+                && self.is_missed(value, 0)
+            {
+                slots.push(i as u32);
+                values.push(self.build(b, value)?);
+            }
+        }
+        Ok((slots, values))
     }
 
     fn thin(&mut self, b: &mut Builder, frame: &Frozen, code: Code) -> Flow<BuildId> {
@@ -277,12 +300,9 @@ impl Tracer<'_> {
         Ok(child)
     }
 
-    /// Where an exception of the action is handled, if a frame of the trace does.
-    fn handler_of(&mut self, b: &mut Builder, frames: &[Frozen], kind: &Kind) -> Result<Option<Catch>, Option<usize>> {
-        // The rest of a frame that runs in plain Python handles its own.
-        let first = usize::from(matches!(kind, Kind::Step | Kind::After(_)));
-        let handled = |(_, f): &(usize, &Frozen)| f.decoded.handler(f.at).is_some();
-        let Some((i, frame)) = frames.iter().enumerate().skip(first).find(handled) else { return Ok(None) };
+    /// How frame `i`, which handles an exception of the action, goes on.
+    fn handler_of(&mut self, b: &mut Builder, frames: &[Frozen], i: usize) -> Result<Option<Catch>, Option<usize>> {
+        let frame = &frames[i];
         let Some(handler) = frame.decoded.handler(frame.at) else { return Ok(None) };
         let stack = &frame.stack[..(handler.depth as usize).min(frame.stack.len())];
         let raise = self.take_up(b, frame, handler.target, stack, Entry::Raise, None).map_err(|_| Some(i))?;
@@ -409,6 +429,13 @@ impl Tracer<'_> {
             }
             Value::List(id) if self.arenas.lists[*id].class.as_ref().is_some_and(|class| class.is_python) => true,
             Value::Dict(id) if self.arenas.dicts[*id].class.as_ref().is_some_and(|class| class.is_python) => true,
+            // What the program's containers hold that were not read is not known.
+            Value::List(id) if !self.arenas.lists[*id].loaded => held,
+            Value::Dict(id) if !self.arenas.dicts[*id].loaded => held,
+            Value::Cell(id) if !self.arenas.cells[*id].loaded => held,
+            Value::Cell(id) if depth < 4 => {
+                self.arenas.cells[*id].value.clone().is_some_and(|value| self.is_missed(&value, depth + 1))
+            }
             Value::List(id) if depth < 4 => {
                 let items = self.arenas.lists[*id].items.clone();
                 items.iter().any(|item| self.is_missed(item, depth + 1))
@@ -500,6 +527,13 @@ const MOST_LEVELS: usize = 16;
 fn same_source(f: &Frozen, g: &Frozen) -> bool {
     let (f, g) = (&f.code, &g.code);
     f.firstlineno == g.firstlineno && f.qualname == g.qualname && f.filename == g.filename
+}
+
+/// The frame that handles an exception of the action, if one of the trace does.
+fn handling(frames: &[Frozen], kind: &Kind) -> Option<usize> {
+    // The rest of a frame that runs in plain Python handles its own.
+    let first = usize::from(matches!(kind, Kind::Step | Kind::After(_)));
+    (first..frames.len()).find(|i| frames[*i].decoded.handler(frames[*i].at).is_some())
 }
 
 /// Resume functions of the innermost frame.
