@@ -190,6 +190,52 @@ def test_strings_that_nothing_was_done_to_are_the_same() -> None:
     assert flambeau.compile(program)() == program()
 
 
+@flambeau.disable
+def cut(text: str) -> str:
+    """A new string."""
+    return text[:5]
+
+
+def known_once(texts: list[str]) -> list[str]:
+    known: dict[str, str] = {}
+    return [known.setdefault(text, text) for text in map(cut, texts)]
+
+
+def known_once_in_a_loop(texts: list[str]) -> list[str]:
+    known, found = {}, []
+    for text in texts:
+        new = "".join([cut(text)])
+        found.append(known.setdefault(new, new))
+    return found
+
+
+def each_its_own(texts: list[str]) -> list[str]:
+    made = []
+    for text in texts:
+        new = cut(text)
+        made.append(new)
+    flambeau.graph_break()
+    return made
+
+
+def handed_on(texts: list[str]) -> list[str]:
+    a, b, c, d = texts
+    flambeau.graph_break()
+    return [d, a, {"c": c}["c"], b]
+
+
+@pytest.mark.parametrize("program", [known_once, known_once_in_a_loop, each_its_own, handed_on])
+def test_equal_strings_from_outside_are_told_apart(program: Callable[[list[str]], list[str]]) -> None:
+    texts = [cut("alpha-1"), cut("alpha-2"), cut("betas-1"), cut("alpha-3")]
+
+    def seen(call: Callable[[list[str]], list[str]]) -> Any:
+        gave = call(texts)
+        return [[a is b for a in gave] for b in [*gave, *texts]]
+
+    compiled = flambeau.compile(program)
+    assert [seen(compiled) for _ in range(3)] == [seen(program)] * 3
+
+
 def test_a_deleted_new_stays_behind() -> None:
     class Base:
         def __new__(cls, *args: Any) -> Any:

@@ -31,6 +31,8 @@ print(json.dumps(dict(flambeau.counters(), warnings=ours, file=flambeau.__file__
 OURS = MODEL.format(compile="flambeau.compile(model)")
 TORCHS = MODEL.format(compile="torch.compile(model, backend='flambeau')")
 
+HOOKS = "import flambeau, json; print(json.dumps(hasattr(flambeau._native, '_testing')))"
+
 # `start` is what `compile` calls for a function once it has imported torch.
 WITHOUT_TORCH = """
 import warnings
@@ -84,6 +86,7 @@ def full(run, counters):
     assert torchs["graphs"] == 1, torchs
     for counts in (first, second, torchs):
         assert not (counts["eager_fallbacks"] or counts["graph_breaks"] or counts["warnings"]), counts
+    assert not json.loads(run(sys.executable, "-c", HOOKS)), "the wheel's extension has what tests ask for"
     plugins = list(Path(first["file"]).with_name("_plugins").iterdir())
     assert plugins and all(b"FLMBSEA1" in plugin.read_bytes()[-40:] for plugin in plugins), "plug-ins without a seal"
     shipped = {plugin.name.split("_")[1] for plugin in plugins}

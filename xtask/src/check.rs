@@ -1,6 +1,7 @@
 //! `cargo xtask check`: what a change most likely breaks, in minutes. The whole is `cargo xtask test`.
 
 use crate::changed::{self, Crates};
+use crate::product;
 use crate::python::FIRST;
 use crate::rooms::Rooms;
 use crate::run::{self, cargo, command, root};
@@ -164,7 +165,10 @@ fn parts(change: &Change) -> Vec<Part> {
         add("cargo-deny", Work::Deny);
     }
     if !change.crates.is_empty() {
-        let clippy = packages(cargo(), &["clippy", "--release", "--quiet", "--all-targets"], &change.crates);
+        let mut clippy = packages(cargo(), &["clippy", "--release", "--quiet", "--all-targets"], &change.crates);
+        if change.crates.contains(product::EXTENSION) {
+            clippy.args(product::TESTED);
+        }
         add("clippy", Work::Run(with(clippy, &["--", "-D", "warnings"])));
     }
     add("Build", Work::Build);

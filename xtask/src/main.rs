@@ -223,8 +223,9 @@ fn in_other_versions() -> Result<()> {
 
 fn lint() -> Result<()> {
     Step::new("rustfmt").run(run::cargo().args(["fmt", "--all", "--check"]))?;
-    let clippy = ["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    Step::new("clippy").run(run::cargo().args(clippy))?;
+    let mut clippy = run::cargo();
+    clippy.args(["clippy", "--release", "--workspace", "--all-targets"]).args(product::TESTED);
+    Step::new("clippy").run(clippy.args(["--", "-D", "warnings"]))?;
     if let Some(deny) = setup::cargo_deny() {
         Step::new("cargo-deny").run(run::command(deny).args(run::DENIED))?;
     }

@@ -25,12 +25,12 @@ const SEAL_BYTES: usize = 40;
 const DAEMON: &str = "flambeau-server";
 
 /// The crate of `flambeau._native`.
-const EXTENSION: &str = "flambeau-shim";
+pub const EXTENSION: &str = "flambeau-shim";
 
 /// Builds everything, the extension for one version of Python, lays it out in the Python package of this folder, and
 /// installs that, editable, in the environment.
 pub fn build(python: Python) -> Result<()> {
-    compile(python)?;
+    compile(python, &TESTED)?;
     lay_out(python, &root().join("shim/python/flambeau"))?;
     // One that is named without a version would be loaded by all of them.
     let unnamed = root().join("shim/python/flambeau/_native.so");
@@ -40,8 +40,11 @@ pub fn build(python: Python) -> Result<()> {
     python.install_package()
 }
 
-/// Builds everything in release mode, the extension for one version of Python.
-pub fn compile(python: Python) -> Result<()> {
+/// The feature of the extension that holds what tests and benchmarks use. None of it gets into a wheel.
+pub const TESTED: [&str; 2] = ["--features", "flambeau-shim/testing"];
+
+/// Builds everything in release mode, the extension for one version of Python with these features.
+pub fn compile(python: Python, features: &[&str]) -> Result<()> {
     let mut build = release();
     for (package, _, _) in FILES {
         build.args(["--package", package]);
@@ -50,7 +53,7 @@ pub fn compile(python: Python) -> Result<()> {
     // Its dependencies are built anew when what they ask of Python changes: it has a folder for each version, and none with
     // the unit tests, which are programs and so linked with Python. The extension is loaded by one that is.
     begin_with_first(python)?;
-    Step::new("Extension").run(&mut extension(python))
+    Step::new("Extension").run(extension(python).args(features))
 }
 
 /// Most crates that the extension is built from ask nothing of Python: a further version's folder begins as a copy of the
@@ -81,7 +84,7 @@ pub fn build_mutated(python: Python) -> Result<PathBuf> {
     let shipped = root().join("shim/python/flambeau");
     Step::new("Copy").run(command("cp").args(["--archive", "--no-target-directory"]).args([&shipped, &package]))?;
     Step::new("Daemon with mutations").run(release().args(["--package", DAEMON, "--features", "mutations"]))?;
-    Step::new("Extension with mutations").run(extension(python).args(["--features", "mutations"]))?;
+    Step::new("Extension with mutations").run(extension(python).args(TESTED).args(["--features", "mutations"]))?;
     place(&root().join("target/release/flambeaud"), &package.join("_bin/flambeaud"))?;
     place_extension(python, &package)?;
     Ok(folder)

@@ -43,7 +43,7 @@ pub fn all(pythons: &[Python], out: &Path) -> Result<()> {
 /// The wheel for one version. Its tag says the oldest C library that all its files can do with; libraries that not every
 /// Linux has are in it. Auditwheel finds out both.
 fn compiled(python: Python, out: &Path) -> Result<PathBuf> {
-    product::compile(python)?;
+    product::compile(python, &[])?;
     let files = work().join(format!("files-{python}"));
     product::lay_out(python, &files)?;
     needs_no_libpython(&files.join(format!("_native{}", python.extension_suffix()?)))?;

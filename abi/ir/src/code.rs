@@ -81,6 +81,11 @@ impl Origin {
     }
 }
 
+/// Whether the code with these names is of what `flambeau.disable` makes: plain Python runs it, and what it calls.
+pub fn is_disabled(qualname: &str, filename: &str) -> bool {
+    qualname == "disable.<locals>.plain" && filename.ends_with("/flambeau/_marks.py")
+}
+
 /// The path inside the folder of installed packages.
 fn packaged(filename: &str) -> Option<&str> {
     let folders = ["/site-packages/", "/dist-packages/"];

@@ -16,8 +16,8 @@ use flambeau_ir::code::{Code, Const};
 /// `OPTIMIZED`, `NEWLOCALS`, `NESTED` and the future statements.
 const FLAGS: u32 = 1 | 2 | 16 | 0x01fe_0000;
 
-/// `def name(.0, .1, *held): return .0(*.1)`, all of it where instruction `at` stands. The last parameters have the names
-/// of these slots: what the frame's variables hold lives as long as a traceback has the frame.
+/// `def name(.0, .1, .a, .b): return .0(*.1)`, all of it where instruction `at` stands. The last parameters are named after
+/// these slots: what the frame's variables hold lives as long as a traceback has the frame.
 pub fn thin_call(code: &Code, decoded: &Decoded, at: Target, held: &[u32]) -> Result<Code, AssembleError> {
     let mut units = Units::new(dialect(code)?, 0);
     units.resume(0);
@@ -163,9 +163,12 @@ fn thin(
     let at = decoded.instrs.get(at as usize).ok_or(AssembleError::Instruction(at))?.offset;
     let mut locations = LocationWriter::new(code.firstlineno);
     locations.put(units.len() as usize, location(&code.linetable, code.firstlineno, at)?);
-    let own = |slot: &u32| code.localsplusnames.get(*slot as usize).cloned().ok_or(AssembleError::Slot(*slot));
+    let named = |slot: &u32| match code.localsplusnames.get(*slot as usize) {
+        Some(name) => Ok(format!(".{name}")),
+        None => Err(AssembleError::Slot(*slot)),
+    };
     let mut names: Vec<String> = (0..parameters.inputs).map(|i| format!(".{i}")).collect();
-    names.extend(parameters.held.iter().map(own).collect::<Result<Vec<_>, _>>()?);
+    names.extend(parameters.held.iter().map(named).collect::<Result<Vec<_>, _>>()?);
     let count = names.len();
     finished(Code {
         argcount: count as u32,

@@ -10,9 +10,6 @@ from flambeau import _native
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DISABLED = "_flambeau_disabled"
-
-
 def _later(what: str, instead: str) -> NoReturn:
     raise NotImplementedError(f"flambeau.{what} is not available yet; {instead}")
 
@@ -20,11 +17,10 @@ def _later(what: str, instead: str) -> NoReturn:
 def disable(fn: F) -> F:
     """A version of `fn` that always runs as plain Python, also when a compiled function calls it."""
 
-    @functools.wraps(fn)
+    @functools.wraps(fn)  # the compiler knows this function by its code (`is_disabled`)
     def plain(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
-    setattr(plain, DISABLED, True)
     return plain  # type: ignore[return-value]
 
 

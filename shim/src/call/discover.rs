@@ -8,7 +8,7 @@ use crate::python::code;
 use crate::python::hook::{self, Hook, Off};
 use crate::python::layout::{self, InterpreterFrame};
 use crate::python::raw::Raw;
-use flambeau_ir::code::{Code, Origin};
+use flambeau_ir::code::{Code, Origin, is_disabled};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCode;
@@ -157,7 +157,7 @@ impl Kind {
         let qualified: String = code.getattr("co_qualname")?.extract()?;
         let flags: i32 = code.getattr("co_flags")?.extract()?;
         let own = std::path::Path::new(&file).starts_with(crate::process::settings::package());
-        if Origin::of(&file) == Origin::Whole || own && qualified == "disable.<locals>.plain" {
+        if Origin::of(&file) == Origin::Whole || is_disabled(&qualified, &file) {
             return Ok(Kind::Whole);
         }
         let variables: Vec<String> = code.getattr("co_varnames")?.extract()?;

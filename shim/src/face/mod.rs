@@ -3,6 +3,9 @@
 mod module;
 mod plugin;
 mod report;
+#[cfg(feature = "testing")]
 mod testing;
+#[cfg(feature = "testing")]
 mod testing_facts;
+#[cfg(feature = "testing")]
 mod testing_hostile;

@@ -29,6 +29,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::python::observers::listen(module.py());
     crate::guard::watch_setters(module.py());
     crate::process::fork::watch(link::abandon);
+    #[cfg(feature = "testing")]
     crate::face::testing::register(module)?;
     module.add("Compiled", callable::class(module.py())?)?;
     module.add_class::<crate::face::plugin::Plugin>()?;

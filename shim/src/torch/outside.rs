@@ -1,5 +1,5 @@
 //! What runs spend in kernels and in torch, so that benchmarks can tell what flambeau itself costs: these sections can be
-//! timed, or left out. Off except in benchmarks.
+//! timed, or left out. Off except in benchmarks, and not in builds for users.
 
 use crate::torch::{Handle, Torch};
 use pyo3::prelude::*;
@@ -17,6 +17,12 @@ const OFF: u8 = 0;
 const TIMED: u8 = 1;
 const RECORDED: u8 = 2;
 const LEFT_OUT: u8 = 3;
+
+/// Which of them it is now.
+#[inline]
+fn mode() -> u8 {
+    if cfg!(feature = "testing") { MODE.load(Ordering::Relaxed) } else { OFF }
+}
 
 thread_local! {
     static RECORD: RefCell<Record> = const { RefCell::new(Record::new(None)) };
@@ -132,13 +138,13 @@ impl<T: Outcome, E> Outcome for Result<T, E> {
 /// Runs a kernel or a function of torch.
 #[inline]
 pub fn outside<T: Outcome>(call: impl FnOnce() -> T) -> T {
-    if MODE.load(Ordering::Relaxed) == OFF { call() } else { measured(call) }
+    if mode() == OFF { call() } else { measured(call) }
 }
 
 /// The same for a function that ends what another section made: a tensor, or null for anything else.
 #[inline]
 pub fn ending(tensor: Handle, call: impl FnOnce()) {
-    match MODE.load(Ordering::Relaxed) {
+    match mode() {
         OFF => call(),
         TIMED => measured(call),
         RECORDED if !tensor.is_null() => RECORD.with_borrow_mut(|record| record.ended.push(tensor)),
@@ -148,7 +154,7 @@ pub fn ending(tensor: Handle, call: impl FnOnce()) {
 
 #[cold]
 fn measured<T: Outcome>(call: impl FnOnce() -> T) -> T {
-    match MODE.load(Ordering::Relaxed) {
+    match mode() {
         LEFT_OUT => RECORD.with_borrow_mut(T::again),
         RECORDED => {
             let made = call();
@@ -189,54 +195,62 @@ pub fn tick() -> f64 {
     })
 }
 
-/// Starts or stops measuring: nanoseconds and sections found since.
-pub fn measure(on: bool) -> (f64, u64) {
-    MODE.store(if on { TIMED } else { OFF }, Ordering::Relaxed);
-    (TICKS.swap(0, Ordering::Relaxed) as f64 * tick(), SECTIONS.swap(0, Ordering::Relaxed))
-}
+#[cfg(feature = "testing")]
+pub use measuring::{leave_nothing_out, leave_out, measure, of_nothing};
 
-/// What an empty section costs, in nanoseconds: the least of many rounds.
-pub struct Empty {
-    /// What is counted of it.
-    pub counted: f64,
-    /// What it takes where it is timed.
-    pub timed: f64,
-    /// What it takes where it is left out.
-    pub left_out: f64,
-}
+#[cfg(feature = "testing")]
+mod measuring {
+    use super::*;
 
-/// Finds that out.
-pub fn of_nothing() -> Empty {
-    const CALLS: u32 = 1000;
-    let round = |mode| {
-        MODE.store(mode, Ordering::Relaxed);
-        let begun = ticks();
-        (0..CALLS).for_each(|_| outside(|| ()));
-        let took = (ticks() - begun) as f64 * tick();
-        (measure(false).0 / f64::from(CALLS), took / f64::from(CALLS))
-    };
-    let mut least = Empty { counted: f64::INFINITY, timed: f64::INFINITY, left_out: f64::INFINITY };
-    for _ in 0..100 {
-        let (counted, timed) = round(TIMED);
-        let (_, left_out) = round(LEFT_OUT);
-        least.counted = least.counted.min(counted);
-        least.timed = least.timed.min(timed);
-        least.left_out = least.left_out.min(left_out);
+    /// Starts or stops measuring: nanoseconds and sections found since.
+    pub fn measure(on: bool) -> (f64, u64) {
+        MODE.store(if on { TIMED } else { OFF }, Ordering::Relaxed);
+        (TICKS.swap(0, Ordering::Relaxed) as f64 * tick(), SECTIONS.swap(0, Ordering::Relaxed))
     }
-    least
-}
 
-/// Makes one call with its sections on record; from then on, this thread's calls of the same kind leave them out and get
-/// what they made then.
-pub fn leave_out<E>(torch: Option<&'static Torch>, call: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-    RECORD.set(Record::new(torch));
-    MODE.store(RECORDED, Ordering::Relaxed);
-    let made = call();
-    MODE.store(if made.is_ok() { LEFT_OUT } else { OFF }, Ordering::Relaxed);
-    made
-}
+    /// What an empty section costs, in nanoseconds: the least of many rounds.
+    pub struct Empty {
+        /// What is counted of it.
+        pub counted: f64,
+        /// What it takes where it is timed.
+        pub timed: f64,
+        /// What it takes where it is left out.
+        pub left_out: f64,
+    }
 
-/// Ends [`leave_out`].
-pub fn leave_nothing_out() {
-    MODE.store(OFF, Ordering::Relaxed);
+    /// Finds that out.
+    pub fn of_nothing() -> Empty {
+        const CALLS: u32 = 1000;
+        let round = |mode| {
+            MODE.store(mode, Ordering::Relaxed);
+            let begun = ticks();
+            (0..CALLS).for_each(|_| outside(|| ()));
+            let took = (ticks() - begun) as f64 * tick();
+            (measure(false).0 / f64::from(CALLS), took / f64::from(CALLS))
+        };
+        let mut least = Empty { counted: f64::INFINITY, timed: f64::INFINITY, left_out: f64::INFINITY };
+        for _ in 0..100 {
+            let (counted, timed) = round(TIMED);
+            let (_, left_out) = round(LEFT_OUT);
+            least.counted = least.counted.min(counted);
+            least.timed = least.timed.min(timed);
+            least.left_out = least.left_out.min(left_out);
+        }
+        least
+    }
+
+    /// Makes one call with its sections on record; from then on, this thread's calls of the same kind leave them out and get
+    /// what they made then.
+    pub fn leave_out<E>(torch: Option<&'static Torch>, call: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        RECORD.set(Record::new(torch));
+        MODE.store(RECORDED, Ordering::Relaxed);
+        let made = call();
+        MODE.store(if made.is_ok() { LEFT_OUT } else { OFF }, Ordering::Relaxed);
+        made
+    }
+
+    /// Ends [`leave_out`].
+    pub fn leave_nothing_out() {
+        MODE.store(OFF, Ordering::Relaxed);
+    }
 }

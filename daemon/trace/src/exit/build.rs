@@ -134,10 +134,11 @@ impl Tracer<'_> {
             if let (Some(identity), Const::Str(text)) = (self.new_text(c), c) {
                 return Ok(builder.new_text(identity, text));
             }
-            return Ok(match self.const_objects.get(c) {
+            let only = self.const_objects.get(c).and_then(|known| known.map(|(_, source)| source));
+            return Ok(match self.outside_text(c).or(only) {
                 // Someone may ask whether it is this very object.
-                Some(Some((_, source))) if !c.is_singleton() && !flambeau_ir::mutated!("constant_of_its_own") => {
-                    builder.source(*source)
+                Some(source) if !c.is_singleton() && !flambeau_ir::mutated!("constant_of_its_own") => {
+                    builder.source(source)
                 }
                 _ => builder.constant(c),
             });

@@ -62,6 +62,7 @@ impl Tracer<'_> {
             ObjectData::Const(c) => {
                 let known = self.const_objects.entry(c.clone()).or_insert(Some((object.id, source)));
                 known.take_if(|(id, _)| *id != object.id);
+                self.met_text(c, source);
                 self.wrap_const(c, source)
             }
             ObjectData::ConstSubclass(c) => {

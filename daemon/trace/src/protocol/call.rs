@@ -5,7 +5,7 @@ use crate::value::flow::{Flow, stop};
 use crate::value::frame::Slot;
 use crate::value::{Args, Class, DictValue, Function, Instance, ListValue, Opaque, Payload, Tuple, Value};
 use flambeau_ir::code::Const;
-use flambeau_ir::code::{Code, Origin};
+use flambeau_ir::code::{Code, Origin, is_disabled};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
@@ -13,9 +13,6 @@ use flambeau_ir::source::Step;
 use indexmap::IndexMap;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Where `flambeau.disable` is defined.
-const MARKS: &str = "/flambeau/_marks.py";
 
 /// `CO_VARARGS` and `CO_VARKEYWORDS`.
 const VARARGS: u32 = 4;
@@ -147,7 +144,7 @@ impl Tracer<'_> {
 
     fn call_function(&mut self, function: &Rc<Function>, mut args: Args) -> Flow<Value> {
         let direct = std::mem::take(&mut self.direct);
-        if &*function.code.qualname == "disable.<locals>.plain" && function.code.filename.ends_with(MARKS) {
+        if is_disabled(&function.code.qualname, &function.code.filename) {
             return stop(ReasonCode::Disabled, function.qualname.to_string());
         }
         if let Some(path) = self.special_path(function) {

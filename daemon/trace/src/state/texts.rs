@@ -1,15 +1,19 @@
-//! Strings that the traced code makes: each is an object of its own, though an equal one may be about.
+//! Strings that the traced code makes or is given: each is an object of its own, though an equal one may be about.
 //!
 //! Strings of source code are mostly one object where they are equal. What an operation makes is a new one, which `is`
 //! tells from all others, here and in what goes on after a break.
 
 use crate::state::tracer::Tracer;
 use flambeau_ir::code::Const;
+use flambeau_ir::source::SourceId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// New strings by their address, kept alive so that no other gets it.
 pub(crate) type NewTexts = HashMap<usize, Arc<str>>;
+
+/// Strings from outside by their address, and where they are.
+pub(crate) type OutsideTexts = HashMap<usize, (Arc<str>, SourceId)>;
 
 impl Tracer<'_> {
     /// Notes that an operation on `args` made `text`, where it surely is none that was there before.
@@ -25,6 +29,19 @@ impl Tracer<'_> {
     pub(crate) fn new_text(&self, c: &Const) -> Option<usize> {
         let Const::Str(text) = c else { return None };
         Some(address(text)).filter(|address| self.new_texts.contains_key(address))
+    }
+
+    /// Notes that this constant is an object from outside.
+    pub(crate) fn met_text(&mut self, text: &Const, source: SourceId) {
+        if let Const::Str(text) = text {
+            self.outside_texts.entry(address(text)).or_insert_with(|| (text.clone(), source));
+        }
+    }
+
+    /// Where the object from outside is that this constant is, though equal ones may be elsewhere: known of strings.
+    pub(crate) fn outside_text(&self, c: &Const) -> Option<SourceId> {
+        let Const::Str(text) = c else { return None };
+        self.outside_texts.get(&address(text)).map(|(_, source)| *source)
     }
 
     /// `a is b` of equal constants that are no singletons, where it is known. An operation that changes nothing may give
