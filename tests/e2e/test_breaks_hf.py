@@ -9,13 +9,13 @@ import sys
 
 import pytest
 import torch
+import transformers as hf
 from mode import PROCESS
 from support import assert_same
 from watching import Records
 
 import flambeau
 
-hf = pytest.importorskip("transformers")
 log = logging.getLogger("flambeau.tests.attention")
 log.propagate = False
 log.setLevel(logging.INFO)

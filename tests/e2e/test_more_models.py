@@ -29,12 +29,14 @@ def vision(name, size=64, **options):
 
 
 def timm(name, size=224):
-    timm = pytest.importorskip("timm")
+    import timm
+
     return timm.create_model(name, pretrained=False).eval(), (torch.randn(1, 3, size, size),)
 
 
 def transformer(kind):
-    hf = pytest.importorskip("transformers")
+    import transformers as hf
+
     small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
     ids = torch.randint(0, 100, (2, 16))
     match kind:

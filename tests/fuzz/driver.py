@@ -49,7 +49,6 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    skipped: list[str] = field(default_factory=list)
 
 
 class Run:

@@ -150,12 +150,3 @@ def settings(mode: str) -> Iterator[None]:
             yield
     else:
         yield
-
-
-def available(mode: str) -> bool:
-    """Whether this build has the mode."""
-    try:
-        with settings(mode):
-            return True
-    except (AttributeError, ValueError):
-        return False

@@ -8,6 +8,7 @@ mod effect;
 mod liveness;
 pub mod op;
 mod point;
+pub mod readers;
 pub mod resume;
 mod tables;
 mod thin;

@@ -5,10 +5,6 @@ use crate::point::Entry;
 use crate::{Decoded, Target};
 use flambeau_ir::code::Code;
 
-/// What reads its caller's locals by name.
-const READERS: [&str; 9] =
-    ["locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "breakpoint", "StackSummary"];
-
 /// Most words of bits that are kept of a code object, and most steps for each of its instructions. No code of a program needs
 /// as many; of what does, all slots count as read.
 const MOST_WORDS: usize = 8 << 20;
@@ -32,7 +28,7 @@ pub fn live_for(code: &Code, decoded: &Decoded, at: Target, target: Target, entr
 /// as well, count as read where an instruction that can still be reached touches them. See [`live_for`] for resume functions.
 pub fn live_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
     let slots = code.localsplusnames.len();
-    if reads_by_name(code) {
+    if crate::readers::mentioned(&code.names) {
         return vec![true; slots];
     }
     let words = slots.div_ceil(64);
@@ -112,11 +108,6 @@ pub fn loop_slots(code: &Code, decoded: &Decoded, target: Target) -> Vec<bool> {
 fn calls_super(code: &Code) -> bool {
     let class = |(name, kind): (&String, &u8)| name == "__class__" && kind & Code::FREE != 0;
     code.localsplusnames.iter().zip(&code.localspluskinds).any(class) && code.names.iter().any(|name| name == "super")
-}
-
-/// Whether the code mentions what reads its locals by name.
-fn reads_by_name(code: &Code) -> bool {
-    code.names.iter().any(|name| READERS.contains(&name.as_str()))
 }
 
 /// Sets the bit of a slot, if it is one.

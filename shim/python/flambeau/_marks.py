@@ -10,6 +10,7 @@ from flambeau import _native
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
 def _later(what: str, instead: str) -> NoReturn:
     raise NotImplementedError(f"flambeau.{what} is not available yet; {instead}")
 

@@ -7,6 +7,7 @@ use crate::value::Args;
 use crate::value::flow::{Flow, stop};
 use crate::value::{Iter, Key, Of, Payload, Value, ViewKind};
 use flambeau_bytecode::Compare;
+use flambeau_bytecode::readers::gives_frame;
 use flambeau_ir::code::{Const, Origin};
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
@@ -127,7 +128,6 @@ fn breakpoint(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 /// come here. Thin functions and resume functions have the user's names, files and lines, but not all of the user's locals:
 /// whoever may look at those gets frames of the user's, as nothing of the trace's frames is compiled.
 pub(crate) fn note_frames(tracer: &mut Tracer<'_>, path: &str) {
-    const READERS: [&str; 3] = ["builtins.breakpoint", "sys._getframe", "sys._current_frames"];
     /// Those who look for the name of a module, or for a file and a line.
     const NO_LOCALS: [&str; 8] = [
         "/logging/__init__.py",
@@ -139,7 +139,7 @@ pub(crate) fn note_frames(tracer: &mut Tracer<'_>, path: &str) {
         "/dataclasses.py",
         "/functools.py",
     ];
-    if !READERS.contains(&path) {
+    if !gives_frame(path) {
         return;
     }
     let reader = tracer.stack.last().map(|info| info.file.clone()).unwrap_or_default();

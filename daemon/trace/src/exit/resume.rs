@@ -8,6 +8,7 @@ use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::frame::Slot;
 use crate::value::{Payload, Value};
+use flambeau_bytecode::readers::reads_frame;
 use flambeau_bytecode::resume::{AssembleError, Entry, Item, ResumePoint, assemble};
 use flambeau_bytecode::{Condition, Op, Output, live_for, live_slots, loop_slots, thin_call, thin_instr};
 use flambeau_core::trace::Trace;
@@ -31,21 +32,6 @@ enum Kind {
     /// After an instruction: nothing is left to plain Python, but what the frame let go of ends.
     After(u32),
 }
-
-/// Functions that look at the frame that calls them, its variables included.
-const FRAME_READERS: &[&str] = &[
-    "builtins.locals",
-    "builtins.vars",
-    "builtins.dir",
-    "builtins.eval",
-    "builtins.exec",
-    "builtins.super",
-    "builtins.breakpoint",
-    "sys._getframe",
-    "inspect.currentframe",
-    "inspect.stack",
-    "traceback.StackSummary.extract",
-];
 
 /// Built-ins that tell objects apart that are equal.
 const IDENTITY: &[&str] = &["operator.is_", "operator.is_not", "_operator.is_", "_operator.is_not"];
@@ -129,7 +115,7 @@ impl Tracer<'_> {
     /// they may be one object once they are made anew.
     fn tells_apart(&mut self, leaf: &Frozen) -> bool {
         let op = leaf.decoded.instrs[leaf.at].op;
-        leaf.next.is_none() && (matches!(op, Op::Is { .. }) || self.calls(leaf, IDENTITY))
+        leaf.next.is_none() && (matches!(op, Op::Is { .. }) || self.calls(leaf, |path| IDENTITY.contains(&path)))
     }
 
     fn kind(&mut self, leaf: &Frozen) -> Kind {
@@ -570,14 +556,14 @@ impl Tracer<'_> {
     fn reads_frame(&mut self, leaf: &Frozen, inputs: u32) -> bool {
         let operands = &leaf.stack[leaf.stack.len().saturating_sub(inputs as usize)..];
         let reads = |v: &Value| matches!(v, Value::Class(c) if c.is("builtins.super"));
-        operands.iter().flatten().any(reads) || self.calls(leaf, FRAME_READERS)
+        operands.iter().flatten().any(reads) || self.calls(leaf, reads_frame)
     }
 
-    /// Whether one of these functions is among the operands of the leaf's instruction.
-    fn calls(&mut self, leaf: &Frozen, paths: &[&str]) -> bool {
+    /// Whether such a function is among the operands of the leaf's instruction.
+    fn calls(&mut self, leaf: &Frozen, is_one: impl Fn(&str) -> bool) -> bool {
         let inputs = leaf.decoded.instrs[leaf.at].op.alone().map_or(0, |(inputs, _)| inputs as usize);
         let operands = &leaf.stack[leaf.stack.len().saturating_sub(inputs)..];
-        operands.iter().flatten().any(|value| self.function_name(value).is_some_and(|name| paths.contains(&&*name)))
+        operands.iter().flatten().any(|value| self.function_name(value).is_some_and(|name| is_one(&name)))
     }
 
     /// The import path of a function, as it says itself where it has no trusted one.

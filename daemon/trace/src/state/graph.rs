@@ -2,6 +2,7 @@
 
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
+use flambeau_ir::code::Origin;
 use flambeau_ir::graph::{Arg, Effect, Graph, Location, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::SourceId;
@@ -222,7 +223,7 @@ impl Tracer<'_> {
 
     /// The innermost line of the user's own code.
     fn user_location(&self) -> Option<Location> {
-        let own = |f: &&crate::value::frame::FrameInfo| !f.file.contains("/torch/") && !f.file.starts_with('<');
+        let own = |f: &&crate::value::frame::FrameInfo| Origin::of(&f.file) == Origin::User;
         let frame = self.stack.iter().rev().find(own).or(self.stack.last())?;
         Some(Location { file: frame.file.clone(), line: frame.line, function: frame.qualname.clone() })
     }
