@@ -19,6 +19,7 @@ FOLDER = "FLAMBEAU_TEST_FOLDER"  # of a cache and a daemon that outlive one run,
 
 def pytest_addoption(parser):
     parser.addoption("--flambeau-mode", choices=[*MODES, "again"], default="plain", help="how the tests run")
+    parser.addoption("--flambeau-backends", default="eager,cpu", help="for tests that run on both: eager, cpu or both")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -28,6 +29,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "provokes_internal(how): makes the compiler or a back end fail on purpose")
     # Read by `e2e/mode.py`, in this process and in workers.
     os.environ["FLAMBEAU_TEST_MODE"] = config.getoption("--flambeau-mode")
+    os.environ["FLAMBEAU_TEST_BACKENDS"] = config.getoption("--flambeau-backends")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -59,9 +59,9 @@ def pytest_pyfunc_call(pyfuncitem):
     return result
 
 
-@pytest.fixture(params=["eager", "cpu"])
+@pytest.fixture(params=os.environ.get("FLAMBEAU_TEST_BACKENDS", "eager,cpu").split(","))
 def backend(request):
-    """Both ways a graph runs: op by op, and lowered to kernels."""
+    """Both ways a graph runs: op by op, and lowered to kernels; one of them where `--flambeau-backends` says so."""
     return request.param
 
 

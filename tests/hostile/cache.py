@@ -153,6 +153,7 @@ def _ask(place: Path, lookups: list[tuple[bytes, bytes]]) -> list[list[bytes]]:
     found = []
     try:
         for hello, lookup in lookups:
+            assert daemon.lives(), f"the daemon ended: {daemon.said()}"
             with contextlib.closing(daemon.connect(timeout=LONGEST)) as raw:
                 message = None
                 # A closed connection is no answer.
@@ -162,7 +163,7 @@ def _ask(place: Path, lookups: list[tuple[bytes, bytes]]) -> list[list[bytes]]:
                     send(raw, lookup)
                     message = receive(raw)
                 found.append(_testing.frames_of(message) if message else [])
-        assert daemon.lives(), f"the daemon ended: {(place / 'daemon.log').read_text()[-2000:]}"
+        assert daemon.lives(), f"the daemon ended: {daemon.said()}"
     finally:
         daemon.kill()
     return found

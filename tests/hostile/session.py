@@ -45,7 +45,7 @@ class Daemon:
             with contextlib.suppress(OSError):
                 self.connect().close()
                 return
-            assert self.process.poll() is None, "the daemon ended at its start"
+            assert self.lives(), f"the daemon ended at its start: {self.said()}"
             time.sleep(0.005)
         raise AssertionError("the daemon does not listen")
 
@@ -59,6 +59,11 @@ class Daemon:
     def lives(self) -> bool:
         """Whether it runs."""
         return self.process.poll() is None
+
+    def said(self) -> str:
+        """How it ended, if it did, and the end of its log."""
+        log = (self.folder / "daemon.log").read_text(errors="replace")
+        return f"status {self.process.poll()}\n{log[-2000:]}"
 
     def memory(self) -> int:
         """Its resident memory, in bytes."""

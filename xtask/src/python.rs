@@ -44,6 +44,11 @@ impl Python {
         Ok(Python::all()?.into_iter().filter(|python| python.is_there()).collect())
     }
 
+    /// 12 of 3.12.
+    pub fn minor(self) -> u8 {
+        self.0
+    }
+
     /// The interpreter of its environment.
     pub fn program(self) -> PathBuf {
         self.environment().join("bin/python")

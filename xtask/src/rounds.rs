@@ -18,13 +18,17 @@ pub struct Round {
     args: Vec<String>,
 }
 
-/// Ways to run the end-to-end tests anew, and what each is, for a person.
-const MODES: &[(&str, &str)] = &[
-    ("wrap", "one more frame"),
-    ("leaf", "breaks at leaf returns"),
-    ("flat", "nested breaks off"),
-    ("warm", "from the disk cache"),
+/// Ways to run the end-to-end tests anew, what each is, for a person, and what tests run on that run on two back ends
+/// elsewhere: what kernels compute does not hang on how a graph came about.
+const MODES: &[(&str, &str, &str)] = &[
+    ("wrap", "one more frame", "eager"),
+    ("leaf", "breaks at leaf returns", "cpu"),
+    ("flat", "nested breaks off", "eager"),
+    ("warm", "from the disk cache", "cpu"),
 ];
+
+/// The same for further versions of Python, in turn.
+const BACKENDS: [&str; 2] = ["cpu", "eager"];
 
 /// End-to-end tests that ask little of the version of Python: the command line, back ends, reports, recordings, and large
 /// models.
@@ -52,19 +56,23 @@ impl Round {
 
     /// The end-to-end tests in each mode.
     pub fn modes(python: Python) -> impl Iterator<Item = Round> {
-        MODES.iter().map(move |(mode, what)| Round {
+        MODES.iter().map(move |(mode, what, backend)| Round {
             name: (*mode).to_owned(),
             title: format!("Python tests, {what}"),
             python,
             // `-rs` says which tests a mode leaves out by themselves, and why.
-            args: ["-rs", "tests/e2e", "--flambeau-mode", mode].map(str::to_owned).to_vec(),
+            args: ["-rs", "tests/e2e", "--flambeau-mode", mode, "--flambeau-backends", backend]
+                .map(str::to_owned)
+                .to_vec(),
         })
     }
 
     /// Assembled code and most end-to-end tests with another version of Python.
     pub fn version(python: Python) -> Round {
         let left_out = OF_ANY_VERSION.iter().map(|name| format!("--ignore=tests/e2e/test_{name}.py"));
-        let args = ["tests/bytecode", "tests/e2e"].map(str::to_owned).into_iter().chain(left_out).collect();
+        let backend = BACKENDS[usize::from(python.minor()) % BACKENDS.len()];
+        let kept = ["tests/bytecode", "tests/e2e", "--flambeau-backends", backend].map(str::to_owned);
+        let args = kept.into_iter().chain(left_out).collect();
         Round { name: python.to_string(), title: format!("Python {python} tests"), python, args }
     }
 
@@ -80,7 +88,7 @@ impl Round {
     /// Pytest for it.
     pub fn pytest(&self) -> Command {
         let mut pytest = command(self.python.program());
-        pytest.args(["-m", "pytest", "-q", "-n", "2"]).args(&self.args);
+        pytest.args(["-m", "pytest", "-q", "-n", "2", "--dist", "worksteal"]).args(&self.args);
         pytest
     }
 }

@@ -3,6 +3,7 @@
 mod support;
 
 use flambeau_ir::plan::Body;
+use flambeau_wire::endpoint::lock_path;
 use flambeau_wire::from_client::{FromClient, Hello};
 use flambeau_wire::from_daemon::FromDaemon;
 use std::fs;
@@ -165,6 +166,21 @@ fn a_second_daemon_on_the_socket_leaves_quietly() {
     assert!(output.status.success());
     assert_eq!(daemon.status()["running"], serde_json::Value::Null);
     assert_eq!(daemon.status()["pid"], daemon.child.id());
+}
+
+#[test]
+fn a_lock_that_a_killed_daemon_left_is_waited_for() {
+    let dir = dir();
+    Daemon::start(dir.path()).kill();
+    let file = fs::File::open(lock_path(&socket(dir.path()))).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let held = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(file);
+    });
+    let next = Daemon::start(dir.path());
+    held.join().unwrap();
+    assert_eq!(next.status()["pid"], next.child.id());
 }
 
 #[test]

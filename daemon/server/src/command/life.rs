@@ -23,6 +23,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ const TICK: Duration = Duration::from_secs(1);
 const LAST_WORK: Duration = Duration::from_secs(5);
 /// Longest time from the wish to end to the end.
 const LONGEST_END: Duration = Duration::from_secs(15);
+/// Longest time that the lock of a socket which nobody listens on is waited for.
+const LEFT_LOCKED: Duration = Duration::from_secs(1);
 /// Ticks between two rounds of idle work on the cache.
 const TIDY_EVERY: u64 = 600;
 /// Ticks until the first.
@@ -114,7 +117,7 @@ pub fn forget_starter() {
 fn run(config: Config, notify: &dyn Fn(u8, &str)) -> anyhow::Result<()> {
     let socket = config.socket.clone();
     let lock_file = lock_file(&socket)?;
-    if flock(&lock_file, FlockOperation::NonBlockingLockExclusive).is_err() {
+    if !is_locked(&lock_file, &socket) {
         tracing::info!(socket = %socket.display(), "another daemon serves this socket");
         notify(BUSY, "");
         return Ok(());
@@ -134,6 +137,19 @@ fn run(config: Config, notify: &dyn Fn(u8, &str)) -> anyhow::Result<()> {
     });
     tracing::info!("ended");
     result
+}
+
+/// Locks the file of a socket. A daemon that was killed leaves it locked for a moment where a child of it has not begun its
+/// own program yet: then nobody listens.
+fn is_locked(file: &File, socket: &Path) -> bool {
+    let begun = Instant::now();
+    while flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if UnixStream::connect(socket).is_ok() || begun.elapsed() > LEFT_LOCKED {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 /// Opens the lock file of a socket in a folder that is checked first.
