@@ -20,6 +20,8 @@ use anyhow::Context;
 use flambeau_storage::Folder;
 use flambeau_wire::endpoint::{self, BUSY, ERROR, READY};
 use rustix::fs::{FlockOperation, flock};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::test_kill_process;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -139,17 +141,23 @@ fn run(config: Config, notify: &dyn Fn(u8, &str)) -> anyhow::Result<()> {
     result
 }
 
-/// Locks the file of a socket. A daemon that was killed leaves it locked for a moment where a child of it has not begun its
-/// own program yet: then nobody listens.
+/// Locks the file of a socket. A daemon that was killed leaves file and socket open for a moment where a child of it has not
+/// begun its own program yet.
 fn is_locked(file: &File, socket: &Path) -> bool {
     let begun = Instant::now();
     while flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if UnixStream::connect(socket).is_ok() || begun.elapsed() > LEFT_LOCKED {
+        if is_served(socket) || begun.elapsed() > LEFT_LOCKED {
             return false;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     true
+}
+
+/// Whether the process that began to listen on the socket is still there.
+fn is_served(socket: &Path) -> bool {
+    let listener = UnixStream::connect(socket).ok().and_then(|stream| socket_peercred(stream).ok());
+    listener.is_some_and(|listener| test_kill_process(listener.pid).is_ok())
 }
 
 /// Opens the lock file of a socket in a folder that is checked first.
