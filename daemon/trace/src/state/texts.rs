@@ -9,11 +9,14 @@ use flambeau_ir::source::SourceId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// New strings by their address, kept alive so that no other gets it.
-pub(crate) type NewTexts = HashMap<usize, Arc<str>>;
-
-/// Strings from outside by their address, and where they are.
-pub(crate) type OutsideTexts = HashMap<usize, (Arc<str>, SourceId)>;
+/// Strings by their address, kept alive so that no other gets it.
+#[derive(Default)]
+pub(crate) struct Texts {
+    /// Those that the trace made.
+    made: HashMap<usize, Arc<str>>,
+    /// Those from outside, and where they are.
+    outside: HashMap<usize, (Arc<str>, SourceId)>,
+}
 
 impl Tracer<'_> {
     /// Notes that an operation on `args` made `text`, where it surely is none that was there before.
@@ -21,27 +24,27 @@ impl Tracer<'_> {
         let Const::Str(text) = text else { return };
         // CPython keeps the strings of one character.
         if text.chars().nth(1).is_some() && !args.iter().any(|arg| may_give(arg, text)) {
-            self.new_texts.insert(address(text), text.clone());
+            self.texts.made.insert(address(text), text.clone());
         }
     }
 
     /// What tells a new string from equal ones; `None` for any other constant.
     pub(crate) fn new_text(&self, c: &Const) -> Option<usize> {
         let Const::Str(text) = c else { return None };
-        Some(address(text)).filter(|address| self.new_texts.contains_key(address))
+        Some(address(text)).filter(|address| self.texts.made.contains_key(address))
     }
 
     /// Notes that this constant is an object from outside.
     pub(crate) fn met_text(&mut self, text: &Const, source: SourceId) {
         if let Const::Str(text) = text {
-            self.outside_texts.entry(address(text)).or_insert_with(|| (text.clone(), source));
+            self.texts.outside.entry(address(text)).or_insert_with(|| (text.clone(), source));
         }
     }
 
     /// Where the object from outside is that this constant is, though equal ones may be elsewhere: known of strings.
     pub(crate) fn outside_text(&self, c: &Const) -> Option<SourceId> {
         let Const::Str(text) = c else { return None };
-        self.outside_texts.get(&address(text)).map(|(_, source)| *source)
+        self.texts.outside.get(&address(text)).map(|(_, source)| *source)
     }
 
     /// `a is b` of equal constants that are no singletons, where it is known. An operation that changes nothing may give

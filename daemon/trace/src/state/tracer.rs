@@ -3,7 +3,7 @@
 use super::broken::{Broken, Mortals};
 use super::graph::GraphBuilder;
 use super::library::Library;
-use super::texts::{NewTexts, OutsideTexts};
+use super::texts::Texts;
 use crate::value::flow::{Flow, stop};
 use crate::value::frame::FrameInfo;
 use crate::value::parts::SLICE;
@@ -49,7 +49,7 @@ pub struct Tracer<'a> {
     /// The value of each outside object met, with its first source.
     pub(crate) known: HashMap<ObjId, (Value, SourceId)>,
     /// Which object from outside a constant is, and where; `None` if it is several. It leaves the frame as itself.
-    /// Strings are told apart by `outside_texts`.
+    /// Strings are told apart by `texts`.
     pub(crate) const_objects: HashMap<Const, Option<(ObjId, SourceId)>>,
     /// Outside objects that are keys by their identity, by where they were met first: no two may be one another time.
     pub(crate) keyed: HashMap<ObjId, SourceId>,
@@ -64,9 +64,7 @@ pub struct Tracer<'a> {
     large_keys: bool,
     /// What the client's built-ins gave for constants.
     evals: HashMap<(String, Vec<Const>), AnswerValue>,
-    /// Strings that the trace made.
-    pub(crate) new_texts: NewTexts,
-    pub(crate) outside_texts: OutsideTexts,
+    pub(super) texts: Texts,
     pub(crate) classes: HashMap<ObjId, Rc<Class>>,
     pub(crate) dicts: HashMap<ObjId, DictId>,
     pub(crate) cells: HashMap<ObjId, CellId>,
@@ -154,8 +152,7 @@ impl<'a> Tracer<'a> {
             address_keys: false,
             large_keys: false,
             evals: HashMap::new(),
-            new_texts: NewTexts::new(),
-            outside_texts: OutsideTexts::new(),
+            texts: Texts::default(),
             classes: HashMap::new(),
             dicts: HashMap::new(),
             cells: HashMap::new(),
