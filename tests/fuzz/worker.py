@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -37,6 +38,8 @@ def main(job: dict[str, Any]) -> None:
     with warnings.catch_warnings():  # the first use imports a lot, with warnings
         warnings.simplefilter("ignore")
         world.kept(world.off, torch.ones(1))
+    gc.collect()
+    gc.freeze()  # programs have their garbage collected, and torch has half a million objects to look at each time
 
     def say(event: dict[str, Any]) -> None:
         events.write(json.dumps(event) + "\n")

@@ -300,7 +300,8 @@ impl Installed {
         described.collect()
     }
 
-    /// Whether each guard holds for this call, for tests.
+    /// Whether each guard holds for this call.
+    #[cfg(feature = "testing")]
     pub fn facts(
         &self,
         py: Python<'_>,

@@ -212,6 +212,7 @@ impl Program {
     }
 }
 
+#[cfg(feature = "testing")]
 impl Program {
     /// Whether each guard holds, all read by value: what [`Program::check`] finds out in another order, and with less.
     pub fn each(&self, py: Python<'_>, roots: &Roots<'_>) -> Vec<bool> {

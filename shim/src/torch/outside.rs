@@ -5,9 +5,7 @@ use crate::torch::{Handle, Torch};
 use pyo3::prelude::*;
 use std::cell::RefCell;
 use std::ffi::c_void;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::Instant;
 
 static MODE: AtomicU8 = AtomicU8::new(OFF);
 static TICKS: AtomicU64 = AtomicU64::new(0);
@@ -181,26 +179,28 @@ pub fn ticks() -> u64 {
 /// The system's clock.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn ticks() -> u64 {
-    static BEGUN: OnceLock<Instant> = OnceLock::new();
-    BEGUN.get_or_init(Instant::now).elapsed().as_nanos() as u64
-}
-
-/// Nanoseconds of a tick.
-pub fn tick() -> f64 {
-    static TICK: OnceLock<f64> = OnceLock::new();
-    *TICK.get_or_init(|| {
-        let (begun, first) = (Instant::now(), ticks());
-        while begun.elapsed().as_millis() < 20 {}
-        begun.elapsed().as_nanos() as f64 / (ticks() - first) as f64
-    })
+    static BEGUN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    BEGUN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
 }
 
 #[cfg(feature = "testing")]
-pub use measuring::{leave_nothing_out, leave_out, measure, of_nothing};
+pub use measuring::{leave_nothing_out, leave_out, measure, of_nothing, tick};
 
 #[cfg(feature = "testing")]
 mod measuring {
     use super::*;
+    use std::sync::OnceLock;
+    use std::time::Instant;
+
+    /// Nanoseconds of a tick.
+    pub fn tick() -> f64 {
+        static TICK: OnceLock<f64> = OnceLock::new();
+        *TICK.get_or_init(|| {
+            let (begun, first) = (Instant::now(), ticks());
+            while begun.elapsed().as_millis() < 20 {}
+            begun.elapsed().as_nanos() as f64 / (ticks() - first) as f64
+        })
+    }
 
     /// Starts or stops measuring: nanoseconds and sections found since.
     pub fn measure(on: bool) -> (f64, u64) {
