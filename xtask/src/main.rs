@@ -133,7 +133,7 @@ fn execute(command: Command) -> Result<()> {
             }
             product::build(python)?;
             if python == FIRST {
-                Step::new("Rust tests").run(run::cargo().args(["test", "--release", "--workspace", "--quiet"]))?;
+                rust_tests()?;
             }
             let plain = Round::plain(python);
             Step::new(plain.title.clone()).run(plain.pytest().args(&args))?;
@@ -219,6 +219,14 @@ fn in_other_versions() -> Result<()> {
         Step::new(round.title.clone()).run(&mut round.pytest())?;
     }
     Ok(())
+}
+
+/// Without documentation's examples, of which there are none: looking for them takes a second for each crate. Programs that
+/// tests run are examples of crates.
+fn rust_tests() -> Result<()> {
+    Step::new("Examples").run(run::cargo().args(["build", "--release", "--workspace", "--examples", "--quiet"]))?;
+    let kinds = ["--lib", "--bins", "--tests"];
+    Step::new("Rust tests").run(run::cargo().args(["test", "--release", "--workspace", "--quiet"]).args(kinds))
 }
 
 fn lint() -> Result<()> {
