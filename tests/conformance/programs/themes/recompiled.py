@@ -1,0 +1,308 @@
+"""Calls that are compiled again: ints that count, changing shapes, lists that grow, closures made anew."""
+
+import dataclasses
+import functools
+
+import torch
+from torch import nn
+
+from ..program import Made, ones, opaque, program
+
+
+@program("https://github.com/pytorch/pytorch/issues/128319")
+def counter_of_a_module():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.counter, self.layer = 0, nn.Linear(1, 1)
+
+        def forward(self, x):
+            self.counter += 1
+            return self.layer(x) * self.counter
+
+    model = Model()
+    return Made(model, [(ones(1, 1),)] * 8, look=lambda *_: model.counter)
+
+
+@program("https://github.com/pytorch/pytorch/issues/128319")
+def counter_of_an_object():
+    class Schedule:
+        def __init__(self):
+            self.step, self.rate = 0, 1.0
+
+        def next(self):
+            self.step += 1
+            self.rate *= 0.5
+            return self.rate if self.step > 2 else self.step
+
+    schedule = Schedule()
+    return Made(lambda x: x * schedule.next(), [(ones(2),)] * 6, state=schedule)
+
+
+@program("https://github.com/pytorch/pytorch/issues/128319")
+def int_argument_that_counts():
+    def f(x, n):
+        if n % 4 == 3:
+            x = x - 1
+        return x * n + torch.arange(n).sum(), n + 1
+
+    return Made(f, [(ones(3), n) for n in range(7)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/113129")
+def float_argument_that_changes():
+    def f(x, rate):
+        return x * rate + int(rate * 10), rate**2, rate > 0.2
+
+    return Made(f, [(ones(3), r) for r in (0.1, 0.2, 0.3, 1.0, 0.0)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/113129")
+def argument_changes_its_type():
+    def f(x, v):
+        return x * v if v is not None else x - 1
+
+    return Made(f, [(ones(3), v) for v in (1, 1.0, True, None, torch.tensor(2.0), 2j)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/105279")
+def first_size_changes():
+    def f(x):
+        n, m = x.shape
+        return x.reshape(m, n).sum(0) * n, torch.full((n, n), float(n)), x[: n // 2]
+
+    return Made(f, [(ones(n, 2),) for n in (3, 4, 7, 1, 0)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/106067")
+def unused_tensor_changes_its_size():
+    def f(x, y):
+        z = y
+        return x + 2, z is y
+
+    return Made(f, [(ones(2), ones(n)) for n in (0, 1, 2, 5)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/131893")
+def sizes_change_together():
+    def f(x, y):
+        if x.shape[0] == y.shape[0]:
+            return x + y
+        return torch.cat([x, y])
+
+    return Made(f, [(ones(a), ones(b)) for a, b in ((2, 2), (3, 3), (3, 4), (4, 4), (1, 1))])
+
+
+@program("https://github.com/pytorch/pytorch/issues/105279")
+def rank_dtype_and_stride_change():
+    def f(x):
+        return x * 2 + x.ndim, x.stride(), x.is_contiguous(), x.dtype
+
+    calls = [ones(4), ones(2, 2), ones(2, 2).T, ones(2, 2).double(), ones(2, 2).int(), ones(4).expand(2, 4)]
+    return Made(f, [(x,) for x in calls])
+
+
+@program("https://github.com/pytorch/pytorch/issues/123810")
+def int_used_as_a_size():
+    def f(x, n):
+        pad = torch.zeros(n, dtype=x.dtype)
+        return torch.cat([x, pad]).view(-1, 1), range(n)[-1] if n else None, [i * 2 for i in range(n)]
+
+    return Made(f, [(ones(3), n) for n in (2, 3, 5, 0, 1)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/93724")
+def list_argument_that_grows():
+    def f(x, past):
+        past.append(x.mean())
+        return torch.stack(past).sum() * len(past)
+
+    past = []
+    return Made(f, [(ones(3), past)] * 6)
+
+
+@program("https://github.com/pytorch/tensordict/issues/1606")
+def dict_argument_that_grows():
+    class Store:
+        def __init__(self):
+            self.data = {}
+
+        def __setitem__(self, key, value):
+            self.data[key] = value
+
+    store = Store()
+
+    def f(x, key):
+        store[key] = x * 2
+        return sum(store.data.values())
+
+    return Made(f, [(ones(2), key) for key in "abcab"], look=lambda *_: list(store.data))
+
+
+@program("https://github.com/pytorch/pytorch/issues/93724")
+def cache_of_keys_and_values():
+    class Cache:
+        def __init__(self):
+            self.keys, self.seen = None, 0
+
+        def update(self, k):
+            self.keys = k if self.keys is None else torch.cat([self.keys, k], dim=1)
+            self.seen += k.shape[1]
+            return self.keys
+
+    cache = Cache()
+
+    def f(q):
+        k = cache.update(q)
+        return (q @ k.transpose(1, 2)).softmax(-1), cache.seen
+
+    return Made(f, [(ones(1, n, 2),) for n in (3, 1, 1, 1, 1)], state=cache)
+
+
+@program("https://github.com/pytorch/pytorch/issues/128964")
+def closure_made_for_each_call():
+    def f(x, fn):
+        return fn(x) + 1
+
+    def scaled(n):
+        return lambda x: x * n
+
+    return Made(f, [(ones(3), scaled(n)) for n in (2, 2, 3, 4, 5)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/128964")
+def partial_and_method_made_for_each_call():
+    class Scale:
+        def __init__(self, n):
+            self.n = n
+
+        def run(self, x, shift=0):
+            return x * self.n + shift
+
+    def f(x, fn):
+        return fn(x)
+
+    made = [Scale(2).run, Scale(3).run, functools.partial(Scale(3).run, shift=1), functools.partial(torch.add, other=2)]
+    return Made(f, [(ones(3), fn) for fn in made])
+
+
+@program("https://github.com/pytorch/pytorch/issues/125652")
+def one_function_many_modules():
+    layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(6))
+
+    def f(layer, x):
+        return layer(x).relu()
+
+    return Made(f, [(layer, ones(1, 2)) for layer in layers])
+
+
+@program("https://github.com/pytorch/pytorch/issues/163329")
+def attribute_object_replaced():
+    class Processor:
+        def __init__(self, n):
+            self.n = n
+
+        def __call__(self, x):
+            return x * self.n
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.processor = Processor(1)
+
+        def forward(self, x):
+            return self.processor(x)
+
+    block = Block()
+    return Made(block, [(ones(3),)] * 4, before=lambda n: setattr(block, "processor", Processor(n // 2)))
+
+
+@program("https://github.com/pytorch/pytorch/issues/128964")
+def new_objects_of_one_class():
+    @dataclasses.dataclass
+    class Batch:
+        x: torch.Tensor
+        size: int
+        names: tuple = ()
+
+    def f(batch):
+        return batch.x * batch.size, [n.upper() for n in batch.names], dataclasses.replace(batch, size=0)
+
+    return Made(f, [(Batch(ones(n), n, ("a",) * n),) for n in (2, 3, 4)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/128964")
+def string_argument_that_changes():
+    def f(x, name):
+        ops = {"relu": torch.relu, "sin": torch.sin}
+        return ops.get(name, torch.neg)(x), getattr(torch, name)(x) if hasattr(torch, name) else None
+
+    return Made(f, [(ones(3), name) for name in ("relu", "sin", "none", "cos", "relu")])
+
+
+@program("https://github.com/pytorch/pytorch/issues/125652")
+def recompiles_with_a_break():
+    def f(x, n):
+        y = x + n
+        opaque()
+        for i in range(n):
+            y = y * 2 + i
+        return y, y.shape[0] * n
+
+    return Made(f, [(ones(s), n) for s, n in ((2, 1), (3, 2), (4, 3), (2, 1), (5, 0))])
+
+
+@program("https://github.com/pytorch/pytorch/issues/163329")
+def parameters_replaced_and_moved():
+    layer = nn.Linear(2, 2)
+
+    def before(n):
+        if n == 1:
+            layer.weight = nn.Parameter(torch.eye(2))
+        if n == 2:
+            layer.weight.data.mul_(3)
+        if n == 3:
+            layer.load_state_dict({"weight": torch.zeros(2, 2), "bias": ones(2)})
+
+    return Made(layer, [(ones(1, 2),)] * 4, before=before, state=layer)
+
+
+@program("https://github.com/pytorch/pytorch/issues/124717")
+def globals_and_defaults_change():
+    settings = {"scale": 1}
+
+    def helper(x, shift=1):
+        return x * settings["scale"] + shift
+
+    def before(n):
+        settings["scale"] = n + 1
+        helper.__defaults__ = (n,)
+
+    return Made(lambda x: helper(x), [(ones(3),)] * 4, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/issues/163329")
+def helper_replaced_between_calls():
+    class Space:
+        @staticmethod
+        def step(x):
+            return x + 1
+
+    def before(n):
+        if n == 1:
+            Space.step = staticmethod(lambda x: x * 5)
+        if n == 2:
+            Space.step = torch.neg
+
+    return Made(lambda x: Space.step(x), [(ones(3),)] * 3, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/issues/105279")
+def number_of_arguments_changes():
+    def f(*xs, **named):
+        total = sum(xs)
+        for name, value in named.items():
+            total = total * value + len(name)
+        return total, len(xs)
+
+    return Made(lambda n, x: f(*[x] * n, **{"k" * i: x for i in range(1, n)}), [(n, ones(2)) for n in (1, 2, 3, 4)])
