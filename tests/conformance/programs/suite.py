@@ -23,6 +23,7 @@ from .program import Known, programs
 
 FILE = Path(__file__).parent / "table.json"
 BATCH = 20
+NOT_RUN = "not run"
 
 
 class Run(hf.Run):
@@ -81,13 +82,17 @@ def sums(rows: dict[str, dict[str, Any]], known: dict[str, Known]) -> list[str]:
 def pages(rows: dict[str, dict[str, Any]], known: dict[str, Known]) -> list[str]:
     """The sums, what is not right, and last what breaks, ranked."""
     lines = sums(rows, known)
-    bad = {name: row for name, row in rows.items() if row["status"] != "right"}
-    lines += ["", "not right", *(f"{row['status']:8} {name}: {row.get('detail', '')}" for name, row in bad.items())]
+    ran = {name: row for name, row in rows.items() if row.get("detail") != NOT_RUN}
+    both = {name: row for name, row in rows.items() if "torch" in row}
+    peer = {name: row["torch"] for name, row in both.items()}
+    for title, of in (("not right", ran), ("torch.compile: not right", peer)):
+        bad = {name: row for name, row in of.items() if row["status"] != "right"}
+        lines += ["", f"{title} ({len(bad)})"]
+        lines += [f"{row['status']:8} {name}: {row.get('detail') or row.get('reasons')}" for name, row in bad.items()]
     for title, key in (("op by op", "slow"), ("reasons", "reasons"), ("breaks", "said")):
         # A break's line ends with what its reason means.
         ranked = Counter(line.split(". ")[0] for row in rows.values() for line in row.get(key, []))
         lines += ["", title, *(f"{count:5} {line}" for line, count in ranked.most_common(60))]
-    both = {name: row for name, row in rows.items() if "torch" in row}
     for title, ours in (("whole only with torch.compile", False), ("whole only with flambeau", True)):
         only = [n for n, row in both.items() if row.get("whole", False) is ours and row["torch"]["whole"] is not ours]
         lines += ["", f"{title} ({len(only)})", *(f"  {name}: {known[name].issue}" for name in only)]
@@ -124,7 +129,7 @@ def main(argv: list[str]) -> int:
         for future in as_completed([pool.submit(Run(place).batch, batch, way) for batch in batches]):
             for name, row in future.result().items():
                 if options.torch:
-                    found[name] = {**table.get(name, {"status": "none", "detail": "not run"}), "torch": theirs(row)}
+                    found[name] = {**table.get(name, {"status": "none", "detail": NOT_RUN}), "torch": theirs(row)}
                     continue
                 found[name] = kept(row)
                 if "torch" in table.get(name, {}):
