@@ -44,7 +44,8 @@ def theirs(row: dict[str, Any]) -> dict[str, Any]:
     breaks = row.get("breaks", 0)
     whole = row["status"] == "right" and breaks == 0 and bool(row.get("graphs"))
     made = {"status": row["status"], "breaks": breaks, "whole": whole}
-    return {**made, "detail": row["detail"]} if row.get("detail") else made
+    # The rest of a message has the paths of this machine.
+    return {**made, "detail": row["detail"].partition("\\n")[0]} if row.get("detail") else made
 
 
 def worse(known: dict[str, Any] | None, now: dict[str, Any]) -> str:
@@ -83,8 +84,8 @@ def pages(rows: dict[str, dict[str, Any]], known: dict[str, Known]) -> list[str]
     """The sums, what is not right, and last what breaks, ranked."""
     lines = sums(rows, known)
     ran = {name: row for name, row in rows.items() if row.get("detail") != NOT_RUN}
-    both = {name: row for name, row in rows.items() if "torch" in row}
-    peer = {name: row["torch"] for name, row in both.items()}
+    both = {name: row for name, row in ran.items() if "torch" in row}
+    peer = {name: row["torch"] for name, row in rows.items() if "torch" in row}
     for title, of in (("not right", ran), ("torch.compile: not right", peer)):
         bad = {name: row for name, row in of.items() if row["status"] != "right"}
         lines += ["", f"{title} ({len(bad)})"]

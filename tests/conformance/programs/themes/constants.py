@@ -130,7 +130,7 @@ def int_shifts_and_bits():
     return Made(f, [(ones(3), 2), (ones(3), 3), (ones(3), 5)])
 
 
-@program("https://github.com/pytorch/pytorch/issues/119152")
+@program("https://github.com/pytorch/pytorch/pull/196436")
 def int_bytes():
     def f(x, n):
         data = n.to_bytes(4, "little")
@@ -139,7 +139,7 @@ def int_bytes():
     return Made(f, [(ones(3), 258), (ones(3), 1)])
 
 
-@program("https://github.com/pytorch/pytorch/issues/119152")
+@program("https://github.com/pytorch/pytorch/pull/196436")
 def integer_division_signs():
     def f(x, a, b):
         return x * (a // b), a % b, divmod(a, b), divmod(-a, b), -a // b, pow(a, 3, 7), round(a / b, 2), abs(-a)
@@ -173,7 +173,7 @@ def complex_of_tensor_item():
     return Made(f, [(ones(3),), (ones(3) * 2,)])
 
 
-@program("https://github.com/pytorch/pytorch/issues/146350")
+@program("https://github.com/pytorch/pytorch/issues/196238")
 def bytes_methods():
     def f(x, data):
         return x + data[0], data.hex(":"), data.decode("utf-8").title(), data.split(b" "), b"x" in data, data * 2
@@ -181,7 +181,7 @@ def bytes_methods():
     return Made(f, [(ones(3), b"ab cd"), (ones(3), b"xy")])
 
 
-@program("https://github.com/pytorch/pytorch/issues/146350")
+@program("https://github.com/pytorch/pytorch/issues/196238")
 def bytearray_and_memoryview():
     def f(x, data):
         buffer = bytearray(data)
@@ -293,7 +293,7 @@ def type_of_a_tensor_as_text():
     return Made(f, [(ones(2),), (ones(2).int(),), (ones(2).double(),)])
 
 
-@program("https://github.com/pytorch/pytorch/issues/107856")
+@program("https://github.com/pytorch/pytorch/issues/106407")
 def size_methods():
     def f(x):
         size = x.size()
@@ -324,3 +324,54 @@ def bool_arithmetic():
         return x * flag, flag + True, flag & False, flag ^ True, -flag, int(flag), flag and x, not flag, [1, 2][flag]
 
     return Made(f, [(ones(2), True), (ones(2), False)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/154432")
+def size_plus_tuple():
+    def f(x):
+        sizes = x.shape + x.shape, x.shape + (), (1,) + x.shape, x.shape * 2, x.shape[:1]
+        return x.reshape(x.shape + (1,)), sizes, [type(s) is torch.Size for s in sizes], torch.Size([2]) == (2,)
+
+    return Made(f, [(ones(2, 3),), (ones(3, 3),), (ones(4, 3),)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/93706")
+def size_is_returned_and_printed():
+    def f(x):
+        size = x.size()
+        return size, x.shape[:-1], str(size), x.stride(), x.view(-1, size[-1]).shape
+
+    return Made(f, [(ones(2, 3),), (ones(4, 3),), (ones(5, 3),)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/196467")
+def tensor_of_a_size():
+    def f(x):
+        return torch.Tensor(x.size()).shape, torch.Tensor(tuple(x.size())), torch.tensor(x.shape), x.new_zeros(x.shape)
+
+    return Made(f, [(ones(1, 4),), (ones(2, 2),)])
+
+
+@program("https://github.com/pytorch/pytorch/pull/196436")
+def int_and_float_conversions_that_fail():
+    def f(x, v):
+        said = []
+        for kind, value in ((int, v), (float, 10**400), (int, "12x"), (round, v), (complex, "j2")):
+            try:
+                said.append(kind(value))
+            except (OverflowError, ValueError) as error:
+                said.append(str(error))
+        return x + len(said), said
+
+    return Made(f, [(ones(3), float("inf")), (ones(3), 2.5), (ones(3), float("nan"))])
+
+
+@program("https://github.com/pytorch/pytorch/issues/128071")
+def address_modulo_alignment():
+    def aligned(x):
+        return x if x.data_ptr() % 16 == 0 else x.clone()
+
+    def f(x):
+        return aligned(x) + 1, aligned(x[1:]) * 2
+
+    return Made(f, [(ones(4),), (ones(5),)])

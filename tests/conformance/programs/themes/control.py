@@ -393,7 +393,7 @@ def generator_left_in_try():
     return Made(f, [(ones(3), log), (ones(3), log)])
 
 
-@program("https://github.com/pytorch/pytorch/pull/188825")
+@program("https://github.com/pytorch/pytorch/pull/196408")
 def yield_from_delegates():
     def leaf(x, log):
         total = x
@@ -779,3 +779,18 @@ def chained_comparisons_and_ternaries():
         return y, z, w, bool(0 < t < 4), not t, (t > 1 and t < 3).item()
 
     return Made(f, [(ones(3), 1), (ones(3), 0), (ones(3) * 9, 4)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/125274")
+def manager_through_a_function():
+    def held(manager):
+        opaque()
+        return manager
+
+    def f(x):
+        x = x + 1
+        with held(torch.no_grad()):
+            y = x * 2
+        return y, torch.is_grad_enabled()
+
+    return Made(f, [(ones(3).requires_grad_(),), (ones(2).requires_grad_(),)])

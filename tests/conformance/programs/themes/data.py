@@ -158,7 +158,7 @@ def os_path_functions():
     return Made(f, [(ones(3), "d/one.txt"), (ones(3), "e/three.md")])
 
 
-@program("https://github.com/pytorch/pytorch/issues/133185")
+@program("https://github.com/pytorch/pytorch/pull/189027")
 def environment_variable_that_changes():
     name = "PROGRAMS_SCALE"
 
@@ -174,7 +174,7 @@ def environment_variable_that_changes():
     return Made(f, [(ones(3),), (ones(3),), (ones(3),)], before=before, look=lambda *_: os.environ.pop(name, None))
 
 
-@program("https://github.com/pytorch/pytorch/issues/133185")
+@program("https://github.com/pytorch/pytorch/pull/132123")
 def environment_variable_set_in_trace():
     name = "PROGRAMS_SET"
 

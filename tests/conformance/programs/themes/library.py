@@ -3,6 +3,8 @@
 import bisect
 import collections
 import copy
+import decimal
+import fractions
 import functools
 import heapq
 import itertools
@@ -13,7 +15,7 @@ import struct
 
 import torch
 
-from ..program import Made, ones, opaque, program
+from ..program import Made, ones, program
 
 
 @program("https://github.com/pytorch/pytorch/issues/102879")
@@ -555,7 +557,7 @@ def copies_of_tensors():
     return Made(f, [(ones(3),), (ones(2),)])
 
 
-@program("https://github.com/pytorch/torchdynamo/issues/1172")
+@program("https://github.com/pytorch/pytorch/pull/196456")
 def copies_with_protocol_methods():
     class Node:
         def __init__(self, value):
@@ -591,7 +593,7 @@ def deepcopy_of_a_module():
     return Made(f, [(ones(1, 2),), (ones(3, 2),)], state=layer)
 
 
-@program("https://github.com/pytorch/pytorch/issues/141258")
+@program("https://github.com/pytorch/pytorch/issues/196238")
 def statistics_of_numbers():
     def f(x, values):
         mean = statistics.mean(values)
@@ -600,7 +602,7 @@ def statistics_of_numbers():
     return Made(f, [(ones(3), [1.0, 2.0, 6.0]), (ones(3), [2.0, 4.0])])
 
 
-@program("https://github.com/pytorch/pytorch/issues/146350")
+@program("https://github.com/pytorch/pytorch/issues/196238")
 def struct_packing():
     layout = struct.Struct("<hf")
 
@@ -612,7 +614,7 @@ def struct_packing():
     return Made(f, [(ones(3), 258), (ones(3), 3)])
 
 
-@program("https://github.com/pytorch/torchdynamo/issues/41")
+@program("https://github.com/pytorch/pytorch/issues/196238")
 def string_templates():
     def f(x, name):
         text = string.Template("$who has ${n}").substitute(who=name, n=x.shape[0])
@@ -730,7 +732,39 @@ def list_errors():
                 attempt()
             except (ValueError, IndexError, KeyError) as error:
                 said.append((type(error).__name__, str(error)))
-        opaque()
         return x + len(said), said
 
     return Made(f, [(ones(3), [1]), (ones(3), [9])])
+
+
+@program("https://github.com/pytorch/pytorch/pull/197379")
+def fractions_of_numbers():
+    def f(x, n):
+        a = fractions.Fraction(n, 6)
+        b = a + fractions.Fraction("1/3") * 2
+        return (
+            x * float(b),
+            b.numerator,
+            a < b,
+            str(b),
+            round(b),
+            b.limit_denominator(2),
+            -a == fractions.Fraction(-n, 6),
+        )
+
+    return Made(f, [(ones(3), 1), (ones(3), 4)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/196238")
+def decimals_of_text():
+    def f(x, text):
+        d = decimal.Decimal(text)
+        return (
+            x * int(d),
+            d.quantize(decimal.Decimal("0.1")),
+            d + 1,
+            d.as_tuple().exponent,
+            d == decimal.Decimal("1.50"),
+        )
+
+    return Made(f, [(ones(3), "1.5"), (ones(3), "22.25")])

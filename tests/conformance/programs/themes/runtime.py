@@ -292,7 +292,7 @@ def thread_local_tensor():
     return Made(f, [(ones(2),), (ones(3),), (ones(2),)], look=lambda *_: local.seen)
 
 
-@program("https://github.com/pytorch/pytorch/issues/104066")
+@program("https://github.com/pytorch/pytorch/issues/186449")
 def context_variable():
     scale = contextvars.ContextVar("scale", default=1.0)
 
@@ -305,7 +305,7 @@ def context_variable():
     return Made(f, [(ones(3),), (ones(2),)], look=lambda *_: scale.get())
 
 
-@program("https://github.com/pytorch/pytorch/issues/118260")
+@program("https://github.com/pytorch/pytorch/issues/94795")
 def lock_around_work():
     lock, again = threading.Lock(), threading.RLock()
     calls = []
@@ -322,7 +322,7 @@ def lock_around_work():
     )
 
 
-@program("https://github.com/pytorch/pytorch/issues/118260")
+@program("https://github.com/pytorch/pytorch/pull/175601")
 def lock_is_released_by_an_error():
     lock = threading.Lock()
 
@@ -473,3 +473,13 @@ def time_as_text():
         return x + len(stamp), stamp, time.gmtime(86400).tm_mday
 
     return Made(f, [(ones(3),), (ones(2),)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/186449")
+def context_variable_changed_between_calls():
+    flag = contextvars.ContextVar("flag")
+
+    def f(x):
+        return x + 1 if flag.get(False) else x - 1
+
+    return Made(f, [(ones(3),)] * 4, before=lambda n: flag.set(n % 2 == 1))
