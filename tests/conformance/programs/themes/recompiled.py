@@ -306,3 +306,84 @@ def number_of_arguments_changes():
         return total, len(xs)
 
     return Made(lambda n, x: f(*[x] * n, **{"k" * i: x for i in range(1, n)}), [(n, ones(2)) for n in (1, 2, 3, 4)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/124717")
+def absent_attributes_appear():
+    class Plain:
+        pass
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return x
+
+    def helper(x):
+        return x
+
+    things = [Plain(), Plain, Model(), helper, functools.partial(helper), functools]
+
+    def before(n):
+        for thing in things:
+            if n == 1:
+                thing.late_flag = n
+            if n == 3:
+                del thing.late_flag
+
+    def f(x):
+        return x + sum(hasattr(t, "late_flag") for t in things), [getattr(t, "late_flag", 0) for t in things]
+
+    return Made(f, [(ones(3),)] * 4, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/issues/98928")
+def absent_keys_and_members_appear():
+    table, names, items, loaded = {}, set(), [], nn.ModuleDict()
+
+    def before(n):
+        if n == 1:
+            table["k"] = 2
+            names.add("k")
+            items.append("k")
+            loaded["k"] = nn.Identity()
+
+    def f(x):
+        flags = "k" in table, "k" in names, "k" in items, "k" in loaded, table.get("k") is None
+        return x + table.get("k", 10) + sum(flags), flags
+
+    return Made(f, [(ones(3),)] * 3, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/issues/98928")
+def absent_methods_appear():
+    class Base:
+        def name(self):
+            return "base"
+
+    class Child(Base):
+        pass
+
+    child = Child()
+
+    def before(n):
+        if n == 1:
+            Child.name = lambda self: "child"
+        if n == 2:
+            child.name = lambda: "own"
+        if n == 3:
+            Child.__len__ = lambda self: 0
+
+    def f(x):
+        return (x + 1 if child else x - 1), child.name(), super(Child, child).name()
+
+    return Made(f, [(ones(3),)] * 4, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/issues/132165")
+def absent_global_hides_a_builtin():
+    def before(n):
+        if n == 1:
+            globals()["abs"] = lambda x: x * 100
+        if n == 2:
+            del globals()["abs"]
+
+    return Made(lambda x: abs(x) + 1, [(-ones(3),)] * 3, before=before)

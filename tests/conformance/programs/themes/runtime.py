@@ -1,11 +1,17 @@
-"""The standard library's parts with state: contextlib, weakref, threading, queue, random, time."""
+"""What has state beside the frame: contextlib, weakref, threads, random, time; and what looks at frames and names."""
 
 import contextlib
 import contextvars
+import inspect
+import io
+import json
+import pickle
 import queue
 import random
+import sys
 import threading
 import time
+import traceback
 import warnings
 import weakref
 
@@ -483,3 +489,169 @@ def context_variable_changed_between_calls():
         return x + 1 if flag.get(False) else x - 1
 
     return Made(f, [(ones(3),)] * 4, before=lambda n: flag.set(n % 2 == 1))
+
+
+@program("https://github.com/pytorch/pytorch/issues/93749")
+def exec_and_eval():
+    def f(x, text):
+        scope = {"x": x}
+        exec(f"y = x * 2\ndef g(v): return v + {len(text)}", scope)
+        return scope["g"](scope["y"]), eval(text, {"x": x}), eval("1 + 2"), sorted(k for k in scope if k < "_")
+
+    return Made(f, [(ones(3), "x + 1"), (ones(2), "x.sum()")])
+
+
+@program("https://github.com/pytorch/pytorch/issues/93749")
+def names_of_the_frame():
+    def f(x, n):
+        y = x + n
+        names = sorted(locals())
+        return y, names, "torch" in globals(), sorted(k for k in dir(n) if k.startswith("bit")), vars()["n"]
+
+    return Made(f, [(ones(3), 1), (ones(2), 2)])
+
+
+@program("https://github.com/pytorch/torchdynamo/issues/941")
+def traceback_of_a_caught_error():
+    def inner(x, n):
+        if n > 1:
+            raise ValueError("deep")
+        return x * n
+
+    def middle(x, n):
+        return inner(x, n) + 1
+
+    def f(x, n):
+        try:
+            return middle(x, n)
+        except ValueError as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            return x, [frame.name for frame in frames], len({frame.lineno for frame in frames})
+
+    return Made(f, [(ones(3), 1), (ones(3), 2), (ones(3), 1)])
+
+
+@program("https://github.com/pytorch/torchdynamo/issues/941")
+def frames_that_a_callee_sees():
+    def who():
+        frame = sys._getframe(1)
+        return frame.f_code.co_name, frame.f_back.f_code.co_name, frame.f_lineno - frame.f_code.co_firstlineno
+
+    def helper(x):
+        return x + 1, who()
+
+    def f(x):
+        y, seen = helper(x)
+        return y * 2, seen, who()[0], inspect.currentframe().f_code.co_name
+
+    return Made(f, [(ones(3),), (ones(2),)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/152867")
+def traceback_that_leaves_the_function():
+    def inner(x):
+        return x["missing"]
+
+    def f(x, table):
+        y = x + 1
+        return y * inner(table)
+
+    return Made(f, [(ones(3), {"missing": 2}), (ones(3), {}), (ones(3), {"missing": 3})], raises=[1])
+
+
+@program("https://github.com/pytorch/pytorch/issues/147597")
+def finalizers_run_in_order():
+    log = []
+
+    class Held:
+        def __init__(self, name):
+            self.name = name
+
+        def __del__(self):
+            log.append(self.name)
+
+    def f(x):
+        a, b = Held("a"), Held("b")
+        y = x + len(log)
+        del a
+        log.append("after a")
+        b = Held("c")
+        opaque()
+        return y * 2, b.name
+
+    return Made(f, [(ones(3),), (ones(3),)], state=log)
+
+
+@program("https://github.com/pytorch/pytorch/issues/93782")
+def global_lambda_is_replaced():
+    global scale
+    scale = lambda x: x * 2
+
+    def before(n):
+        global scale
+        scale = [scale, lambda x: x * 3, torch.neg][n]
+
+    return Made(lambda x: scale(x) + 1, [(ones(3),)] * 3, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/issues/143425")
+def wrong_calls_of_functions():
+    def target(a, /, b, *, c=1):
+        return a * b + c
+
+    def f(x):
+        said = []
+        for attempt in (
+            lambda: target(x),
+            lambda: target(x, 1, 2),
+            lambda: target(x, 1, d=3),
+            lambda: target(a=x, b=1),
+            lambda: target(x, 1, **{"b": 2}),
+            lambda: x(),
+            lambda: len(3),
+        ):
+            try:
+                said.append(attempt())
+            except TypeError as error:
+                said.append(str(error).rpartition(".")[2])
+        return target(x, 2, c=3), said
+
+    return Made(f, [(ones(3),), (ones(2),)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/93724")
+def mutable_default_argument():
+    def collect(x, into=[], *, table={}):
+        into.append(x.shape[0])
+        table[len(into)] = x
+        return x * len(into)
+
+    collect.__defaults__, collect.__kwdefaults__ = ([],), {"table": {}}
+
+    def f(x):
+        return collect(x) + collect(x, [1, 2]), len(collect.__kwdefaults__["table"])
+
+    return Made(f, [(ones(3),), (ones(3),), (ones(2),)], look=lambda *_: collect.__defaults__[0])
+
+
+@program("https://github.com/pytorch/pytorch/pull/196456")
+def pickling_in_the_function():
+    def f(x, config):
+        data = pickle.dumps(config)
+        again = pickle.loads(data)
+        buffer = io.BytesIO()
+        torch.save({"x": x}, buffer)
+        buffer.seek(0)
+        return x + again["n"], again == config, again is config, torch.load(buffer)["x"] * 2
+
+    return Made(f, [(ones(3), {"n": 1}), (ones(2), {"n": 2, "m": [1]})])
+
+
+@program("https://github.com/pytorch/pytorch/issues/196238")
+def json_and_text_streams():
+    def f(x, config):
+        text = json.dumps(config, sort_keys=True)
+        stream = io.StringIO(text + "\nsecond")
+        return x * len(stream.readline()), json.loads(text) == config, stream.read(), json.loads("[1.5, null]")
+
+    return Made(f, [(ones(3), {"b": 1, "a": [True, None]}), (ones(3), {})])
