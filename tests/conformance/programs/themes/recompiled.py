@@ -387,3 +387,170 @@ def absent_global_hides_a_builtin():
             del globals()["abs"]
 
     return Made(lambda x: abs(x) + 1, [(-ones(3),)] * 3, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/issues/113129")
+def equal_values_that_differ():
+    def f(x, v, key):
+        table = {1: "one", "a": 2}
+        return x / v, v * 0, str(v), table.get(key), type(key).__name__, [v, key]
+
+    calls = [(0.0, 1), (-0.0, True), (0, 1.0), (False, 1), (float("nan"), "a"), (float("nan"), "a")]
+    return Made(f, [(ones(2), v, key) for v, key in calls])
+
+
+@program("https://github.com/pytorch/pytorch/issues/93782")
+def code_of_a_function_is_replaced():
+    def helper(x):
+        return x + 1
+
+    def other(x):
+        return x * 7
+
+    def before(n):
+        if n == 1:
+            helper.__code__ = other.__code__
+
+    return Made(lambda x: helper(x) - 1, [(ones(3),)] * 3, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/issues/93782")
+def cell_of_a_closure_changes():
+    def make():
+        scale, names = 2, ["a"]
+
+        def helper(x):
+            return x * scale + len(names)
+
+        return helper
+
+    helper = make()
+
+    def before(n):
+        helper.__closure__[1].cell_contents = n + 1
+        helper.__closure__[0].cell_contents = ["a"] * n
+
+    return Made(lambda x: helper(x), [(ones(3),)] * 3, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/issues/149991")
+def class_of_an_object_changes():
+    class Cold:
+        def run(self, x):
+            return x - 1
+
+    class Hot(Cold):
+        def run(self, x):
+            return super().run(x) * 5
+
+    thing = Cold()
+
+    def before(n):
+        thing.__class__ = Hot if n % 2 else Cold
+
+    return Made(lambda x: (thing.run(x), isinstance(thing, Hot)), [(ones(3),)] * 4, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/issues/149991")
+def abstract_class_registers_later():
+    import abc
+
+    class Shape(abc.ABC):
+        pass
+
+    class Square:
+        pass
+
+    def before(n):
+        if n == 1:
+            Shape.register(Square)
+
+    def f(x, thing):
+        return x + 1 if isinstance(thing, Shape) else x - 1
+
+    return Made(f, [(ones(3), Square())] * 3, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/issues/198189")
+def order_of_a_dict_changes():
+    table = {"a": 2.0, "b": 3.0}
+
+    def before(n):
+        if n == 1:
+            table["a"] = table.pop("a")
+
+    def f(x):
+        for name, value in table.items():
+            x = x * value + len(name)
+        return x, list(table), next(iter(table))
+
+    return Made(f, [(ones(3),)] * 3, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/pull/184830")
+def aliased_arguments_come_and_go():
+    def f(x, y, items, more):
+        x.add_(1)
+        items.append(2)
+        return y * 2, len(more), x is y
+
+    def call(aliased):
+        x, items = ones(4), [1]
+        return (x, x, items, items) if aliased == 1 else (x, x[1:] if aliased == 2 else ones(4), items, [5])
+
+    return Made(f, [call(aliased) for aliased in (0, 1, 2, 0, 1)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/100977")
+def facts_of_a_tensor_change():
+    def f(x):
+        y = x.view(-1) if x.is_contiguous() else x.reshape(-1)
+        return y * 2, x.requires_grad, x.is_leaf, x.storage_offset(), x.is_inference(), x.grad is None, y._base is None
+
+    with torch.inference_mode():
+        inferred = ones(2, 2)
+    grad = ones(2, 2).requires_grad_()
+    return Made(f, [(x,) for x in (ones(2, 2), grad, grad * 1, ones(3, 2)[1:], ones(2, 2).T, inferred)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/163329")
+def property_and_descriptor_replaced():
+    class Config:
+        @property
+        def scale(self):
+            return 2
+
+        @staticmethod
+        def shift():
+            return 1
+
+    config = Config()
+
+    def before(n):
+        if n == 1:
+            Config.scale = property(lambda self: 10)
+        if n == 2:
+            Config.scale, Config.shift = 4, classmethod(lambda cls: len(cls.__name__))
+
+    return Made(lambda x: x * config.scale + config.shift(), [(ones(3),)] * 4, before=before)
+
+
+@program("https://github.com/pytorch/pytorch/issues/163329")
+def base_class_changes():
+    class A:
+        def run(self, x):
+            return x + 1
+
+    class B:
+        def run(self, x):
+            return x * 3
+
+    class C(A):
+        pass
+
+    thing = C()
+
+    def before(n):
+        C.__bases__ = (B,) if n == 1 else (A,)
+
+    return Made(lambda x: (thing.run(x), isinstance(thing, A), C.__mro__[1].__name__), [(ones(3),)] * 3, before=before)

@@ -1,8 +1,11 @@
 """Classes that subclass built-ins, dataclasses, and what an object is: identity, `id`, methods bound at run time."""
 
 import collections
+import collections.abc
 import dataclasses
 import types
+import weakref
+from typing import ClassVar
 
 import torch
 
@@ -323,3 +326,134 @@ def del_and_str_and_repr():
         return x * int(thing) + float(thing), str(thing), repr([thing]), f"{thing!r}", "%s" % thing, round(3.7)
 
     return Made(f, [(ones(3), Named("ab")), (ones(3), Named("c"))])
+
+
+@program("https://github.com/pytorch/pytorch/issues/149991")
+def class_attribute_that_lies():
+    class Real:
+        pass
+
+    class Pretender:
+        @property
+        def __class__(self):
+            return Real
+
+    def f(x, thing):
+        flags = isinstance(thing, Real), type(thing) is Real, thing.__class__ is Real, issubclass(type(thing), Real)
+        return x + sum(flags), flags
+
+    return Made(f, [(ones(3), Pretender()), (ones(3), Real())])
+
+
+@program("https://github.com/pytorch/pytorch/pull/161508")
+def proxies_of_containers_and_calls():
+    class Items(list):
+        def __call__(self, n):
+            return n + len(self)
+
+    items = Items([1, 2])
+    proxy = weakref.proxy(items)
+
+    def f(x):
+        proxy.append(3)
+        return x * len(proxy) + proxy(1), proxy[0], 2 in proxy, list(proxy), bool(proxy), proxy == items
+
+    return Made(f, [(ones(3),), (ones(3),)], state=items)
+
+
+@program("https://github.com/pytorch/pytorch/issues/106125")
+def namespaces_and_mapping_proxies():
+    space = types.SimpleNamespace(scale=2, inner=types.SimpleNamespace(shift=1))
+    fixed = types.MappingProxyType({"a": 5})
+
+    def f(x):
+        space.scale += 1
+        space.late = x.shape
+        try:
+            fixed["b"] = 1
+        except TypeError as error:
+            return x * space.scale + space.inner.shift + fixed["a"], str(error), list(fixed), vars(space.inner)
+
+    return Made(f, [(ones(3),), (ones(2),)], state=space)
+
+
+@program("https://github.com/pytorch/pytorch/issues/96198")
+def own_mapping_and_sequence():
+    class Fields(collections.abc.Mapping):
+        def __init__(self, **data):
+            self.data = data
+
+        def __getitem__(self, key):
+            return self.data[key]
+
+        def __iter__(self):
+            return iter(self.data)
+
+        def __len__(self):
+            return len(self.data)
+
+    class Pair(collections.abc.Sequence):
+        def __getitem__(self, at):
+            return (3, 4)[at]
+
+        def __len__(self):
+            return 2
+
+    def scaled(x, a=1, b=2):
+        return x * a + b
+
+    def f(fields, pair):
+        x = fields["x"]
+        rest = {k: v for k, v in fields.items() if k != "x"}
+        return (
+            scaled(x, **rest),
+            scaled(x, *pair),
+            fields.get("none", 7),
+            "a" in fields,
+            pair.index(4),
+            list(reversed(pair)),
+        )
+
+    return Made(f, [(Fields(x=ones(3), a=5), Pair()), (Fields(x=ones(2), b=1), Pair())])
+
+
+@program("https://github.com/pytorch/pytorch/issues/100181")
+def exceptions_and_types_as_values():
+    class Code(Exception):
+        def __init__(self, n):
+            super().__init__(n, "code")
+            self.n = n
+
+    def f(x, n):
+        made = Code(n)
+        kind = type("Made", (Code,), {"extra": n})
+        other = kind(n)
+        return x * made.n + other.extra, made.args, repr(made), kind.__mro__[1] is Code, made == Code(n), str(other)
+
+    return Made(f, [(ones(3), 1), (ones(3), 2)])
+
+
+@program("https://github.com/pytorch/pytorch/issues/154009")
+def dataclass_inheritance_and_class_variables():
+    @dataclasses.dataclass
+    class Base:
+        a: int = 1
+        made: ClassVar[int] = 0
+
+        def __post_init__(self):
+            type(self).made += 1
+
+    @dataclasses.dataclass(kw_only=True)
+    class Child(Base):
+        b: dataclasses.InitVar[int] = 2
+        total: float = dataclasses.field(default=0.0, repr=False, compare=False)
+
+        def __post_init__(self, b):
+            super().__post_init__()
+            self.total = self.a + b
+
+    def f(x, n):
+        child = Child(n, b=n * 2)
+        return x * child.total, repr(child), child == Child(n), dataclasses.is_dataclass(child), Child.made
+
+    return Made(f, [(ones(3), 1), (ones(3), 2)], look=lambda *_: (Base.made, Child.made))
