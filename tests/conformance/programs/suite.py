@@ -42,7 +42,7 @@ def kept(row: dict[str, Any]) -> dict[str, Any]:
 def theirs(row: dict[str, Any]) -> dict[str, Any]:
     """What the table has of the peer's row."""
     breaks = row.get("breaks", 0)
-    whole = row["status"] == "right" and breaks == 0 and bool(row.get("graphs"))
+    whole = row["status"] == "right" and not breaks and not row.get("given_up") and bool(row.get("graphs"))
     made = {"status": row["status"], "breaks": breaks, "whole": whole}
     # The rest of a message has the paths of this machine.
     return {**made, "detail": row["detail"].partition("\\n")[0]} if row.get("detail") else made
