@@ -28,6 +28,9 @@ GOOD = ("right", "asks", "none")
 class Run:
     """Runs batches, each in a process; who ends it is a crash, and the others go on in another process."""
 
+    worker = "tests.conformance.hf.worker"
+    silence = SILENCE
+
     def __init__(self, place: children.Place):
         self.place = place
 
@@ -37,7 +40,7 @@ class Run:
         waiting = names
         while waiting:
             running = waiting[0]
-            for event in self.place.events("tests.conformance.hf.worker", {"names": waiting, "way": way}, SILENCE):
+            for event in self.place.events(self.worker, {"names": waiting, "way": way}, self.silence):
                 if "start" in event:
                     running = event["start"]
                 elif "done" in event:
