@@ -11,7 +11,9 @@ import itertools
 import numbers
 import types
 import unittest
+import weakref
 
+import numpy
 import pytest
 import torch
 from mode import PROCESS
@@ -615,3 +617,94 @@ def test_attributes_of_an_ordered_dict():
     assert compiled(X, table)[:2] == (5, True)
     del table.tag
     assert compiled(X, table)[:2] == ("none", True)
+
+
+class Listed(list):
+    tag = "class"
+
+
+class Threadlike(torch.Tensor):
+    pass
+
+
+KEEPERS = {
+    "tensor": lambda: torch.ones(2),
+    "parameter": lambda: torch.nn.Parameter(torch.ones(2)),
+    "tensor's subclass": lambda: torch.ones(2).as_subclass(Threadlike),
+    "list's subclass": Listed,
+    "ordered dict": collections.OrderedDict,
+    "exception": ValueError,
+    "namespace": types.SimpleNamespace,
+    "partial": lambda: functools.partial(len),
+    "module": lambda: types.ModuleType("made"),
+    "function": lambda: types.FunctionType(test_attributes_of_an_ordered_dict.__code__, {}),
+}
+
+
+def read(x, o):
+    return getattr(o, "scale", 10)
+
+
+def asked(x, o):
+    return 1 if hasattr(o, "scale") else 2
+
+
+def tried(x, o):
+    try:
+        return o.scale
+    except AttributeError:
+        return "none"
+
+
+def counted(x, o):
+    o.seen = getattr(o, "seen", 0) + 1
+    return o.seen
+
+
+@pytest.mark.parametrize("fn", [read, asked, tried, counted], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", KEEPERS)
+def test_attributes_that_appear(kind, fn):
+    def seen(call):
+        keeper, found = KEEPERS[kind](), []
+        for step in range(5):
+            if step == 2:
+                keeper.scale = 3
+            if step == 4:
+                del keeper.scale
+            found.append(call(X, keeper))
+        return found
+
+    assert seen(flambeau.compile(fn)) == seen(fn)
+
+
+def test_attributes_of_a_tensor_come_before_its_methods():
+    x, y = torch.ones(2), torch.ones(2)
+    x.sum = lambda: "own"
+    compiled = flambeau.compile(lambda x: x.sum())
+    assert (compiled(x), compiled(y).item()) == ("own", 2)
+
+
+def test_what_a_proxy_is_an_instance_of():
+    made = WithMeta(1)
+    compiled = flambeau.compile(lambda x, o: (isinstance(o, WithMeta), isinstance(o, int)))
+    for value in (weakref.proxy(made), made, 3, weakref.proxy(made)):
+        assert compiled(X, value) == (isinstance(value, WithMeta), isinstance(value, int))
+
+
+def test_objects_of_c_types_that_differ_from_themselves():
+    def f(x, a):
+        return a == a, a != a, x
+
+    a, compiled = numpy.array([1.0, float("nan")]), flambeau.compile(f)
+    for _ in range(2):
+        same, other, _ = compiled(X, a)
+        assert same.tolist() == [True, False] and other.tolist() == [False, True]
+
+
+def test_a_device_is_a_context_manager():
+    def f(x):
+        with torch.device("meta"):
+            made = torch.ones(2)
+        return made.device.type, torch.ones(2).device.type, x + 1
+
+    assert flambeau.compile(f)(X)[:2] == ("meta", "cpu")

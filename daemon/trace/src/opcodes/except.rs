@@ -101,7 +101,11 @@ pub(super) fn load_assertion_error(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<
 pub(super) fn before_with(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
     let manager = f.pop()?;
     let (Some(enter), Some(exit)) = (t.special(&manager, "__enter__")?, t.special(&manager, "__exit__")?) else {
-        let name = t.type_name(&manager);
+        let (class, name) = (t.class_of(&manager)?, t.type_name(&manager));
+        // What types of C do besides what the tracer knows of them.
+        if t.type_lookup(&class, "__enter__")?.is_some() && t.type_lookup(&class, "__exit__")?.is_some() {
+            return stop(ReasonCode::UnsupportedObject, format!("a {name} as a context manager"));
+        }
         let message = format!("'{name}' object does not support the context manager protocol");
         return t.raise_named("TypeError", &message);
     };

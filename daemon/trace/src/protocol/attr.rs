@@ -118,6 +118,13 @@ impl Tracer<'_> {
         }
     }
 
+    /// Guards that a value from outside has no instance dict, so that nothing in one comes before what its type has.
+    pub(crate) fn has_no_dict(&mut self, value: &Value) {
+        if let Some(origin) = self.origin_of(value) {
+            self.guard(origin.source, GuardKind::NoDict);
+        }
+    }
+
     /// The instance dict of a tuple subclass's instance. One that was made in the trace has nothing in it.
     fn tuple_attrs(&mut self, tuple: &Tuple) -> Flow<Option<DictId>> {
         let (Some(class), Some(origin)) = (&tuple.class, tuple.origin) else { return Ok(None) };
@@ -134,8 +141,19 @@ impl Tracer<'_> {
 
     /// Whether `__class__` of the value is other code than `object`'s.
     pub(crate) fn overrides_class(&mut self, value: &Value) -> Flow<bool> {
-        let Value::Instance(id) = value else { return Ok(false) };
-        let class = self.arenas.instances[*id].class.clone();
+        /// Types of C that hand on all reads to another object, in `tp_getattro`.
+        const PROXIES: [&str; 4] = ["ProxyType", "CallableProxyType", "weakproxy", "weakcallableproxy"];
+        let class = match value {
+            Value::Instance(id) => self.arenas.instances[*id].class.clone(),
+            Value::Opaque(o) if &*o.class.name.module == "weakref" => {
+                return Ok(PROXIES.contains(&&*o.class.name.qualname));
+            }
+            Value::Opaque(o) => {
+                let found = self.type_lookup(&o.class.clone(), "__class__")?;
+                return Ok(found.is_some_and(|(owner, _)| !owner.is("builtins.object")));
+            }
+            _ => return Ok(false),
+        };
         if !class.is_python {
             return Ok(false);
         }
@@ -157,6 +175,10 @@ impl Tracer<'_> {
             // An OrderedDict has a `__dict__`, as instances of Python classes have.
             return match (self.builtin_attr(value, name)?, attrs) {
                 (None, Some(attrs)) => self.dict_get_str(attrs, name),
+                (None, None) => {
+                    self.has_no_dict(value);
+                    Ok(None)
+                }
                 (found, _) => Ok(found),
             };
         };
@@ -180,6 +202,9 @@ impl Tracer<'_> {
             && self.has_get(raw)?
         {
             return self.bind_attr(raw, value, class, name).map(Some);
+        }
+        if attrs.is_none() {
+            self.has_no_dict(value);
         }
         if let Some(attrs) = attrs {
             if name == "__dict__" {
@@ -263,10 +288,15 @@ impl Tracer<'_> {
         {
             return self.bind_attr(raw, &value, &class, name).map(Some);
         }
-        if let Some(attrs) = attrs
-            && let Some(item) = self.dict_get_str(attrs, name)?
-        {
-            return Ok(Some(item));
+        match attrs {
+            Some(attrs) => {
+                if let Some(item) = self.dict_get_str(attrs, name)? {
+                    return Ok(Some(item));
+                }
+            }
+            // Of classes of Python that is guarded where the instance is met.
+            None if !class.is_python => self.has_no_dict(&value),
+            None => {}
         }
         match found {
             Some((_, raw)) => self.bind_attr(&raw, &value, &class, name).map(Some),

@@ -29,8 +29,13 @@ impl Tracer<'_> {
         }
         let value = Value::Tensor(id);
         let class = self.class_of(&value)?;
-        let found = self.type_lookup(&class, name)?;
-        match found {
+        // What is left are no data descriptors: an attribute of the tensor's own comes first.
+        if let Some(attrs) = self.arenas.tensors[id].attrs
+            && let Some(own) = self.dict_get_str(attrs, name)?
+        {
+            return Ok(Some(own));
+        }
+        match self.type_lookup(&class, name)? {
             Some((_, Value::Function(f)))
                 if !f.module.as_deref().is_some_and(|m| m == "torch" || m.starts_with("torch.")) =>
             {
@@ -40,10 +45,12 @@ impl Tracer<'_> {
                 Ok(Some(Value::bound_builtin(&format!("torch.Tensor.{name}"), value)))
             }
             Some(_) => stop(ReasonCode::UnsupportedObject, format!("Tensor.{name}")),
-            None => match self.arenas.tensors[id].attrs {
-                Some(attrs) => self.dict_get_str(attrs, name),
-                None => Ok(None),
-            },
+            None => {
+                if self.arenas.tensors[id].attrs.is_none() {
+                    self.has_no_dict(&value);
+                }
+                Ok(None)
+            }
         }
     }
 
