@@ -623,14 +623,14 @@ class Listed(list):
     tag = "class"
 
 
-class Threadlike(torch.Tensor):
+class OwnTensor(torch.Tensor):
     pass
 
 
 KEEPERS = {
     "tensor": lambda: torch.ones(2),
     "parameter": lambda: torch.nn.Parameter(torch.ones(2)),
-    "tensor's subclass": lambda: torch.ones(2).as_subclass(Threadlike),
+    "tensor's subclass": lambda: torch.ones(2).as_subclass(OwnTensor),
     "list's subclass": Listed,
     "ordered dict": collections.OrderedDict,
     "exception": ValueError,

@@ -1,13 +1,13 @@
 //! Functions that look at the frame that calls them, its variables included.
 
 /// One of them.
-pub struct Reader {
+struct Reader {
     /// Its import path.
-    pub path: &'static str,
+    path: &'static str,
     /// The name that code which calls it mentions; `None` where that says too little, or all of it is traced.
-    pub name: Option<&'static str>,
+    name: Option<&'static str>,
     /// Whether it gives frames, so that whoever has one may look at any of them.
-    pub gives_frames: bool,
+    gives_frames: bool,
 }
 
 const fn reader(path: &'static str, name: Option<&'static str>) -> Reader {
@@ -19,7 +19,7 @@ const fn gives_frames(path: &'static str, name: Option<&'static str>) -> Reader 
 }
 
 /// All of them.
-pub const READERS: &[Reader] = &[
+const READERS: &[Reader] = &[
     reader("builtins.locals", Some("locals")),
     reader("builtins.vars", Some("vars")),
     reader("builtins.dir", Some("dir")),

@@ -24,6 +24,7 @@ from tests.conformance.packages.worker import compiler, counts
 from . import build
 
 TOLERANCE = 2e-3
+Compare = Callable[[str, str], dict[str, Any]]
 
 
 def steps(model: Any, given: dict[str, Any]) -> Callable[[Callable[..., Any]], Any]:
@@ -96,8 +97,8 @@ def report(compiled: Any) -> dict[str, Any]:
     return {"said": said, "slow": sorted({line[:160] for line in slow})}
 
 
-def main(job: dict[str, Any], voice: children.Voice) -> None:
-    """Runs the job."""
+def main(job: dict[str, Any], voice: children.Voice, compare: Compare) -> None:
+    """Runs the job: `compare` gives the row of a name, run in a way."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     for name in job["names"]:
@@ -117,4 +118,4 @@ def main(job: dict[str, Any], voice: children.Voice) -> None:
 
 
 if __name__ == "__main__":
-    main(children.job(), children.Voice())
+    main(children.job(), children.Voice(), compare)

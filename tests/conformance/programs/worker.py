@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from tests.conformance import children
-from tests.conformance.hf.worker import report, since
+from tests.conformance.hf.worker import main, report, since
 from tests.conformance.packages import observe
 from tests.conformance.packages.worker import compiler, counts
 
@@ -99,26 +99,5 @@ def compare(make: Callable[[], Made], way: str) -> dict[str, Any]:
     return {"status": "broken" if broken else "wrong", "detail": how[:300], **found}
 
 
-def main(job: dict[str, Any], voice: children.Voice) -> None:
-    """Runs the job."""
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    known = programs()
-    for name in job["names"]:
-        voice.say(start=name)
-        try:
-            row = compare(known[name].make, job["way"])
-        except Exception as error:
-            row = {"status": "broken", "detail": f"{type(error).__name__}: {error}"[:300]}
-        if job["way"] == "flambeau":
-            import flambeau
-
-            flambeau.reset()
-        else:
-            torch._dynamo.reset()
-        voice.say(done=name, **row)
-    voice.say(end=True)
-
-
 if __name__ == "__main__":
-    main(children.job(), children.Voice())
+    main(children.job(), children.Voice(), lambda name, way: compare(programs()[name].make, way))

@@ -171,11 +171,12 @@ impl Tracer<'_> {
         attrs: Option<DictId>,
         name: &str,
     ) -> Flow<Option<Value>> {
+        let has_dict = class.as_ref().is_some_and(|class| class.has_dict);
         let Some(class) = class.filter(|c| c.is_python) else {
             // An OrderedDict has a `__dict__`, as instances of Python classes have.
             return match (self.builtin_attr(value, name)?, attrs) {
                 (None, Some(attrs)) => self.dict_get_str(attrs, name),
-                (None, None) => {
+                (None, None) if has_dict => {
                     self.has_no_dict(value);
                     Ok(None)
                 }
@@ -203,7 +204,7 @@ impl Tracer<'_> {
         {
             return self.bind_attr(raw, value, class, name).map(Some);
         }
-        if attrs.is_none() {
+        if attrs.is_none() && class.has_dict {
             self.has_no_dict(value);
         }
         if let Some(attrs) = attrs {
@@ -295,7 +296,7 @@ impl Tracer<'_> {
                 }
             }
             // Of classes of Python that is guarded where the instance is met.
-            None if !class.is_python => self.has_no_dict(&value),
+            None if !class.is_python && class.has_dict => self.has_no_dict(&value),
             None => {}
         }
         match found {
