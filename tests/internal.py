@@ -1,4 +1,5 @@
-"""Reasons that say that the compiler was wrong: a prediction that a check caught, a panic that was fenced.
+"""Reasons that say that the compiler was wrong: a prediction that a check caught, a panic that was fenced, guards that
+do not hold right after the trace that asked for them.
 
 Eager code gave the right result then, so no comparison of results finds them: every test and every run of programs asks
 for them.
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-REASONS = ("internal", "run_failed", "output_mismatch")
+REASONS = ("internal", "run_failed", "output_mismatch", "changed_during_compile", "install_failed")
 KINDS = ("graph_breaks", "eager_fallbacks", "eager_graph_reasons")
 
 

@@ -36,6 +36,7 @@ def check(backend, folder, sentence, **settings):
     assert re.search(sentence, texts[0]), texts[0]
 
 
+@pytest.mark.provokes_internal("a damaged back end cannot be installed")
 @pytest.mark.parametrize("which", plugins.HALVES)
 @pytest.mark.parametrize("how", plugins.DAMAGES)
 def test_damaged_files(tmp_path, how, which):
@@ -44,6 +45,7 @@ def test_damaged_files(tmp_path, how, which):
     check("cpu", tmp_path, plugins.DAMAGES[how][1])
 
 
+@pytest.mark.provokes_internal("a damaged back end cannot be installed")
 @pytest.mark.parametrize("which", plugins.HALVES)
 def test_files_that_cannot_be_read(tmp_path, which):
     plugins.install(tmp_path, "cpu", "cpu")
@@ -53,6 +55,7 @@ def test_files_that_cannot_be_read(tmp_path, which):
     check("cpu", tmp_path, r"cannot be read \(.*\); see who owns it")
 
 
+@pytest.mark.provokes_internal("a damaged back end cannot be installed")
 def test_a_missing_launch_half(tmp_path):
     plugins.install(tmp_path, "alone", "template", halves=["compile"])
     check("alone", tmp_path, r"no launch half of back end alone \(libflambeau_alone_launch\.so\) was found")

@@ -306,6 +306,7 @@ def test_a_daemon_of_another_cache_tells_its_clients_too(template, tmp_path):
         os.kill(pid, signal.SIGTERM)
 
 
+@pytest.mark.provokes_internal("a damaged back end cannot be installed")
 def test_a_default_that_cannot_run_here_is_said_once_and_results_are_right(template):
     run("add", template)
     run("use", "template")

@@ -58,8 +58,8 @@ pub enum GuardKind {
     NoRegistered,
     /// A class that is not registered with the abstract class at this path, nor with one below it.
     NotRegistered(Arc<str>),
-    /// The value has no instance `__dict__`.
-    NoDict,
+    /// The value has no instance `__dict__`, or an empty one.
+    NoAttributes,
     /// A raw slot is empty; the source is the object.
     NoSlot(Arc<str>),
     /// `sys.modules` holds no such module; the source is the frame's function.
@@ -97,7 +97,7 @@ impl GuardKind {
             GuardKind::Equals(_)
             | GuardKind::BaseEquals(_)
             | GuardKind::IsPath(_)
-            | GuardKind::NoDict
+            | GuardKind::NoAttributes
             | GuardKind::MethodOf(_)
             | GuardKind::EmptyCell
             | GuardKind::TupleField(_)
@@ -144,7 +144,7 @@ impl GuardKind {
             GuardKind::NoTypeAttr(attr) => format!("{of} has no attribute {attr:?}"),
             GuardKind::NoRegistered => format!("nothing is registered with {of}"),
             GuardKind::NotRegistered(path) => format!("{of} is not registered with {path}"),
-            GuardKind::NoDict => format!("{of} has no __dict__"),
+            GuardKind::NoAttributes => format!("{of} has nothing in its __dict__"),
             GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
             GuardKind::NoSysModule(module) => format!("{module:?} not in sys.modules"),
             GuardKind::TupleField(item) => format!("{of} gives item {item}"),

@@ -60,8 +60,8 @@ pub enum Fact {
     NoRegistered(NoRegistered),
     /// Not registered with an abstract class.
     NotRegistered(NotRegistered),
-    /// No instance dict.
-    NoDict,
+    /// No instance dict, or an empty one.
+    NoAttributes,
     /// Empty slot.
     NoSlot(Py<PyAny>),
     /// Module not imported.
@@ -133,7 +133,7 @@ impl Fact {
             GuardKind::NoTypeAttr(s) => Fact::NoTypeAttr(name(s)),
             GuardKind::NoRegistered => Fact::NoRegistered(NoRegistered::default()),
             GuardKind::NotRegistered(path) => Fact::NotRegistered(NotRegistered::new(py, path)?),
-            GuardKind::NoDict => Fact::NoDict,
+            GuardKind::NoAttributes => Fact::NoAttributes,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
             GuardKind::EmptyCell => Fact::EmptyCell,
@@ -232,7 +232,10 @@ impl Fact {
                 }
                 Fact::NoRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
                 Fact::NotRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
-                Fact::NoDict => raw::instance_dict(value).is_null(),
+                Fact::NoAttributes => {
+                    let dict = raw::instance_dict(value);
+                    dict.is_null() || ffi::PyDict_Size(dict) == 0
+                }
                 Fact::NoSlot(name) => {
                     let held = Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr()));
                     held.is_none()

@@ -327,7 +327,7 @@ impl Tracer<'_> {
     fn wrap_instance(&mut self, object: &Object, class: Rc<Class>, payload: Payload, origin: Origin) -> Flow<Value> {
         let attrs = self.attrs_of(object, origin.source);
         if attrs.is_none() && class.is_python && class.has_dict {
-            self.guard(origin.source, GuardKind::NoDict);
+            self.guard(origin.source, GuardKind::NoAttributes);
         }
         let instance = Instance {
             class: class.clone(),

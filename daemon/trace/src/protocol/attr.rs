@@ -118,10 +118,10 @@ impl Tracer<'_> {
         }
     }
 
-    /// Guards that a value from outside has no instance dict, so that nothing in one comes before what its type has.
-    pub(crate) fn has_no_dict(&mut self, value: &Value) {
+    /// Guards that a value from outside has nothing in an instance dict, which would come before what its type has.
+    pub(crate) fn has_no_attributes(&mut self, value: &Value) {
         if let Some(origin) = self.origin_of(value) {
-            self.guard(origin.source, GuardKind::NoDict);
+            self.guard(origin.source, GuardKind::NoAttributes);
         }
     }
 
@@ -134,7 +134,7 @@ impl Tracer<'_> {
         let described = self.describe(origin.object)?;
         let attrs = self.attrs_of(&described, origin.source);
         if attrs.is_none() {
-            self.guard(origin.source, GuardKind::NoDict);
+            self.guard(origin.source, GuardKind::NoAttributes);
         }
         Ok(attrs)
     }
@@ -177,7 +177,7 @@ impl Tracer<'_> {
             return match (self.builtin_attr(value, name)?, attrs) {
                 (None, Some(attrs)) => self.dict_get_str(attrs, name),
                 (None, None) if has_dict => {
-                    self.has_no_dict(value);
+                    self.has_no_attributes(value);
                     Ok(None)
                 }
                 (found, _) => Ok(found),
@@ -205,7 +205,7 @@ impl Tracer<'_> {
             return self.bind_attr(raw, value, class, name).map(Some);
         }
         if attrs.is_none() && class.has_dict {
-            self.has_no_dict(value);
+            self.has_no_attributes(value);
         }
         if let Some(attrs) = attrs {
             if name == "__dict__" {
@@ -296,7 +296,7 @@ impl Tracer<'_> {
                 }
             }
             // Of classes of Python that is guarded where the instance is met.
-            None if !class.is_python && class.has_dict => self.has_no_dict(&value),
+            None if !class.is_python && class.has_dict => self.has_no_attributes(&value),
             None => {}
         }
         match found {
@@ -380,7 +380,7 @@ impl Tracer<'_> {
                     return Ok(Some(found));
                 }
             }
-            (None, Some(origin)) => self.guard(origin.source, GuardKind::NoDict),
+            (None, Some(origin)) => self.guard(origin.source, GuardKind::NoAttributes),
             (None, None) => {}
         }
         Ok(match name {

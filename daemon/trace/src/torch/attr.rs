@@ -47,7 +47,7 @@ impl Tracer<'_> {
             Some(_) => stop(ReasonCode::UnsupportedObject, format!("Tensor.{name}")),
             None => {
                 if self.arenas.tensors[id].attrs.is_none() {
-                    self.has_no_dict(&value);
+                    self.has_no_attributes(&value);
                 }
                 Ok(None)
             }

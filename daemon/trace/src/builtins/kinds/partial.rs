@@ -42,7 +42,7 @@ impl Kind for Partial {
         match tracer.attrs_of(&described, origin.source) {
             Some(attrs) => tracer.dict_get_str(attrs, name),
             None => {
-                tracer.guard(origin.source, GuardKind::NoDict);
+                tracer.guard(origin.source, GuardKind::NoAttributes);
                 Ok(None)
             }
         }
