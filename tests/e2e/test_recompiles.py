@@ -314,6 +314,49 @@ def test_clocks_and_random_numbers():
         assert len(set(values)) > 900
 
 
+def test_what_goes_into_containers_is_not_looked_at():
+    kept = []
+
+    def appended(x):
+        kept.append(given())
+        return x + 1
+
+    def made(x):
+        found = [given(), 1]
+        y = x * 2
+        pause()
+        found.append(y)
+        return found
+
+    def nested(x):
+        found = {"times": [given()], "n": 1}
+        found["times"].append(given())
+        return x + found["n"], found
+
+    def looked_at(x):
+        found = [given()]
+        found.append(given())
+        return x + 1, found[0] == found[1], found.index(found[1]), len(found), [*found, 3], sorted(found)
+
+    assert traces(appended, 40, floats()) <= 3
+    assert kept[::2] == kept[1::2] and len(set(kept)) == 40
+    assert traces(made, 40, floats()) <= 4
+    assert traces(nested, 40, floats(), floats()) <= 4
+    compiled = flambeau.compile(looked_at)
+    for values in ([1.5, 2.5], [2.5, 1.5], [1.5, 1.5], ["b", "a"]):
+        feed.values = [*values, *values]
+        assert str(compiled(torch.ones(3))) == str(looked_at(torch.ones(3)))
+
+
+def test_frames_from_the_disk_count_for_the_limit():
+    """In mode `warm` the second process must trace nothing: the first one ran what was beyond the limit eagerly."""
+    compiled, fn = flambeau.compile(used(lambda t, y: y * t)), used(lambda t, y: y * t)
+    for t in range(30):
+        feed.values = [t / 4, t / 4]
+        assert torch.equal(fn(torch.ones(3)), compiled(torch.ones(3)))
+    assert flambeau.counters()["eager_fallbacks"]["recompile_limit"] > 0
+
+
 def test_what_is_carried_is_the_object_itself():
     def carries(x):
         t = given()

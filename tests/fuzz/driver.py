@@ -60,6 +60,8 @@ class Run:
         self.until = time.time() + options.seconds
         self.lock = threading.Lock()
         self.started = time.time()
+        self.limited: set[int] = set()
+        """Seeds of programs that reached a limit of compiles: which frames come first depends on those others stored."""
 
     def environment(self, cache: str = "cache") -> dict[str, str]:
         """For children: own socket and cache, equal hashes of strings."""
@@ -120,7 +122,7 @@ class Run:
         tried: list[Given] = []
         while programs and time.time() < self.until:
             job = {"programs": programs, "mode": mode, "backend": backend, "device": self.options.device}
-            job |= {"until": self.until, "second": second}
+            job |= {"until": self.until, "second": second, "limited": [s for s, _ in programs if s in self.limited]}
             running, survived, done, note = False, False, 0, ""
             for event in self.child(job, "warm" if mode == "warm" else "cache"):
                 if "start" in event:
@@ -131,6 +133,8 @@ class Run:
                     self.count(mode)
                     if event["tried"]:
                         tried.append(programs[event["done"]])
+                    if event["limited"]:
+                        self.limited.add(programs[event["done"]][0])
                     if event["failure"]:
                         self.fail(event["failure"])
                     running, done = False, event["done"] + 1

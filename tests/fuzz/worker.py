@@ -1,6 +1,6 @@
 """A child process: checks the programs of one job, or shrinks one failure; an event per line of JSON on standard output.
 
-{"start": place}   {"survived": place, its eager run}   {"done": place, "failure": null or {...}, "tried": whether it was run compiled}   {"end": {...counts}}
+{"start": place}   {"survived": place, its eager run}   {"done": place, "failure": null or {...}, "tried": whether it was run compiled, "limited": whether it reached the limit of compiles}   {"end": {...counts}}
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import resource
 import sys
 import time
@@ -23,10 +24,13 @@ from . import check, program, shrink, world
 
 MEMORY = 6 << 30
 """What a child may have, in bytes."""
+OWN = re.compile(r"![rsa]:|\b(time\.(time|time_ns|perf_counter|monotonic)|datetime\.now|id|os\.getpid)\(")
+"""What gives a process its own values (clocks, addresses, texts with addresses): a frame that computes with one after a
+break is traced in each process."""
 
 
 def main(job: dict[str, Any]) -> None:
-    """Runs a job: {"programs": [[seed, source or null]], "mode", "backend", "device", "until", "second"} or
+    """Runs a job: {"programs": [[seed, source or null]], "mode", "backend", "device", "until", "second", "limited"} or
     {"shrink": failure, "device", "seconds"}."""
     events = os.fdopen(os.dup(1), "w", buffering=1)
     torch.set_num_threads(1)
@@ -60,7 +64,8 @@ def main(job: dict[str, Any]) -> None:
         failure = check.check(text, seed, job["mode"], job["backend"], survived=said)
         now = flambeau.counters()
         traced = now["frames_traced"]
-        if job["second"] and traced and not failure:
+        limited = "recompile_limit" in now["eager_fallbacks"] or seed in job["limited"]
+        if job["second"] and traced and not failure and not limited and not OWN.search(text):
             detail = f"{traced} frames traced in the second process"
             failure = check.Failure("warm", detail, seed, job["mode"], job["backend"], text)
         fallbacks = {f"eager: {name}": count for name, count in now["eager_fallbacks"].items()}
@@ -68,7 +73,7 @@ def main(job: dict[str, Any]) -> None:
             counts[name] = counts.get(name, 0) + count
         tried = bool(failure or traced or sum(now["cache"]["hits"].values()))
         counts["left out"] = counts.get("left out", 0) + (not tried)
-        say({"done": at, "failure": failure and failure.data(), "tried": tried})
+        say({"done": at, "failure": failure and failure.data(), "tried": tried, "limited": limited})
     say({"end": counts})
 
 

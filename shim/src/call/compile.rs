@@ -230,6 +230,8 @@ impl Miss<'_, '_> {
             Ok(key) => key,
             Err(why) => return Ok(self.unusable(&why)),
         };
+        // Frames from the disk count as those that are compiled do: the next process goes as far as this one.
+        let dynamic = self.charge(found, marked);
         // A recording is of a trace, which a stored frame would save.
         let records = settings::get().wire.record_dir.is_some();
         if !records {
@@ -239,36 +241,7 @@ impl Miss<'_, '_> {
                 None => {}
             }
         }
-        let mut dynamic = marked;
-        let reached = self.sized_beyond(found);
-        let again = {
-            let mut table = self.table.borrow(py);
-            let mut found = found.to_vec();
-            for (place, object, size) in &reached {
-                size.iter().for_each(|size| table.history.saw(place, size.clone()));
-                found.push((place.clone(), object.as_ptr()));
-            }
-            // SAFETY: as above; `reached` keeps its objects.
-            let varies = unsafe { table.history.note(py, &found) };
-            if self.options.dynamic != Some(false) {
-                dynamic.extend(
-                    varies
-                        .into_iter()
-                        .filter(|v| !dynamic.iter().any(|d: &Dynamic| d.place == v.place && d.dim == v.dim))
-                        .collect::<Vec<_>>(),
-                );
-            }
-            let progress = dynamic.len() > table.symbolic;
-            table.symbolic = table.symbolic.max(dynamic.len());
-            if !progress && let Some(latest) = table.frames.first() {
-                let resumed = table.resumes.is_some();
-                let call = thread::with(|here| here.call(resumed));
-                // The caller's own floats are its choice.
-                let float = latest.failed_by_float() && !self.is_root();
-                table.account.charge(call, float, settings::get().recompile_limit);
-            }
-            table.frames.iter().map(Frame::last_failure).collect::<Vec<_>>()
-        };
+        let again = self.table.borrow(py).frames.iter().map(Frame::last_failure).collect::<Vec<_>>();
         if let Some((_, guard)) = again.first() {
             counters::bump(py, "recompiles");
             say::log("recompiles", || format!("{}: {guard}", name_of(self.function)));
@@ -279,6 +252,36 @@ impl Miss<'_, '_> {
             return Ok(outcome);
         }
         self.compile(key, &dynamic)
+    }
+
+    /// Counts a frame more of this function; what is symbolic in it: what is marked, and what varied so far.
+    fn charge(&self, found: &[(Place, Raw)], marked: Vec<Dynamic>) -> Vec<Dynamic> {
+        let py = self.py;
+        let mut dynamic = marked;
+        let reached = self.sized_beyond(found);
+        let mut table = self.table.borrow(py);
+        let mut found = found.to_vec();
+        for (place, object, size) in &reached {
+            size.iter().for_each(|size| table.history.saw(place, size.clone()));
+            found.push((place.clone(), object.as_ptr()));
+        }
+        // SAFETY: live objects of the running call; `reached` keeps its own.
+        let varies = unsafe { table.history.note(py, &found) };
+        if self.options.dynamic != Some(false) {
+            let new = varies.into_iter().filter(|v| !dynamic.iter().any(|d| d.place == v.place && d.dim == v.dim));
+            let new: Vec<_> = new.collect();
+            dynamic.extend(new);
+        }
+        let progress = dynamic.len() > table.symbolic;
+        table.symbolic = table.symbolic.max(dynamic.len());
+        if !progress && let Some(latest) = table.frames.first() {
+            let resumed = table.resumes.is_some();
+            let call = thread::with(|here| here.call(resumed));
+            // The caller's own floats are its choice.
+            let float = latest.failed_by_float() && !self.is_root();
+            table.account.charge(call, float, settings::get().recompile_limit);
+        }
+        dynamic
     }
 
     /// Counts this compile over all callables of the user's function; the way on where there were as many as may be.

@@ -229,7 +229,7 @@ impl Tracer<'_> {
                 if self.arenas.lists[*id].class.is_some() {
                     return stop(ReasonCode::SideEffect, "a new object of a list subclass leaves the frame");
                 }
-                let items = self.list_items(*id)?.clone();
+                let items = self.stored_list_items(*id)?.clone();
                 Build::List(self.build_all(builder, &items)?)
             }
             Value::Dict(id) if self.arenas.dicts[*id].of_new => self.build_instance_dict(builder, *id)?,

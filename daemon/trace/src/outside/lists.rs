@@ -9,12 +9,19 @@ use flambeau_ir::object::ObjectData;
 impl Tracer<'_> {
     /// A new list.
     pub fn new_list(&mut self, items: Vec<Value>) -> Value {
-        Value::List(self.arenas.lists.push(ListValue { items, loaded: true, ..ListValue::default() }))
+        let unread = holds_unread(&items);
+        Value::List(self.arenas.lists.push(ListValue { items, loaded: true, unread, ..ListValue::default() }))
     }
 
     /// The items (reads and guards them if the list is from outside).
     pub fn list_items(&mut self, list: ListId) -> Flow<&Vec<Value>> {
         self.load_list(list)?;
+        Ok(&self.arenas.lists[list].items)
+    }
+
+    /// The items, those unread that were stored so: for what only passes them on or counts them.
+    pub(crate) fn stored_list_items(&mut self, list: ListId) -> Flow<&Vec<Value>> {
+        self.load_stored(list)?;
         Ok(&self.arenas.lists[list].items)
     }
 
@@ -43,6 +50,12 @@ impl Tracer<'_> {
     pub fn list_add(&mut self, list: ListId, items: impl IntoIterator<Item = Value>) {
         let entry = &mut self.arenas.lists[list];
         entry.dirty = true;
+        let before = entry.items.len();
         entry.items.extend(items);
+        entry.unread |= holds_unread(&entry.items[before..]);
     }
+}
+
+fn holds_unread(items: &[Value]) -> bool {
+    items.iter().any(|item| matches!(item, Value::Unread(_)))
 }

@@ -3,10 +3,10 @@
 //! object that came in.
 //!
 //! Such a [`Value::Unread`] is a constant, a tensor or a tuple, or anything in a variable that nothing reads. It is only ever
-//! in local variables, in cells, on the value stack, among the values that were stored into dicts, and in containers that the
-//! root frame makes and returns at once. An instruction that does more than move its operands finds them read:
-//! [`Tracer::read_operands`] is the one place that sees to it. The dicts have a second one, where their values are taken out
-//! (`Tracer::dict_get_key`, `Tracer::load_dict`).
+//! in local variables, in cells, on the value stack, among the items of lists and the values of dicts that stored it, and in
+//! tuples that the root frame makes and returns at once. An instruction that does more than move its operands finds them read:
+//! [`Tracer::read_operands`] is the one place that sees to it. Lists and dicts have a second one, where their values are taken
+//! out (`Tracer::load_list`, `Tracer::dict_get_key`, `Tracer::load_dict`).
 
 use crate::state::tracer::Tracer;
 use crate::value::flow::Flow;
@@ -217,9 +217,9 @@ impl Tracer<'_> {
             }
             Op::PopJumpIf { .. } | Op::JumpIfOrPop { .. } | Op::ForIter(_) | Op::YieldValue => self.read_top(frame, 1),
             Op::BuildTuple(_) if self.is_unpacked(frame) => Ok(()),
-            Op::BuildTuple(n) | Op::BuildList(n) if self.is_returned(frame, n as usize) => Ok(()),
-            Op::BuildConstKeyMap(n) if self.is_returned(frame, n as usize + 1) => Ok(()),
-            Op::BuildMap(n) if self.is_returned(frame, 2 * n as usize) => self.read_keys(frame, n as usize),
+            Op::BuildTuple(n) if self.is_returned(frame, n as usize) => Ok(()),
+            Op::BuildList(_) | Op::BuildConstKeyMap(_) => Ok(()),
+            Op::BuildMap(n) => self.read_keys(frame, n as usize),
             _ => self.read_top(frame, op.alone().map_or(depth, |(inputs, _)| inputs as usize)),
         }
     }
@@ -254,6 +254,7 @@ impl Tracer<'_> {
             Some(Value::Method(m)) => matches!(&m.func, Value::Function(f) if self.special_path(f).is_none()),
             Some(Value::Opaque(_)) => true,
             Some(Value::Class(class)) => argc == 1 && class.is("builtins.type"),
+            Some(Value::Builtin(b)) => &*b.path == "builtins.list.append" && b.receiver.is_some(),
             _ => false,
         };
         if passes { Ok(()) } else { self.read_top(frame, argc + above) }

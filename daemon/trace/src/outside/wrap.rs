@@ -687,8 +687,19 @@ impl Tracer<'_> {
         Ok(self.arenas.dicts[dict].items.len())
     }
 
-    /// Reads the items of an outside list.
+    /// Reads the items of an outside list, and those that were stored unread.
     pub(crate) fn load_list(&mut self, list: ListId) -> Flow<()> {
+        if self.arenas.lists[list].unread {
+            let mut items = self.arenas.lists[list].items.clone();
+            self.read_all(&mut items)?;
+            let entry = &mut self.arenas.lists[list];
+            (entry.items, entry.unread) = (items, false);
+        }
+        self.load_stored(list)
+    }
+
+    /// As [`Tracer::load_list`]; items that were stored unread stay so.
+    pub(crate) fn load_stored(&mut self, list: ListId) -> Flow<()> {
         let entry = &self.arenas.lists[list];
         if entry.loaded {
             return Ok(());

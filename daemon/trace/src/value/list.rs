@@ -14,6 +14,8 @@ pub struct ListValue {
     pub(crate) items: Vec<Value>,
     /// False for a list from outside whose items were not read yet.
     pub(crate) loaded: bool,
+    /// True if values were stored that were not read.
+    pub(crate) unread: bool,
     pub(crate) dirty: bool,
     /// Its type where that is not `list` itself.
     pub class: Option<Rc<Class>>,
