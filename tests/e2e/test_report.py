@@ -34,7 +34,7 @@ def inner(x):
 
 
 def looped(x):
-    for _ in range(2):
+    for _ in map(abs, range(2)):
         x = inner(x)
     if x.sum() > 0:
         x = x - 1

@@ -119,6 +119,8 @@ pub enum Effect {
         /// As [`crate::frame::TraceOptions::error_on_break`].
         error: bool,
     },
+    /// `next(iterator)`, so many times or to its end: of a built-in iterator.
+    Advance(BuildId, u32),
 }
 
 /// The end of a frame: what it leaves behind, then how it goes on.

@@ -42,8 +42,8 @@ pub enum GuardKind {
     Tensor(TensorGuard),
     /// Length of a list, tuple, set or dict (or subclass), read raw.
     Len(usize),
-    /// As `Len`: it has items.
-    NotEmpty,
+    /// As `Len`: no fewer.
+    AtLeast(usize),
     /// A dict's exact keys in order (constants).
     Keys(Vec<Const>),
     /// A set's elements (constants), order free.
@@ -103,7 +103,7 @@ impl GuardKind {
             | GuardKind::TupleField(_)
             | GuardKind::NoGrad
             | GuardKind::Len(_)
-            | GuardKind::NotEmpty
+            | GuardKind::AtLeast(_)
             | GuardKind::Function { .. } => (0, 1),
             GuardKind::Tensor(_) | GuardKind::Ambient(_) => (0, 2),
             GuardKind::NoItem(_)
@@ -135,7 +135,7 @@ impl GuardKind {
             GuardKind::Function { code } => format!("{of} is a function with the code {code}"),
             GuardKind::Tensor(tensor) => format!("{of} is {}", of_tensor(tensor)),
             GuardKind::Len(n) => format!("len({of}) == {n}"),
-            GuardKind::NotEmpty => format!("len({of}) > 0"),
+            GuardKind::AtLeast(n) => format!("len({of}) >= {n}"),
             GuardKind::Keys(keys) => format!("list({of}) == [{}]", constants(keys)),
             GuardKind::Elements(items) => format!("{of} == {{{}}}", constants(items)),
             GuardKind::NoItem(key) => format!("{} not in {of}", constant(key)),

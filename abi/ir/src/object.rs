@@ -110,7 +110,17 @@ pub enum ObjectData {
     Instance,
     /// An object whose inside is not readable without running code (generator, file, C extension type).
     Opaque,
+    /// A built-in iterator whose next items can be told without advancing it.
+    Iterator {
+        /// A tuple of the next items, at most [`MOST_AHEAD`] and one.
+        ahead: ObjId,
+        /// The lists, dicts and sets that it draws from.
+        drawn_from: Vec<ObjId>,
+    },
 }
+
+/// Items of an iterator that one frame may draw.
+pub const MOST_AHEAD: usize = 64;
 
 /// Names a type of C whose objects are references alone, one behind another, and never change: what such an object is, its
 /// parts say. An index in [`PARTS`].

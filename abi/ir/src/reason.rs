@@ -113,11 +113,11 @@ reasons! {
     LiveIterator {
         name: "live_iterator",
         means: "A loop draws from an iterator that only Python can advance.",
-        hint: "Loop over a list or a range that the compiled function makes, or break after the loop.",
+        hint: "Loop over a list, range, dict, zip or enumerate, or break after the loop.",
         example: Code(
             r#"def f(x):
-    for _ in range(3):
-        print("step")
+    for step in map(str, range(3)):
+        print(step)
         x = x + 1
     return x"#
         ),

@@ -76,6 +76,10 @@ pub enum Step {
     Mro(u32),
     /// `.grad` of a tensor.
     Grad,
+    /// The next items of a built-in iterator, as a tuple: at least as many as the frame draws, and one more if there is one.
+    Ahead,
+    /// A list, dict or set that a built-in iterator draws from, by its number.
+    DrawnFrom(u32),
 }
 
 /// One entry of the table.
@@ -173,6 +177,9 @@ impl SourceTable {
             Step::Part(of, at) => format!("{base}.{}", part_name(*of, *at).unwrap_or("?")),
             Step::Mro(i) => format!("{base}.__mro__[{i}]"),
             Step::Grad => format!("{base}.grad"),
+            Step::Ahead => format!("the items ahead of {base}"),
+            Step::DrawnFrom(0) => format!("what {base} draws from"),
+            Step::DrawnFrom(i) => format!("what {base} draws from ({i})"),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::build::{del_item, instance_dict, raised, set_item};
 use crate::process::region::Region;
+use crate::python::layout::iterators;
 use crate::python::raw;
 use flambeau_ir::exit::{BuildId, Effect};
 use pyo3::exceptions::PyAttributeError;
@@ -34,6 +35,8 @@ pub enum Change {
     SetGradMode(bool),
     /// How graph breaks are taken.
     SetBreaks(Region),
+    /// Items drawn from an iterator.
+    Advance(usize, u32),
 }
 
 impl Change {
@@ -60,6 +63,7 @@ impl Change {
                 Change::SetDict(at(dict), items.iter().map(|(k, v)| (at(k), at(v))).collect())
             }
             Effect::SetCell(cell, value) => Change::SetCell(at(cell), value.as_ref().map(at)),
+            Effect::Advance(iterator, count) => Change::Advance(at(iterator), *count),
             Effect::SetGradMode(on) => Change::SetGradMode(*on),
             Effect::SetBreaks { nested, error } => Change::SetBreaks(Region { nested: *nested, error: *error }),
         }
@@ -102,6 +106,8 @@ impl Change {
                 // SAFETY: a live cell takes its own reference.
                 raised(py, unsafe { PyCell_Set(made[*cell].as_ptr(), value) })
             }
+            Change::Advance(..) if flambeau_ir::mutated!("iterator_not_advanced") => Ok(()),
+            Change::Advance(iterator, count) => iterators::advance(made[*iterator].bind(py), *count),
             Change::SetBreaks(region) => {
                 region.enter();
                 Ok(())

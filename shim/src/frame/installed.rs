@@ -276,7 +276,8 @@ impl Installed {
     }
 
     /// The tensors and ints that the guards are about, as this call has them: places, objects, and the sizes of the frame,
-    /// where all are fixed. Of ints only those that one and the same object changed: another one's differ for good.
+    /// where all are fixed. Of ints only those that one and the same object changed, and those that an iterator gives: another
+    /// object's differ for good.
     pub fn sized(
         &self,
         py: Python<'_>,
@@ -290,7 +291,9 @@ impl Installed {
             let place = program.sources.path(guard.source);
             let size = match &guard.kind {
                 GuardKind::Tensor(of) => of.sizes.iter().map(Dim::as_const).collect::<Option<_>>().map(Size::Tensor),
-                GuardKind::Equals(Const::Int(value)) if self.owners.holds(&place, function, args) => {
+                GuardKind::Equals(Const::Int(value))
+                    if place.contains(&Step::Ahead) || self.owners.holds(&place, function, args) =>
+                {
                     Some(Size::Int(*value))
                 }
                 _ => return None,

@@ -38,8 +38,8 @@ pub enum Fact {
     Tensor(Rc<TensorFact>),
     /// Raw length.
     Len(usize),
-    /// Raw length, which is not 0.
-    NotEmpty,
+    /// Raw length, or more.
+    AtLeast(usize),
     /// Keys in order.
     Keys(Vec<Constant>),
     /// Set elements.
@@ -122,7 +122,7 @@ impl Fact {
                 }))
             }
             GuardKind::Len(n) => Fact::Len(*n),
-            GuardKind::NotEmpty => Fact::NotEmpty,
+            GuardKind::AtLeast(n) => Fact::AtLeast(*n),
             GuardKind::Keys(keys) => Fact::Keys(keys.iter().map(|k| Constant::new(py, k)).collect()),
             GuardKind::Elements(elements) => Fact::Elements(elements.clone()),
             GuardKind::NoItem(key) => Fact::NoItem(Key::new(py, key)?),
@@ -220,7 +220,7 @@ impl Fact {
                 }
                 Fact::Tensor(fact) => fact.read(py, torch, value).is_some(),
                 Fact::Len(n) => length(value) == Some(*n),
-                Fact::NotEmpty => length(value).is_some_and(|n| n > 0),
+                Fact::AtLeast(least) => length(value).is_some_and(|n| n >= *least),
                 Fact::Keys(keys) => ffi::PyDict_Check(value) != 0 && has_keys(py, value, keys),
                 Fact::Elements(elements) => ffi::PyAnySet_Check(value) != 0 && constant::elements(py, value, elements),
                 Fact::NoItem(key) => ffi::PyDict_Check(value) != 0 && key.get(value).is_null(),

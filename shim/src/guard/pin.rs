@@ -251,9 +251,13 @@ impl<'a> Pinner<'a> {
                     self.field(base, offset_of!(ffi::PyCFunctionObject, m_self));
                 }
                 Read::Receiver => self.field(base, std::mem::size_of::<ffi::PyObject>() + 8),
-                Read::Arg(_) | Read::Function | Read::Builtins | Read::SysModule(_) | Read::Grad(_) => {
-                    self.failed = true;
-                }
+                Read::Arg(_)
+                | Read::Function
+                | Read::Builtins
+                | Read::SysModule(_)
+                | Read::Grad(_)
+                | Read::Ahead(_)
+                | Read::DrawnFrom(_) => self.failed = true,
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Reading sources: each step of a path, from one object to the next, without running user code.
 
 use crate::python::consts;
-use crate::python::layout::parts;
+use crate::python::layout::{iterators, parts};
 use crate::python::raw::{self, Raw};
 use flambeau_ir::code::Const;
 use flambeau_ir::source::{SourceTable, Step};
@@ -47,6 +47,10 @@ pub enum Read {
     Part(usize, usize),
     /// `__self__` of a bound method or built-in.
     Receiver,
+    /// The next items of an iterator, at most so many.
+    Ahead(usize),
+    /// A container that an iterator draws from.
+    DrawnFrom(usize),
 }
 
 /// A dict key of exact built-in type, with its hash.
@@ -150,7 +154,17 @@ unsafe fn same_plain(a: Raw, b: Raw) -> bool {
 
 /// The steps of a table, ready to be read.
 pub fn compile(py: Python<'_>, table: &SourceTable) -> PyResult<Vec<(Option<u32>, Read)>> {
-    table.nodes().iter().map(|node| Ok((node.base.map(|b| b.0), read(py, &node.step)?))).collect()
+    let mut steps = Vec::with_capacity(table.nodes().len());
+    for node in table.nodes() {
+        // One item more than the frame draws: guards may say that there is none.
+        if let (Some(base), Step::Index(i)) = (node.base, &node.step)
+            && let Some((_, Read::Ahead(most))) = steps.get_mut(base.0 as usize)
+        {
+            *most = (*most).max(*i as usize + 2);
+        }
+        steps.push((node.base.map(|b| b.0), read(py, &node.step)?));
+    }
+    Ok(steps)
 }
 
 fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
@@ -172,6 +186,8 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::Mro(i) => Read::Mro(*i as usize),
         Step::Closure(i) => Read::Closure(*i as usize),
         Step::Grad => grad(py)?,
+        Step::Ahead => Read::Ahead(1),
+        Step::DrawnFrom(i) => Read::DrawnFrom(*i as usize),
         Step::Globals => function(std::mem::offset_of!(ffi::PyFunctionObject, func_globals)),
         Step::FunctionName => function(std::mem::offset_of!(ffi::PyFunctionObject, func_name)),
         Step::QualName => function(std::mem::offset_of!(ffi::PyFunctionObject, func_qualname)),
@@ -345,6 +361,14 @@ impl<'a> Values<'a> {
                         return null_mut();
                     }
                     self.own(py, get(getter.as_ptr(), base, raw::class_of(base)))
+                }
+                Read::Ahead(most) if iterators::is_known(base) => {
+                    let items = iterators::ahead(&Bound::from_borrowed_ptr(py, base), *most);
+                    self.own(py, items.map_or(null_mut(), Py::into_ptr))
+                }
+                Read::DrawnFrom(i) if iterators::is_known(base) => {
+                    let mut found = iterators::drawn_from(&Bound::from_borrowed_ptr(py, base)).unwrap_or_default();
+                    if *i < found.len() { self.own(py, found.swap_remove(*i).into_ptr()) } else { null_mut() }
                 }
                 _ => borrowed_step(base, read),
             }

@@ -64,6 +64,13 @@ impl Tracer<'_> {
             let target = builder.source(origin.source);
             builder.exit.effects.push(Effect::SetCell(target, value));
         }
+        for ahead in
+            self.drawn().map(|(_, ahead)| (ahead.origin, ahead.drawn + usize::from(ahead.ended))).collect::<Vec<_>>()
+        {
+            let (origin, count) = ahead;
+            let target = builder.source(origin.source);
+            builder.exit.effects.push(Effect::Advance(target, count as u32));
+        }
         let slots: Vec<_> = self
             .arenas
             .instances
@@ -90,6 +97,7 @@ impl Tracer<'_> {
             || arenas.sets.iter().any(|(_, s)| s.origin.is_some() && !s.history.changes.is_empty())
             || arenas.cells.iter().any(|(_, c)| c.origin.is_some() && c.dirty)
             || arenas.instances.iter().any(|(_, i)| i.origin.is_some() && !i.slot_writes.is_empty())
+            || self.drawn().next().is_some()
     }
 
     fn dict_effects(&mut self, builder: &mut Builder, dict: DictId) -> Flow<()> {

@@ -291,6 +291,7 @@ impl Tracer<'_> {
         for (a, b) in pairs.into_iter().filter(|_| !flambeau_ir::mutated!("no_guard_of_other_objects")) {
             self.guard(a, GuardKind::NotSame(b));
         }
+        self.guard_drawn();
     }
 }
 

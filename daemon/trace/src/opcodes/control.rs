@@ -36,7 +36,7 @@ pub(super) fn get_iter(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> {
 
 pub(super) fn for_iter(t: &mut Tracer<'_>, f: &mut PyFrame, target: u32) -> Flow<Control> {
     let iter = f.peek(1)?.clone();
-    match t.next(&iter)? {
+    match t.next_unread(&iter)? {
         Some(value) => {
             f.push(value);
             Ok(Control::Next)

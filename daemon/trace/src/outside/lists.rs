@@ -32,7 +32,7 @@ impl Tracer<'_> {
         if let Some(origin) = unread
             && let ObjectData::List(items) = &self.describe(origin.object)?.data
         {
-            self.guard(origin.source, if items.is_empty() { GuardKind::Len(0) } else { GuardKind::NotEmpty });
+            self.guard(origin.source, if items.is_empty() { GuardKind::Len(0) } else { GuardKind::AtLeast(1) });
             return Ok(items.is_empty());
         }
         Ok(self.list_items(list)?.is_empty())

@@ -2,7 +2,7 @@
 
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, Stop, stop};
-use crate::value::{Descriptor, DictId, Function, Origin, Value};
+use crate::value::{Descriptor, DictId, Function, Iter, Origin, Value};
 use flambeau_bytecode::Op;
 use flambeau_ir::code::Const;
 use flambeau_ir::object::{ObjId, ObjectData};
@@ -51,6 +51,10 @@ impl Tracer<'_> {
             Value::Module(m) => Some(m.origin),
             Value::Cell(id) => self.arenas.cells[*id].origin,
             Value::Parts(parts) => parts.origin,
+            Value::Iter(id) => match &self.arenas.iters[*id] {
+                Iter::Ahead(ahead) => Some(ahead.origin),
+                _ => None,
+            },
             Value::Opaque(o) => Some(o.origin),
             Value::Descriptor(d) => match &**d {
                 Descriptor::NativeClass(b) => b.origin,

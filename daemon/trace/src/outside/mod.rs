@@ -3,6 +3,7 @@
 mod dicts;
 pub mod finalizers;
 mod hooks;
+pub mod iterators;
 mod lists;
 pub mod lookup;
 pub mod types;

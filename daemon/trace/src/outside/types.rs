@@ -61,7 +61,10 @@ impl Tracer<'_> {
             },
             Value::Cell(_) => "types.CellType",
             Value::Generator(_) => "types.GeneratorType",
-            Value::Iter(id) => iterator_path(&self.arenas.iters[*id]),
+            Value::Iter(id) => match &self.arenas.iters[*id] {
+                Iter::Ahead(ahead) => return Ok(ahead.class.clone()),
+                iter => iterator_path(iter),
+            },
             Value::Descriptor(d) => descriptor_path(d)?,
             Value::Code(_) => "types.CodeType",
         };

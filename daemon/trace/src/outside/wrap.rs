@@ -122,6 +122,7 @@ impl Tracer<'_> {
                 Ok(Value::Opaque(Rc::new(Opaque { class, path: None, item: Some(*item), origin })))
             }
             ObjectData::Opaque => self.wrap_opaque(object, origin),
+            ObjectData::Iterator { ahead, drawn_from } => self.wrap_iterator(object, *ahead, drawn_from, origin),
         }
     }
 

@@ -199,10 +199,29 @@ pub enum Iter {
         /// It ends when this is returned.
         sentinel: Value,
     },
+    /// One that was there before the trace.
+    Ahead(Ahead),
     /// Exhausted, and rid of what it iterated over.
     Done(Exhausted),
     /// It is being advanced.
     Running,
+}
+
+/// A built-in iterator from outside, and how far the trace went. It is advanced itself where the frame ends.
+#[derive(Clone, Debug)]
+pub struct Ahead {
+    /// Where it is from.
+    pub origin: super::Origin,
+    /// Its type.
+    pub class: Rc<super::Class>,
+    /// The items ahead of it when the trace began; not all where there are very many.
+    pub items: Rc<[flambeau_ir::object::ObjId]>,
+    /// The lists, dicts and sets that it draws from.
+    pub drawn_from: Rc<[flambeau_ir::object::ObjId]>,
+    /// How many items were drawn.
+    pub drawn: usize,
+    /// Whether the trace came to its end.
+    pub ended: bool,
 }
 
 /// How many ints a range has.

@@ -20,7 +20,7 @@ pub use class::Class;
 pub use dict::{DictId, DictValue, ViewKind};
 pub use function::{Builtin, CellId, CellValue, Descriptor, Function, Method};
 pub use instance::{Instance, InstanceId, Module, Opaque, Payload};
-pub use iterator::{Exhausted, Iter, IterId, Of};
+pub use iterator::{Ahead, Exhausted, Iter, IterId, Of};
 pub use key::Key;
 pub use list::{ListId, ListValue};
 pub use parts::Parts;

@@ -4,12 +4,12 @@ use super::tensor::TensorReader;
 use crate::guard::order;
 use crate::python::code;
 use crate::python::consts;
-use crate::python::layout::parts;
+use crate::python::layout::{iterators, parts};
 use crate::python::paths;
 use crate::python::raw::{self, Raw};
 use flambeau_ir::code::{Code, CodeHash};
 use flambeau_ir::object::{
-    ClassDesc, Described, FunctionDesc, ObjId, Object, ObjectData, PrefetchedItem, PrefetchedLookup,
+    ClassDesc, Described, FunctionDesc, MOST_AHEAD, ObjId, Object, ObjectData, PrefetchedItem, PrefetchedLookup,
 };
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -41,6 +41,8 @@ pub struct Describer<'py> {
     lookups: HashSet<(ObjId, Arc<str>)>,
     /// Tuples count for no depth: they are the states of inlined frames, one in the other.
     pub(super) resumes: bool,
+    /// Iterators are told by their next items.
+    pub tells_items_ahead: bool,
     pub(super) tensors: TensorReader,
     pub(super) prefetch: super::prefetch::Prefetch,
 }
@@ -63,6 +65,7 @@ impl<'py> Describer<'py> {
             items: HashSet::new(),
             lookups: HashSet::new(),
             resumes: false,
+            tells_items_ahead: true,
             tensors: TensorReader::default(),
             prefetch: super::prefetch::Prefetch::default(),
         }
@@ -290,6 +293,15 @@ impl<'py> Describer<'py> {
             }
             if let Some((of, parts)) = parts::of(self.py, object) {
                 return ObjectData::Parts(of, parts.into_iter().map(|part| self.child(part, depth.max(1))).collect());
+            }
+            if self.tells_items_ahead
+                && iterators::is_known(object)
+                && let Ok(items) = iterators::ahead(&bound, MOST_AHEAD + 1)
+                && let Ok(drawn_from) = iterators::drawn_from(&bound)
+            {
+                let ahead = self.child(items.as_ptr(), depth.max(2));
+                let drawn_from = drawn_from.iter().map(|of| self.child(of.as_ptr(), 0)).collect();
+                return ObjectData::Iterator { ahead, drawn_from };
             }
             if let Some(value) = consts::scalar_base(&bound, false) {
                 return ObjectData::ConstSubclass(value);

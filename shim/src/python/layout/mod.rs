@@ -6,6 +6,7 @@ mod counted;
 mod dict;
 #[cfg(Py_3_12)]
 mod frame;
+pub mod iterators;
 pub mod parts;
 #[cfg(Py_3_12)]
 mod watched;
