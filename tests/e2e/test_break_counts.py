@@ -58,7 +58,7 @@ def test_more_calls_compile_nothing():
 def test_loop_compiles():
     """The break in a loop's body: the frame is not skipped, iterations share what was compiled."""
     ops, found = run(MORE["in_a_loop"].make, MORE["in_a_loop"].calls * 2)
-    # The first iteration; a later one behind the side that adds, and the end behind it; a later one behind the other side.
+    # The first iteration; behind the side that adds a later one, and the end; behind the other side a later one.
     assert ops == [2, 3, 1, 2]
     # The branch of the first iteration, and of later ones behind each side.
     assert found == 3

@@ -1,4 +1,4 @@
-"""Iterators that are there before a trace: in loops whose bodies break, and as arguments. Results and what is left are eager's."""
+"""Iterators that are there before a trace: in loops whose bodies break, and as arguments."""
 
 import itertools
 

@@ -115,11 +115,11 @@ reasons! {
         means: "A loop draws from an iterator that only Python can advance.",
         hint: "Loop over a list, range, dict, zip or enumerate, or break after the loop.",
         example: Code(
-            r#"def f(x):
+            r"def f(x):
     for step in map(str, range(3)):
         print(step)
         x = x + 1
-    return x"#
+    return x"
         ),
     }
     UserBreak {

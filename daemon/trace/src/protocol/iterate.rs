@@ -232,10 +232,7 @@ impl Tracer<'_> {
                 Ok(Some(Value::tuple(vec![index, item])))
             }
             Iter::Map { .. } | Iter::Filter { .. } => self.advance_mapped(iter),
-            Iter::Ahead(ahead) => match self.draw(ahead)? {
-                Some(item) => self.read(&item).map(Some),
-                None => Ok(None),
-            },
+            Iter::Ahead(ahead) => self.draw(ahead)?.map(|item| self.read(&item)).transpose(),
             Iter::CallUntil { func, sentinel } => {
                 let value = self.call(func, Args::default());
                 let Some(value) = self.catch(value, "StopIteration")? else { return Ok(None) };

@@ -294,20 +294,26 @@ impl<'py> Describer<'py> {
             if let Some((of, parts)) = parts::of(self.py, object) {
                 return ObjectData::Parts(of, parts.into_iter().map(|part| self.child(part, depth.max(1))).collect());
             }
-            if self.tells_items_ahead
-                && iterators::is_known(object)
-                && let Ok(items) = iterators::ahead(&bound, MOST_AHEAD + 1)
-                && let Ok(drawn_from) = iterators::drawn_from(&bound)
-            {
-                let ahead = self.child(items.as_ptr(), depth.max(2));
-                let drawn_from = drawn_from.iter().map(|of| self.child(of.as_ptr(), 0)).collect();
-                return ObjectData::Iterator { ahead, drawn_from };
+            if let Some(data) = self.iterator(&bound, depth) {
+                return data;
             }
             if let Some(value) = consts::scalar_base(&bound, false) {
                 return ObjectData::ConstSubclass(value);
             }
         }
         self.rarer(&bound, class, depth)
+    }
+
+    /// A built-in iterator, if its next items can be told.
+    fn iterator(&mut self, iterator: &Bound<'py, PyAny>, depth: u8) -> Option<ObjectData> {
+        if !self.tells_items_ahead || !iterators::is_known(iterator.as_ptr()) {
+            return None;
+        }
+        let items = iterators::ahead(iterator, MOST_AHEAD + 1).ok()?;
+        let drawn_from = iterators::drawn_from(iterator).ok()?;
+        let ahead = self.child(items.as_ptr(), depth.max(2));
+        let drawn_from = drawn_from.iter().map(|of| self.child(of.as_ptr(), 0)).collect();
+        Some(ObjectData::Iterator { ahead, drawn_from })
     }
 
     /// Kinds recognised by the exact type's name.
