@@ -529,3 +529,43 @@ def test_writes_through_views_of_an_evenly_spaced_input(write, backend):
         return (torch.arange(24.0).view(2, 3, 4)[:, :, 1],)
 
     agree(write, evenly, part, backend=backend)
+
+
+def written_itself(x):
+    a = x[0]
+    a += 3
+    return a
+
+
+def another_is_written(x):
+    a, b = x[0], x[1]
+    b += 1
+    return a
+
+
+def made_behind_the_write(x):
+    x.mul_(2)
+    return x[0]
+
+
+def written_without_autograd(x):
+    x.detach().add_(1)
+    return x[0]
+
+
+@pytest.mark.parametrize(
+    "program", [written_itself, another_is_written, made_behind_the_write, written_without_autograd]
+)
+def test_what_autograd_says_of_views_of_what_was_written(program, backend):
+    """Views from before a write that it does not know of are refused where they are used."""
+
+    def used(run):
+        x = torch.ones(3, 2, requires_grad=True)
+        with torch.no_grad():
+            view = run(x)
+        try:
+            return (view + view).grad_fn is not None, view._version, x._version
+        except RuntimeError as error:
+            return str(error), view._version, x._version
+
+    assert used(flambeau.compile(program, backend=backend)) == used(program)

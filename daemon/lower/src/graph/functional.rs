@@ -33,6 +33,7 @@ struct Base {
     /// The graph input whose memory it is.
     input: Option<u32>,
     strides: Vec<Dim>,
+    requires_grad: bool,
 }
 
 /// What a graph node stands for.
@@ -149,7 +150,8 @@ impl Lowering<'_> {
         let value =
             self.core.add(CoreNode { op, dtype: meta.dtype, sizes: meta.sizes.clone(), strides: meta.strides.clone() });
         self.core.pin(value, &meta.strides);
-        self.bases.push(Base { value, input: Some(input), strides: meta.strides.clone() });
+        let (strides, requires_grad) = (meta.strides.clone(), meta.requires_grad);
+        self.bases.push(Base { value, input: Some(input), strides, requires_grad });
         Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false }
     }
 
@@ -336,7 +338,7 @@ impl Lowering<'_> {
             ));
         }
         let value = self.laid_out(id, &meta.strides);
-        self.bases.push(Base { value, input: None, strides: meta.strides.clone() });
+        self.bases.push(Base { value, input: None, strides: meta.strides.clone(), requires_grad: false });
         Ok(Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false })
     }
 
@@ -479,6 +481,12 @@ impl Lowering<'_> {
         self.bases[base].input.is_some() || self.graph.outputs.iter().any(|id| *id != output && shares(id))
     }
 
+    /// Whether the graph writes to the input whose memory it is.
+    fn is_written(&self, base: usize) -> bool {
+        let Base { value, input, .. } = &self.bases[base];
+        input.is_some_and(|input| self.core.node(*value).op != CoreOp::Input(input))
+    }
+
     /// Outputs and final values of written inputs.
     fn finish(&mut self) -> Result<(), Reason> {
         let mut taken: BTreeMap<CoreId, usize> = BTreeMap::new();
@@ -494,6 +502,10 @@ impl Lowering<'_> {
             };
             if severed && self.is_seen(base, id) {
                 return refuse("a detached tensor that leaves, whose memory another has");
+            }
+            if !views.is_empty() && self.bases[base].requires_grad && self.is_written(base) {
+                // Autograd refuses the use of one that was made before the write.
+                return refuse("a view of a tensor that requires grad, which is written");
             }
             let out = self.output(&mut taken, base, &views, &meta)?;
             self.core.outputs.push(out);
