@@ -2,6 +2,7 @@
 //! are made of and how far they got; it is C code that runs nothing of the user's.
 
 use crate::python::raw::Raw;
+use flambeau_ir::object::MOST_AHEAD;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -60,11 +61,11 @@ pub fn is_known(iterator: Raw) -> bool {
     how(iterator).is_some()
 }
 
-/// A tuple of the next items, at most so many; an error where they cannot be told.
+/// A tuple of the next items, at most so many, and one more than [`MOST_AHEAD`]; an error where they cannot be told.
 pub fn ahead(iterator: &Bound<'_, PyAny>, most: usize) -> PyResult<Py<PyTuple>> {
     let copy = copied(iterator, 0)?;
     let mut items = Vec::new();
-    while items.len() < most {
+    while items.len() < most.min(MOST_AHEAD + 1) {
         // SAFETY: a live iterator of a type of the table.
         let item = unsafe { ffi::PyIter_Next(copy.as_ptr()) };
         // SAFETY: a new reference or null, at the end or with an error.
@@ -81,8 +82,11 @@ pub fn ahead(iterator: &Bound<'_, PyAny>, most: usize) -> PyResult<Py<PyTuple>> 
 
 /// Advances an iterator of a type of the table, to its end if that is nearer.
 pub fn advance(iterator: &Bound<'_, PyAny>, count: u32) -> PyResult<()> {
+    if !is_known(iterator.as_ptr()) || count as usize > MOST_AHEAD + 1 {
+        return unknown();
+    }
     for _ in 0..count {
-        // SAFETY: a live iterator.
+        // SAFETY: a live iterator of a type of the table.
         let item = unsafe { ffi::PyIter_Next(iterator.as_ptr()) };
         // SAFETY: a new reference or null.
         if unsafe { Bound::from_owned_ptr_or_opt(iterator.py(), item) }.is_none() {
