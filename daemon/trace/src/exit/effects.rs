@@ -64,11 +64,9 @@ impl Tracer<'_> {
             let target = builder.source(origin.source);
             builder.exit.effects.push(Effect::SetCell(target, value));
         }
-        for ahead in
-            self.drawn().map(|(_, ahead)| (ahead.origin, ahead.drawn + usize::from(ahead.ended))).collect::<Vec<_>>()
-        {
-            let (origin, count) = ahead;
-            let target = builder.source(origin.source);
+        for ahead in self.drawn() {
+            let target = builder.source(ahead.origin.source);
+            let count = ahead.drawn + usize::from(ahead.ended);
             builder.exit.effects.push(Effect::Advance(target, count as u32));
         }
         let slots: Vec<_> = self

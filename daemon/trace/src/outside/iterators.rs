@@ -3,7 +3,7 @@
 
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
-use crate::value::{Ahead, Iter, IterId, Origin, Value};
+use crate::value::{Ahead, Iter, Origin, Value};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::{MOST_AHEAD, ObjId, Object, ObjectData};
 use flambeau_ir::reason::ReasonCode;
@@ -70,9 +70,13 @@ impl Tracer<'_> {
     }
 
     /// The iterators from outside that the trace advanced.
-    pub(crate) fn drawn(&self) -> impl Iterator<Item = (IterId, &Ahead)> {
-        self.arenas.iters.iter().filter_map(|(id, iter)| match iter {
-            Iter::Ahead(ahead) if ahead.drawn > 0 || ahead.ended => Some((id, ahead)),
+    pub(crate) fn drawn(&self) -> impl Iterator<Item = &Ahead> {
+        self.iterators().filter(|ahead| ahead.drawn > 0 || ahead.ended)
+    }
+
+    fn iterators(&self) -> impl Iterator<Item = &Ahead> {
+        self.arenas.iters.iter().filter_map(|(_, iter)| match iter {
+            Iter::Ahead(ahead) => Some(ahead),
             _ => None,
         })
     }
@@ -84,12 +88,8 @@ impl Tracer<'_> {
         let dicts = arenas.dicts.iter().filter(|(_, dict)| dict.is_changed()).filter_map(|(_, dict)| dict.origin);
         let sets = arenas.sets.iter().filter(|(_, set)| !set.history.changes.is_empty());
         let changed: Vec<Origin> = lists.chain(dicts).chain(sets.filter_map(|(_, set)| set.origin)).collect();
-        let all = arenas.iters.iter().filter_map(|(_, iter)| match iter {
-            Iter::Ahead(ahead) => Some(ahead.origin),
-            _ => None,
-        });
-        let all: Vec<Origin> = all.collect();
-        let drawn: Vec<_> = self.drawn().map(|(_, ahead)| (ahead.origin, ahead.drawn_from.clone())).collect();
+        let all: Vec<Origin> = self.iterators().map(|ahead| ahead.origin).collect();
+        let drawn: Vec<_> = self.drawn().map(|ahead| (ahead.origin, ahead.drawn_from.clone())).collect();
         for (origin, containers) in drawn {
             for other in all.iter().filter(|other| other.object != origin.object) {
                 self.guard(origin.source, GuardKind::NotSame(other.source));
