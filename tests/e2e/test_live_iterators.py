@@ -173,7 +173,7 @@ def over_a_growing_dict(x, table):
 
 
 def over_a_set(x, table):
-    found = set(table)
+    found = set(table.values())
     for key in found:
         flambeau.graph_break()
         found.discard(key)

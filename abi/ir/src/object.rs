@@ -114,7 +114,7 @@ pub enum ObjectData {
     Iterator {
         /// A tuple of the next items, at most [`MOST_AHEAD`] and one.
         ahead: ObjId,
-        /// The lists, dicts and sets that it draws from.
+        /// The lists and dicts that it draws from.
         drawn_from: Vec<ObjId>,
     },
 }

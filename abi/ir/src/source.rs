@@ -78,7 +78,7 @@ pub enum Step {
     Grad,
     /// The next items of a built-in iterator, as a tuple: at least as many as the frame draws, and one more if there is one.
     Ahead,
-    /// A list, dict or set that a built-in iterator draws from, by its number.
+    /// A list or dict that a built-in iterator draws from, by its number.
     DrawnFrom(u32),
 }
 

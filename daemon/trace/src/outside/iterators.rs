@@ -66,7 +66,6 @@ impl Tracer<'_> {
         let arenas = &self.arenas;
         arenas.lists.iter().any(|(_, list)| list.dirty && is(list.origin))
             || arenas.dicts.iter().any(|(_, dict)| dict.is_changed() && is(dict.origin))
-            || arenas.sets.iter().any(|(_, set)| !set.history.changes.is_empty() && is(set.origin))
     }
 
     /// The iterators from outside that the trace advanced.
@@ -86,8 +85,7 @@ impl Tracer<'_> {
         let arenas = &self.arenas;
         let lists = arenas.lists.iter().filter(|(_, list)| list.dirty).filter_map(|(_, list)| list.origin);
         let dicts = arenas.dicts.iter().filter(|(_, dict)| dict.is_changed()).filter_map(|(_, dict)| dict.origin);
-        let sets = arenas.sets.iter().filter(|(_, set)| !set.history.changes.is_empty());
-        let changed: Vec<Origin> = lists.chain(dicts).chain(sets.filter_map(|(_, set)| set.origin)).collect();
+        let changed: Vec<Origin> = lists.chain(dicts).collect();
         let all: Vec<Origin> = self.iterators().map(|ahead| ahead.origin).collect();
         let drawn: Vec<_> = self.drawn().map(|ahead| (ahead.origin, ahead.drawn_from.clone())).collect();
         for (origin, containers) in drawn {

@@ -216,7 +216,7 @@ pub struct Ahead {
     pub class: Rc<super::Class>,
     /// The items ahead of it when the trace began; not all where there are very many.
     pub items: Rc<[flambeau_ir::object::ObjId]>,
-    /// The lists, dicts and sets that it draws from.
+    /// The lists and dicts that it draws from.
     pub drawn_from: Rc<[flambeau_ir::object::ObjId]>,
     /// How many items were drawn.
     pub drawn: usize,

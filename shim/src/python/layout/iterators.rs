@@ -12,13 +12,13 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 enum How {
     /// By the sequence that it is over, of one of these types, and an index.
     Sequence(&'static [&'static str]),
-    /// By a list of the items left, which takes time for each; the first field of the object is the dict or set.
+    /// By a list of the items left, which takes time for each; the first field of the object is the dict.
     Items,
     /// By iterators that nothing else holds, and other arguments of its type.
     Iterators,
 }
 
-/// A line for each type.
+/// A line for each type. Sets are left out: another process has another order.
 const TYPES: &[(&str, How)] = &[
     ("list_iterator", How::Sequence(&["list"])),
     ("list_reverseiterator", How::Sequence(&["list"])),
@@ -31,12 +31,11 @@ const TYPES: &[(&str, How)] = &[
     ("dict_keyiterator", How::Items),
     ("dict_valueiterator", How::Items),
     ("dict_itemiterator", How::Items),
-    ("set_iterator", How::Items),
     ("enumerate", How::Iterators),
     ("zip", How::Iterators),
 ];
 
-/// Most items of a dict or set: all that are left are copied each time.
+/// Most items of a dict: all that are left are copied each time.
 const MOST_ITEMS: isize = 256;
 /// Iterators within iterators.
 const DEEPEST: usize = 4;
@@ -96,7 +95,7 @@ pub fn advance(iterator: &Bound<'_, PyAny>, count: u32) -> PyResult<()> {
     Ok(())
 }
 
-/// The lists, dicts and sets that it draws from.
+/// The lists and dicts that it draws from.
 pub fn drawn_from(iterator: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyAny>>> {
     let mut found = Vec::new();
     collect(iterator, 0, &mut found)?;
@@ -116,9 +115,9 @@ fn reduced<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyTuple>, 
     Ok((args, state))
 }
 
-/// The dict or set behind an iterator over one, if it is not at its end.
+/// The dict behind an iterator over one, if it is not at its end.
 fn container<'py>(iterator: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: iterators over dicts and sets are a head and then what they are over, or null.
+    // SAFETY: iterators over dicts are a head and then the dict, or null.
     unsafe {
         let field = iterator.as_ptr().byte_add(std::mem::size_of::<ffi::PyObject>()).cast::<Raw>();
         Bound::from_borrowed_ptr_or_opt(iterator.py(), *field)
@@ -129,11 +128,8 @@ fn copied<'py>(iterator: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py
     let py = iterator.py();
     let Some(how) = how(iterator.as_ptr()).filter(|_| depth < DEEPEST) else { return unknown() };
     if let How::Items = how {
-        // SAFETY: live objects; only their sizes are read.
-        let large = container(iterator).is_some_and(|of| unsafe {
-            (ffi::PyDict_Check(of.as_ptr()) != 0 && ffi::PyDict_Size(of.as_ptr()) > MOST_ITEMS)
-                || (ffi::PyAnySet_Check(of.as_ptr()) != 0 && ffi::PySet_Size(of.as_ptr()) > MOST_ITEMS)
-        });
+        // SAFETY: a live dict.
+        let large = container(iterator).is_some_and(|of| unsafe { ffi::PyDict_Size(of.as_ptr()) } > MOST_ITEMS);
         if large {
             return unknown();
         }
