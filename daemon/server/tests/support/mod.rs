@@ -12,6 +12,8 @@ use flambeau_ir::tensor::{Device, TensorMeta};
 use flambeau_wire::from_client::{Admin, FrameKey, FromClient, Hello, KeyOptions, RequestId, Settings, Snapshot};
 use flambeau_wire::from_daemon::FromDaemon;
 use flambeau_wire::{PROTOCOL, endpoint, frame};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::Pid;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -46,7 +48,9 @@ impl Daemon {
             .unwrap();
         let daemon = Daemon { dir: dir.to_path_buf(), child };
         for _ in 0..1000 {
-            if UnixStream::connect(socket(dir)).is_ok() {
+            // A child of one that was killed may hold its socket open for a moment.
+            let listener = UnixStream::connect(socket(dir)).ok().and_then(|stream| socket_peercred(stream).ok());
+            if listener.is_some_and(|of| of.pid == Pid::from_child(&daemon.child)) {
                 return daemon;
             }
             std::thread::sleep(Duration::from_millis(5));
