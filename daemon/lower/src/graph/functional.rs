@@ -510,9 +510,9 @@ impl Lowering<'_> {
             let out = self.output(&mut taken, base, &views, &meta)?;
             self.core.outputs.push(out);
         }
-        for base in self.bases.clone() {
+        for (at, base) in self.bases.clone().into_iter().enumerate() {
             let Some(input) = base.input.filter(|_| !flambeau_ir::mutated!("input_not_written")) else { continue };
-            if self.core.node(base.value).op != CoreOp::Input(input) {
+            if self.is_written(at) {
                 if has_overlap(&self.core.node(base.value).sizes, &base.strides) {
                     return refuse("a write to a tensor whose elements share memory");
                 }

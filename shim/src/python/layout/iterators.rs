@@ -62,21 +62,8 @@ pub fn is_known(iterator: Raw) -> bool {
 
 /// A tuple of the next items, at most so many, and one more than [`MOST_AHEAD`]; an error where they cannot be told.
 pub fn ahead(iterator: &Bound<'_, PyAny>, most: usize) -> PyResult<Py<PyTuple>> {
-    let copy = copied(iterator, 0)?;
-    let mut items = Vec::new();
-    while items.len() < most.min(MOST_AHEAD + 1) {
-        // SAFETY: a live iterator of a type of the table.
-        let item = unsafe { ffi::PyIter_Next(copy.as_ptr()) };
-        // SAFETY: a new reference or null, at the end or with an error.
-        match unsafe { Bound::from_owned_ptr_or_opt(iterator.py(), item) } {
-            Some(item) => items.push(item),
-            None => match PyErr::take(iterator.py()) {
-                Some(error) => return Err(error),
-                None => break,
-            },
-        }
-    }
-    Ok(PyTuple::new(iterator.py(), items)?.unbind())
+    let items = copied(iterator, 0)?.try_iter()?.take(most.min(MOST_AHEAD + 1));
+    Ok(PyTuple::new(iterator.py(), items.collect::<PyResult<Vec<_>>>()?)?.unbind())
 }
 
 /// Advances an iterator of a type of the table, to its end if that is nearer.
@@ -84,15 +71,7 @@ pub fn advance(iterator: &Bound<'_, PyAny>, count: u32) -> PyResult<()> {
     if !is_known(iterator.as_ptr()) || count as usize > MOST_AHEAD + 1 {
         return unknown();
     }
-    for _ in 0..count {
-        // SAFETY: a live iterator of a type of the table.
-        let item = unsafe { ffi::PyIter_Next(iterator.as_ptr()) };
-        // SAFETY: a new reference or null.
-        if unsafe { Bound::from_owned_ptr_or_opt(iterator.py(), item) }.is_none() {
-            return PyErr::take(iterator.py()).map_or(Ok(()), Err);
-        }
-    }
-    Ok(())
+    iterator.try_iter()?.take(count as usize).try_for_each(|item| item.map(drop))
 }
 
 /// The lists and dicts that it draws from.
