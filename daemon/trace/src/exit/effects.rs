@@ -28,6 +28,12 @@ impl Tracer<'_> {
 
     /// Changes to outside objects.
     pub(super) fn effects(&mut self, builder: &mut Builder) -> Flow<()> {
+        // Nothing is drawn from what was changed before.
+        for ahead in self.drawn() {
+            let target = builder.source(ahead.origin.source);
+            let count = ahead.drawn + usize::from(ahead.ended);
+            builder.exit.effects.push(Effect::Advance(target, count as u32));
+        }
         let dicts: Vec<DictId> =
             self.arenas.dicts.iter().filter(|(_, d)| d.origin.is_some() && d.is_changed()).map(|(id, _)| id).collect();
         for dict in dicts {
@@ -63,11 +69,6 @@ impl Tracer<'_> {
             let value = value.map(|v| self.build(builder, &v)).transpose()?;
             let target = builder.source(origin.source);
             builder.exit.effects.push(Effect::SetCell(target, value));
-        }
-        for ahead in self.drawn() {
-            let target = builder.source(ahead.origin.source);
-            let count = ahead.drawn + usize::from(ahead.ended);
-            builder.exit.effects.push(Effect::Advance(target, count as u32));
         }
         let slots: Vec<_> = self
             .arenas
