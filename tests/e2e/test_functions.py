@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from support import check, inputs
 
+import flambeau
+
 Point = namedtuple("Point", "x y")
 SCALE = 3.0
 TABLE = {"gain": 2.0}
@@ -289,3 +291,34 @@ def test_globals_and_defaults_are_guarded(backend):
         check(fn, (a, b), backend=backend)
     finally:
         SCALE = old
+
+
+def test_names_of_a_renamed_function():
+    """Its code and `__qualname__` say another name than `__name__` does."""
+
+    def named():
+        return 1
+
+    def read(x):
+        return x + 1, named.__name__, named.__qualname__
+
+    compiled = flambeau.compile(read)
+    x = torch.ones(2)
+    for name in ("named", "other", "third", "named"):
+        named.__name__ = name
+        assert compiled(x)[1:] == read(x)[1:] == (name, named.__qualname__)
+    assert flambeau.counters()["graph_breaks"] == {}
+
+
+def test_a_function_renamed_in_the_trace():
+    def named():
+        return 1
+
+    def renames(x):
+        before = named.__name__
+        named.__name__ = before + "'"
+        return x + 1, before, named.__name__
+
+    compiled = flambeau.compile(renames)
+    for n in range(3):
+        assert compiled(torch.ones(2))[1:] == ("named" + "'" * n, "named" + "'" * (n + 1))

@@ -151,7 +151,19 @@ def draws_then_changes(x, items):
     return x, first, list(it)
 
 
-@pytest.mark.parametrize("program", [over_a_list, over_a_shrinking_list, changes_then_draws, draws_then_changes])
+def ends_then_grows(x, items):
+    it = iter(items)
+    flambeau.graph_break()
+    seen = list(it)
+    items.append(9)
+    flambeau.graph_break()
+    return x + 1, seen, list(it), items
+
+
+LISTS = [over_a_list, over_a_shrinking_list, changes_then_draws, draws_then_changes, ends_then_grows]
+
+
+@pytest.mark.parametrize("program", LISTS)
 def test_lists_that_change(program):
     same(program, lambda: (X, [1, 2, 3]))
 

@@ -152,6 +152,8 @@ pub fn part_name(of: PartsOf, at: u8) -> Option<&'static str> {
 pub struct FunctionDesc {
     /// Its code; the body comes with the same message or is known.
     pub code: CodeHash,
+    /// `__name__`, which its code may no longer say: wrappers and users rename functions.
+    pub name: Arc<str>,
     /// `__qualname__`
     pub qualname: Arc<str>,
     /// `__module__`

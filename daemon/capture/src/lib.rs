@@ -259,6 +259,7 @@ mod tests {
     fn snapshot() -> Snapshot {
         let function = FunctionDesc {
             code: code().hash,
+            name: "f".into(),
             qualname: "f".into(),
             module: None,
             defaults: None,

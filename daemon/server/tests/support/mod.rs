@@ -250,6 +250,7 @@ const BUILTINS: ObjId = ObjId(3);
 pub fn snapshot(code: Code) -> Snapshot {
     let function = FunctionDesc {
         code: code.hash,
+        name: "f".into(),
         qualname: "f".into(),
         module: Some("m".into()),
         defaults: None,

@@ -17,6 +17,7 @@ pub(super) fn make_function(t: &mut Tracer<'_>, f: &mut PyFrame, parts: Parts) -
         None => None,
     };
     let mut made = Function {
+        name: code.name.as_str().into(),
         qualname: code.qualname.as_str().into(),
         code,
         module,

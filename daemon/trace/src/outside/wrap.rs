@@ -252,6 +252,7 @@ impl Tracer<'_> {
         let attrs = self.attrs_of(object, origin.source);
         Ok(Value::Function(Rc::new(Function {
             code,
+            name: desc.name.clone(),
             qualname: desc.qualname.clone(),
             module: desc.module.clone(),
             path: object.path.clone(),

@@ -385,7 +385,7 @@ impl Tracer<'_> {
         }
         Ok(match name {
             "__name__" | "__qualname__" | "__module__" if f.origin.is_some() => self.outside_name(f, name)?,
-            "__name__" => Some(Value::str(&f.code.name)),
+            "__name__" => Some(Value::Const(Const::Str(f.name.clone()))),
             "__qualname__" => Some(Value::Const(Const::Str(f.qualname.clone()))),
             "__module__" => f.module.clone().map(|m| Value::Const(Const::Str(m))),
             "__code__" => Some(Value::Code(f.code.clone())),
@@ -409,12 +409,11 @@ impl Tracer<'_> {
     /// A name of a function from outside: a fact of its own, as wrappers take over the names of what they wrap.
     fn outside_name(&mut self, f: &Function, name: &str) -> Flow<Option<Value>> {
         let Some(origin) = f.origin else { return Ok(None) };
-        let last = f.qualname.rsplit('.').next().unwrap_or(&f.qualname);
         let (step, value) = match name {
             "__qualname__" => (Step::QualName, f.qualname.clone()),
-            "__name__" if *last == *f.code.name => (Step::FunctionName, last.into()),
+            "__name__" => (Step::FunctionName, f.name.clone()),
             "__module__" if f.module.is_some() => (Step::ModuleName, f.module.clone().unwrap_or_default()),
-            _ => return stop(ReasonCode::UnguardableObject, format!("{name} of a function that was renamed")),
+            _ => return stop(ReasonCode::UnguardableObject, format!("{name} of a function")),
         };
         let source = self.step(origin.source, step);
         let value = Const::Str(value);

@@ -26,6 +26,8 @@ pub struct CellValue {
 pub struct Function {
     /// Its code.
     pub code: Arc<Code>,
+    /// `__name__`
+    pub name: Arc<str>,
     /// `__qualname__`
     pub qualname: Arc<str>,
     /// `__module__`

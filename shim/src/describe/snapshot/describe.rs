@@ -404,6 +404,8 @@ impl<'py> Describer<'py> {
         unsafe {
             let function = object.cast::<ffi::PyFunctionObject>();
             let Some(code) = code::encode(self.py, (*function).func_code) else { return ObjectData::Opaque };
+            let Some(name) = raw::utf8((*function).func_name) else { return ObjectData::Opaque };
+            let Some(qualname) = raw::utf8((*function).func_qualname) else { return ObjectData::Opaque };
             self.code(&code);
             let closure = (*function).func_closure;
             let cells = if closure.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(closure) };
@@ -417,7 +419,8 @@ impl<'py> Describer<'py> {
             self.prefetch_function(function, &code, depth);
             ObjectData::Function(Box::new(FunctionDesc {
                 code: code.hash,
-                qualname: raw::utf8((*function).func_qualname).unwrap_or_default().into(),
+                name: name.into(),
+                qualname: qualname.into(),
                 module: raw::utf8((*function).func_module).map(Into::into),
                 defaults,
                 kwdefaults,
