@@ -326,3 +326,53 @@ def test_descriptors_that_only_store():
     table = Table()
     table.__dict__["own"] = 5
     check(lambda x: (x + 1, Table.k, table.own, table.k, type(Table.own).__name__), (X,))
+
+
+class Whole(int):
+    __str__ = int.__repr__
+
+    def __repr__(self):
+        return "mine"
+
+
+class Half(float):
+    __str__ = float.__repr__
+
+    def __repr__(self):
+        return "mine"
+
+
+class Shown(int):
+    def __repr__(self):
+        return "mine"
+
+
+class Bare(int):
+    __str__ = object.__repr__
+
+
+class Told(ValueError):
+    __str__ = ValueError.__repr__
+
+
+class Meta(type):
+    __str__ = type.__repr__
+
+    def __repr__(cls):
+        return "mine"
+
+
+class Made(metaclass=Meta):
+    pass
+
+
+@pytest.mark.parametrize("value", [Whole(3), Half(2.5), Shown(4), Bare(5), Told(1), Made], ids=lambda v: repr(type(v)))
+def test_the_text_is_what_the_slot_of_the_class_gives(value):
+    """`IntEnum` has `int.__repr__` for its `__str__`, whatever its `__repr__` is later."""
+
+    def texts(x):
+        return x + 1, str(value), repr(value), f"{value}", f"{value!r}", "%s %r" % (value, value), "{}".format(value)  # noqa: UP030, UP031, UP032
+
+    compiled = flambeau.compile(texts)
+    for _ in range(2):
+        assert compiled(X)[1:] == texts(X)[1:]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from flambeau import _begun as _begun  # compiled frames name its functions by their paths
 from flambeau import _extension as _extension
+from flambeau import polyfills as polyfills  # traces call its functions
 from flambeau._compile import compile
 from flambeau._config import config
 from flambeau._marks import (

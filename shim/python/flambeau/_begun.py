@@ -1,10 +1,21 @@
-"""Iterators of `itertools` that leave a compiled frame after they have begun: what no single call of theirs makes."""
+"""Iterators of `itertools` that leave a compiled frame after they have begun: what no single call of theirs makes. And
+the types of built-in iterators, which have no import paths of their own."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+list_iterator: type = type(iter([]))
+list_reverseiterator: type = type(reversed([]))
+tuple_iterator: type = type(iter(()))
+str_ascii_iterator: type = type(iter("a"))
+str_iterator: type = type(iter("\u00df"))
+bytes_iterator: type = type(iter(b""))
+set_iterator: type = type(iter(set()))
+range_iterator: type = type(iter(range(0)))
+callable_iterator: type = type(iter(int, None))
 
 
 def advanced(iterator: Iterator[Any], count: int) -> Iterator[Any]:

@@ -101,7 +101,12 @@ const ROOTS: &[&str] = &[
     "re",
     "numpy",
     "flambeau",
+    "_bisect",
+    "_heapq",
 ];
+
+/// Those of the roots that are modules of C, whose functions polyfills stand for.
+const NATIVE_ROOTS: &[&str] = &["_bisect", "_heapq"];
 
 /// About as many objects as have paths in the tables.
 const OBJECTS: usize = 6000;
@@ -257,6 +262,12 @@ pub fn path_of(py: Python<'_>, object: Raw) -> Option<Arc<str>> {
             let file: String = code.getattr("co_filename").ok()?.extract().ok()?;
             paths(py).directories.iter().any(|d| file.starts_with(d.as_str())).then_some(())?;
             return named(py, object, module, qualname);
+        }
+        if ffi::PyCFunction_Check(object) != 0 {
+            let function = object.cast::<ffi::PyCFunctionObject>();
+            let (module, name) = (raw::utf8((*function).m_module)?, builtin_name(object)?);
+            NATIVE_ROOTS.contains(&module).then_some(())?;
+            return named(py, object, module, name);
         }
         if ffi::PyModule_Check(object) != 0 {
             let name = raw::module_name(object)?;

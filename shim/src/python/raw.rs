@@ -233,6 +233,15 @@ pub unsafe fn dict_get(dict: Raw, key: Raw) -> Raw {
     }
 }
 
+/// As [`dict_get`] in a namespace; null where other keys than strs are in it, whose comparison might run code.
+///
+/// # Safety
+/// As [`dict_get`].
+pub unsafe fn namespace_get(namespace: Raw, name: Raw) -> Raw {
+    // SAFETY: the caller's promise.
+    unsafe { if has_only_str_keys(namespace) { dict_get(namespace, name) } else { ptr::null_mut() } }
+}
+
 /// The value of the member descriptor `name` of `object`'s type, as a *new* reference; null if it is empty or if there is no
 /// such raw slot.
 ///

@@ -19,6 +19,7 @@ pub const TABLE: Table = &[
     ("builtins.hasattr", hasattr),
     ("builtins.setattr", setattr),
     ("builtins.delattr", delattr),
+    ("builtins.object", object),
     ("builtins.object.__getattribute__", generic_getattr),
     ("builtins.object.__setattr__", generic_setattr),
     ("builtins.object.__delattr__", generic_delattr),
@@ -117,6 +118,13 @@ fn reduce(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let make = tracer.get_attr(&module, "__newobj__")?;
     let class = Value::tuple(vec![Value::Class(class)]);
     Ok(Value::tuple(vec![make, class, Value::Dict(attrs), Value::NONE, Value::NONE]))
+}
+
+/// `object()`; with arguments it raises.
+fn object(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [] = exactly(path, args)?;
+    let class = tracer.builtin_class("builtins.object");
+    tracer.call_path("builtins.object.__new__", Args::new(vec![Value::Class(class)]))
 }
 
 fn breakpoint(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
@@ -459,7 +467,11 @@ pub fn sort(tracer: &mut Tracer<'_>, items: Vec<Value>, key: &Value, reverse: &V
     if reverse {
         keyed.reverse();
     }
-    let changes = tracer.arenas.changes();
+    if keyed.iter().any(|(by, _)| holds_nan(by)) {
+        // Where they come to lie depends on which items are compared.
+        return stop(ReasonCode::UnsupportedCall, "sorting with NaN among what is compared");
+    }
+    let writes = tracer.arenas.writes();
     let mut sorted: Vec<(Value, Value)> = Vec::with_capacity(keyed.len());
     for entry in keyed {
         // Behind all that are not greater.
@@ -475,11 +487,19 @@ pub fn sort(tracer: &mut Tracer<'_>, items: Vec<Value>, key: &Value, reverse: &V
         }
         sorted.insert(low, entry);
     }
-    if tracer.arenas.changes() != changes {
+    if tracer.arenas.writes() != writes {
         return stop(ReasonCode::UnsupportedCall, "sorting with comparisons that have effects");
     }
     if reverse {
         sorted.reverse();
     }
     Ok(sorted.into_iter().map(|(_, item)| item).collect())
+}
+
+fn holds_nan(value: &Value) -> bool {
+    match value {
+        Value::Const(Const::Float(x)) => x.is_nan(),
+        Value::Tuple(tuple) => tuple.items.iter().any(holds_nan),
+        _ => false,
+    }
 }

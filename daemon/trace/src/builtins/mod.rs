@@ -14,6 +14,7 @@ mod itertools;
 mod kinds;
 mod numbers;
 mod operators;
+mod polyfills;
 mod slots;
 mod strings;
 mod types;
@@ -121,6 +122,7 @@ const FAMILIES: &[Table] = &[
     generators::TABLE,
     collections::TABLE,
     facts::TABLE,
+    polyfills::TABLE,
 ];
 
 static TABLE: LazyLock<HashMap<&'static str, Handler>> =

@@ -1,5 +1,6 @@
 //! What values of built-in types carry besides methods: data attributes, constants under a subclass, construction.
 
+use super::args::exactly;
 use super::{Table, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
@@ -8,7 +9,12 @@ use crate::value::{Payload, Tuple, Value};
 use flambeau_ir::code::{Code, Const};
 use std::rc::Rc;
 
-pub const TABLE: Table = &[("builtins.object.__init__", nothing), ("builtins.object.__init_subclass__", nothing)];
+pub const TABLE: Table = &[
+    ("builtins.object.__init__", nothing),
+    ("builtins.object.__init_subclass__", nothing),
+    ("builtins.iterator.__iter__", iterator_itself),
+    ("builtins.iterator.__next__", next_item),
+];
 
 /// Data attributes.
 pub fn attribute(tracer: &mut Tracer<'_>, value: &Value, name: &str) -> Flow<Option<Value>> {
@@ -23,6 +29,8 @@ pub fn attribute(tracer: &mut Tracer<'_>, value: &Value, name: &str) -> Flow<Opt
         (Value::Tuple(tuple), _) if tuple.class.is_some() => super::containers::tuples::field(tracer, tuple, name)?,
         (Value::Const(c), _) => super::facts::attribute(c, name),
         (Value::Code(code), _) => code_attribute(code, name),
+        (Value::Iter(_), "__iter__") => Some(Value::bound_builtin("builtins.iterator.__iter__", value.clone())),
+        (Value::Iter(_), "__next__") => Some(Value::bound_builtin("builtins.iterator.__next__", value.clone())),
         (Value::Instance(id), _) => match tracer.arenas.instances[*id].payload.clone() {
             Payload::Native(state) => super::facts::limits(tracer, value, &state, name)?,
             _ => None,
@@ -49,6 +57,19 @@ fn code_attribute(code: &Code, name: &str) -> Option<Value> {
         "co_nlocals" => Value::int(varnames().count() as i64),
         _ => return None,
     })
+}
+
+fn iterator_itself(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [iterator] = exactly(path, args)?;
+    Ok(iterator)
+}
+
+fn next_item(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [iterator] = exactly(path, args)?;
+    match tracer.next_or_raise(&iterator)? {
+        Some(item) => Ok(item),
+        None => tracer.raise_with("StopIteration", vec![]),
+    }
 }
 
 fn nothing(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

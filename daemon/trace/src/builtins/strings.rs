@@ -5,8 +5,8 @@ use super::{Table, decided, fixed_const, folded, unsupported};
 use crate::fold;
 use crate::state::tracer::Tracer;
 use crate::value::Args;
-use crate::value::Value;
 use crate::value::flow::{Flow, stop};
+use crate::value::{Payload, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::reason::ReasonCode;
 
@@ -217,30 +217,57 @@ fn text_of(value: Value) -> Flow<String> {
     value.as_str().map_or_else(|| unsupported("str"), |s| Ok(s.to_string()))
 }
 
+/// What a method of a built-in type gives that a class has for its `__str__`, as `IntEnum` has `int.__repr__`. `None`: it is
+/// the one that asks for `repr(value)`, or an exception's.
+fn text_by_slot(tracer: &mut Tracer<'_>, value: &Value) -> Flow<Option<String>> {
+    if !matches!(value, Value::Instance(_) | Value::Class(_)) {
+        return Ok(None);
+    }
+    let class = tracer.class_of(value)?;
+    if class.is("builtins.type") {
+        return Ok(None);
+    }
+    let Some((owner, slot)) = tracer.type_lookup(&class, "__str__")? else { return Ok(None) };
+    let Value::Builtin(slot) = slot else { return unsupported("str") };
+    let method = slot.path.rsplit('.').next().unwrap_or_default();
+    let payload = match value {
+        Value::Instance(id) => tracer.arenas.instances[*id].payload.clone(),
+        _ => Payload::None,
+    };
+    match (payload, &*slot.path) {
+        (_, "builtins.object.__str__") => Ok(None),
+        (Payload::Exception(..), _) if method == "__str__" && !owner.is_python => Ok(None),
+        (Payload::Const(Const::Str(text)), "builtins.str.__str__") => Ok(Some(text.to_string())),
+        (Payload::Const(base), path) => {
+            let base = Value::Const(base);
+            match tracer.class_of(&base)?.path.as_deref() {
+                Some(of) if path.strip_prefix(of) == Some(".__repr__") => represent(tracer, &base).map(Some),
+                _ => unsupported("str"),
+            }
+        }
+        _ => unsupported("str"),
+    }
+}
+
 /// `str(value)`
 pub fn display(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
     if let Some(text) = own_text(tracer, value, "__str__", &[])? {
         return text_of(text);
     }
+    if let Some(text) = text_by_slot(tracer, value)? {
+        return Ok(text);
+    }
     match value {
         Value::Const(Const::Str(s)) => Ok(s.to_string()),
         Value::Const(Const::Device(_)) => device(value),
         Value::Instance(id) => match tracer.arenas.instances[*id].payload.clone() {
-            crate::value::Payload::Exception(..) if tracer.inexact.contains_key(&id.0) => tracer.inexact_text(*id),
-            crate::value::Payload::Exception(args, _) => match args.as_slice() {
+            Payload::Exception(..) if tracer.inexact.contains_key(&id.0) => tracer.inexact_text(*id),
+            Payload::Exception(args, _) => match args.as_slice() {
                 [] => Ok(String::new()),
                 [one] if tracer.class_of(value)?.derives("builtins.KeyError") => represent(tracer, one),
                 [one] => display(tracer, one),
                 _ => represent(tracer, &Value::tuple(args)),
             },
-            crate::value::Payload::Const(Const::Str(text)) => {
-                let class = tracer.class_of(value)?;
-                match tracer.type_lookup(&class, "__str__")? {
-                    Some((owner, _)) if owner.is("builtins.object") => represent(tracer, value),
-                    Some((_, Value::Builtin(slot))) if &*slot.path == "builtins.str.__str__" => Ok(text.to_string()),
-                    _ => unsupported("str"),
-                }
-            }
             _ => represent(tracer, value),
         },
         _ => represent(tracer, value),

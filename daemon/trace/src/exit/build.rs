@@ -106,6 +106,10 @@ fn build_class(class: &Class) -> Flow<Build> {
         _ if class.is_nameless() => {
             stop(ReasonCode::SideEffect, format!("the type {} leaves the frame", class.own_name))
         }
+        // What stands for an object of C is none.
+        Some(path) if path.starts_with("flambeau.polyfills.") => {
+            stop(ReasonCode::SideEffect, format!("the type {} leaves the frame", class.own_name))
+        }
         Some(path) => Ok(Build::Path(path.clone())),
         None => stop(ReasonCode::SideEffect, "a new class leaves the frame"),
     }

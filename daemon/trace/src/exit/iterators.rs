@@ -3,10 +3,10 @@
 use super::build::Builder;
 use crate::state::broken::Frozen;
 use crate::state::tracer::Tracer;
-use crate::value::flow::{Flow, stop};
+use crate::value::flow::{Flow, Stop, stop};
 use crate::value::frame::{GeneratorId, Slot};
 use crate::value::parts::RANGE;
-use crate::value::{Exhausted, Iter, IterId, Of, Value, ViewKind};
+use crate::value::{Args, Class, Exhausted, Iter, IterId, Of, Polyfill, Value, ViewKind};
 use flambeau_bytecode::resume::Entry;
 use flambeau_ir::exit::{Build, BuildId};
 use flambeau_ir::reason::ReasonCode;
@@ -74,6 +74,7 @@ impl Tracer<'_> {
                 call(if keep { "builtins.filter" } else { "itertools.filterfalse" }, args)
             }
             Iter::CallUntil { func, sentinel } => call("builtins.iter", self.build_all(b, &[func, sentinel])?),
+            Iter::Polyfill(polyfill) => self.build_polyfill(b, &polyfill)?,
             other => return self.build_itertools(b, other),
         })
     }
@@ -138,6 +139,37 @@ impl Tracer<'_> {
             }
             _ => return stop(ReasonCode::SideEffect, "an iterator of this kind leaves the frame"),
         })
+    }
+
+    /// As its kind says. Where it says nothing, the instruction that made the iterator is left to Python.
+    fn build_polyfill(&mut self, b: &mut Builder, polyfill: &Polyfill) -> Flow<Build> {
+        let rebuild = self.get_attr(&polyfill.kind, "rebuild")?;
+        let made = match self.call(&rebuild, Args::new(vec![polyfill.state.clone()])) {
+            Ok(Value::Tuple(made)) => made,
+            Err(Stop::Break(reason)) => return Err(Stop::Break(reason)),
+            _ => {
+                self.unmade = Some(polyfill.made_at);
+                return self.cannot_leave_as(&polyfill.class);
+            }
+        };
+        let [path, args @ ..] = made.items.as_slice() else {
+            return stop(ReasonCode::Internal, "a polyfill names nothing to make an iterator with");
+        };
+        let Some(path) = path.as_str().cloned() else {
+            return stop(ReasonCode::Internal, "a polyfill does not name what makes an iterator");
+        };
+        for arg in args {
+            // C asks an iterator for its iterator, which runs code of a user's class.
+            if self.python_special(arg, "__iter__")?.is_some() {
+                self.unmade = Some(polyfill.made_at);
+                return self.cannot_leave_as(&polyfill.class);
+            }
+        }
+        Ok(Build::Call(path, self.build_all(b, args)?))
+    }
+
+    fn cannot_leave_as<T>(&self, class: &Class) -> Flow<T> {
+        stop(ReasonCode::SideEffect, format!("a new {} leaves the frame", class.name.qualname))
     }
 
     fn build_exhausted(&mut self, b: &mut Builder, what: Exhausted) -> Flow<Build> {

@@ -46,7 +46,10 @@ impl Tracer<'_> {
         };
         match result {
             Ok(trace) => Outcome::Done(Box::new(trace)),
-            Err(stopped) => Outcome::Failed(self.reason(stopped)),
+            Err(stopped) => match (self.unmade.take(), self.reason(stopped)) {
+                (Some(made_at), reason) if !self.frame.options.fullgraph => Outcome::Again(made_at, reason),
+                (_, reason) => Outcome::Failed(reason),
+            },
         }
     }
 

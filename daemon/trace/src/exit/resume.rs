@@ -69,7 +69,10 @@ impl Tracer<'_> {
                     Ok(trace) => Outcome::Done(Box::new(trace)),
                     // What frame `i` holds cannot be made: the call that entered it is what breaks.
                     Err(Some(i)) if i + 1 < frames.len() => Outcome::Again(frames[i + 1].executed, reason),
-                    Err(_) => Outcome::Failed(reason),
+                    Err(_) => match self.unmade.take() {
+                        Some(made_at) => Outcome::Again(made_at, reason),
+                        None => Outcome::Failed(reason),
+                    },
                 }
             }
         }

@@ -186,9 +186,8 @@ impl Tracer<'_> {
                 let source = self.step(origin.source, Step::Key(i as u32));
                 let stored = self.wrap(*stored, source)?;
                 let source = self.step(origin.source, Step::Value(i as u32));
-                self.arenas.reads += 1;
                 let value = Value::Unread(Origin { object: *value, source });
-                self.arenas.dicts[dict].items.insert(key.clone(), (stored, value));
+                self.arenas.dicts.note(dict).items.insert(key.clone(), (stored, value));
                 return Ok(());
             }
         }
@@ -203,8 +202,7 @@ impl Tracer<'_> {
         if let Some(absent) = absent {
             self.guard(origin.source, GuardKind::NoKey(absent));
         }
-        self.arenas.reads += 1;
-        self.arenas.dicts[dict].absent.insert(key.clone());
+        self.arenas.dicts.note(dict).absent.insert(key.clone());
         Ok(())
     }
 
@@ -224,7 +222,7 @@ impl Tracer<'_> {
             let stored = self.wrap(*key, source)?;
             let key = self.key(&stored)?;
             let source = self.step(origin.source, Step::Value(i as u32));
-            let entry = &mut self.arenas.dicts[dict];
+            let entry = self.arenas.dicts.note(dict);
             // What was deleted and stored again stands behind the rest.
             if entry.absent.contains(&key) || entry.moved.contains(&key) {
                 continue;
@@ -233,8 +231,7 @@ impl Tracer<'_> {
             let item = entry.items.shift_remove(&key).unwrap_or_else(found);
             items.insert(key, item);
         }
-        self.arenas.reads += 1;
-        let entry = &mut self.arenas.dicts[dict];
+        let entry = self.arenas.dicts.note(dict);
         items.extend(std::mem::take(&mut entry.items));
         entry.items = items;
         entry.loaded = true;

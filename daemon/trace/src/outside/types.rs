@@ -2,7 +2,7 @@
 
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
-use crate::value::{Class, Descriptor, DictId, Iter, Value, ViewKind};
+use crate::value::{Class, Descriptor, DictId, Exhausted, Iter, Of, Value, ViewKind};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::ObjId;
@@ -63,7 +63,11 @@ impl Tracer<'_> {
             Value::Generator(_) => "types.GeneratorType",
             Value::Iter(id) => match &self.arenas.iters[*id] {
                 Iter::Ahead(ahead) => return Ok(ahead.class.clone()),
-                iter => iterator_path(iter),
+                Iter::Polyfill(polyfill) => return Ok(polyfill.class.clone()),
+                iter => match type_of_iterator(iter) {
+                    Some(name) => return self.trusted_class("flambeau._begun", name),
+                    None => iterator_path(iter),
+                },
             },
             Value::Descriptor(d) => descriptor_path(d)?,
             Value::Code(_) => "types.CodeType",
@@ -235,6 +239,22 @@ impl Tracer<'_> {
 }
 
 /// The type of a built-in iterator.
+/// The name that `flambeau._begun` has for the type of an iterator, where it has no path.
+fn type_of_iterator(iter: &Iter) -> Option<&'static str> {
+    Some(match iter {
+        Iter::List { .. } | Iter::Done(Exhausted::List) => "list_iterator",
+        Iter::Reversed { of: Value::List(_), .. } | Iter::Done(Exhausted::Reversed) => "list_reverseiterator",
+        Iter::Items { of: Of::Value(Value::Tuple(_)), .. } | Iter::Done(Exhausted::Tuple) => "tuple_iterator",
+        Iter::Items { of: Of::Value(Value::Const(Const::Str(text))), .. } if text.is_ascii() => "str_ascii_iterator",
+        Iter::Items { of: Of::Value(Value::Const(Const::Str(_))), .. } => "str_iterator",
+        Iter::Items { of: Of::Value(Value::Const(Const::Bytes(_))), .. } => "bytes_iterator",
+        Iter::Items { of: Of::Value(Value::Set(_)), .. } | Iter::Done(Exhausted::Set) => "set_iterator",
+        Iter::Range { .. } => "range_iterator",
+        Iter::CallUntil { .. } | Iter::Done(Exhausted::CallUntil) => "callable_iterator",
+        _ => return None,
+    })
+}
+
 fn iterator_path(iter: &Iter) -> &'static str {
     match iter {
         Iter::Zip { .. } => "builtins.zip",

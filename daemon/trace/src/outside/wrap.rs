@@ -90,8 +90,8 @@ impl Tracer<'_> {
                 let class = self.guard_container_type(object.class, "dict", source)?;
                 let id = self.dict_at(object.id, source)?;
                 let attrs = self.attrs_of(object, source);
-                self.arenas.dicts[id].class = class;
-                self.arenas.dicts[id].attrs = attrs;
+                let dict = self.arenas.dicts.note(id);
+                (dict.class, dict.attrs) = (class, attrs);
                 Ok(Value::Dict(id))
             }
             ObjectData::Parts(of, parts) => self.wrap_parts(object, *of, parts, origin),
@@ -376,7 +376,7 @@ impl Tracer<'_> {
         let dict = object.dict?;
         let s = self.step(source, Step::Dict);
         let id = self.dict_at(dict, s).ok()?;
-        self.arenas.dicts[id].owner = Some(Origin { object: object.id, source });
+        self.arenas.dicts.note(id).owner = Some(Origin { object: object.id, source });
         Some(id)
     }
 
@@ -581,8 +581,7 @@ impl Tracer<'_> {
                 let source = self.step(origin.source, Step::Item(stored.clone()));
                 let value = self.wrap(object, source)?;
                 let stored = self.constant(stored);
-                self.arenas.reads += 1;
-                self.arenas.dicts[dict].items.insert(key.clone(), (stored, value.clone()));
+                self.arenas.dicts.note(dict).items.insert(key.clone(), (stored, value.clone()));
                 Ok(Some(value))
             }
             None => {
@@ -590,8 +589,7 @@ impl Tracer<'_> {
                     return stop(ReasonCode::UnguardableObject, "a dict read by a key that is no constant");
                 };
                 self.guard(origin.source, GuardKind::NoItem(c));
-                self.arenas.reads += 1;
-                self.arenas.dicts[dict].absent.insert(key.clone());
+                self.arenas.dicts.note(dict).absent.insert(key.clone());
                 Ok(None)
             }
         }
@@ -713,7 +711,7 @@ impl Tracer<'_> {
         };
         self.guard(origin.source, GuardKind::Len(items.len()));
         let items = self.wrap_items(items, origin.source)?;
-        let entry = &mut self.arenas.lists[list];
+        let entry = self.arenas.lists.note(list);
         entry.items.splice(0..0, items);
         entry.loaded = true;
         Ok(())
@@ -754,7 +752,7 @@ impl Tracer<'_> {
                 Some(self.take(*object, s)?)
             }
         };
-        let entry = &mut self.arenas.cells[cell];
+        let entry = self.arenas.cells.note(cell);
         entry.value.clone_from(&value);
         entry.loaded = true;
         Ok(value)

@@ -588,7 +588,7 @@ impl Tracer<'_> {
                     }
                     other => return stop(ReasonCode::Internal, format!("unexpected answer {other:?}")),
                 };
-                self.arenas.instances[*id].slots.insert(name.clone(), found.clone());
+                self.arenas.instances.note(*id).slots.insert(name.clone(), found.clone());
                 found
             }
         };

@@ -139,7 +139,10 @@ impl Tracer<'_> {
         if let Some(value) = self.library.call(self, path, args.clone())? {
             return Ok(value);
         }
-        self.call_torch_path(path, args)
+        match self.polyfill(path)? {
+            Some(polyfill) => self.call_polyfill(path, &polyfill, args),
+            None => self.call_torch_path(path, args),
+        }
     }
 
     fn call_function(&mut self, function: &Rc<Function>, mut args: Args) -> Flow<Value> {

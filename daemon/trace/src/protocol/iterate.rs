@@ -233,6 +233,7 @@ impl Tracer<'_> {
             }
             Iter::Map { .. } | Iter::Filter { .. } => self.advance_mapped(iter),
             Iter::Ahead(ahead) => self.draw(ahead)?.map(|item| self.read(&item)).transpose(),
+            Iter::Polyfill(polyfill) => self.advance_polyfill(polyfill),
             Iter::CallUntil { func, sentinel } => {
                 let value = self.call(func, Args::default());
                 let Some(value) = self.catch(value, "StopIteration")? else { return Ok(None) };

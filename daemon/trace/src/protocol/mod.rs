@@ -6,6 +6,7 @@ mod class_attr;
 pub mod iterate;
 mod module;
 pub mod operators;
+pub mod polyfill;
 pub mod raise;
 mod set_attr;
 pub mod truth;

@@ -113,6 +113,8 @@ pub struct Tracer<'a> {
     pub(crate) resuming: bool,
     /// Break at the instruction with this number.
     pub(crate) forced: Option<(usize, Reason)>,
+    /// The instruction that made what cannot leave the frame, where plain Python could make it as well.
+    pub(crate) unmade: Option<usize>,
     /// The frames of the latest break.
     pub(crate) broken: Option<Broken>,
     /// What was read of the values that a resume function is handed, by source.
@@ -183,6 +185,7 @@ impl<'a> Tracer<'a> {
             frames_read: false,
             resuming: false,
             forced: None,
+            unmade: None,
             broken: None,
             reads: HashMap::new(),
             sized: HashSet::new(),

@@ -201,10 +201,25 @@ pub enum Iter {
     },
     /// One that was there before the trace.
     Ahead(Ahead),
+    /// One of C that a polyfill stands for.
+    Polyfill(Polyfill),
     /// Exhausted, and rid of what it iterated over.
     Done(Exhausted),
     /// It is being advanced.
     Running,
+}
+
+/// An iterator of C whose items Python functions make.
+#[derive(Clone, Debug)]
+pub struct Polyfill {
+    /// The class of these functions (`flambeau.polyfills._table.Kind`).
+    pub kind: Value,
+    /// The type of C.
+    pub class: Rc<super::Class>,
+    /// Its state, a list.
+    pub state: Value,
+    /// The number of the instruction that made it.
+    pub made_at: usize,
 }
 
 /// A built-in iterator from outside, and how far the trace went. It is advanced itself where the frame ends.

@@ -20,7 +20,7 @@ pub use class::Class;
 pub use dict::{DictId, DictValue, ViewKind};
 pub use function::{Builtin, CellId, CellValue, Descriptor, Function, Method};
 pub use instance::{Instance, InstanceId, Module, Opaque, Payload};
-pub use iterator::{Ahead, Exhausted, Iter, IterId, Of};
+pub use iterator::{Ahead, Exhausted, Iter, IterId, Of, Polyfill};
 pub use key::Key;
 pub use list::{ListId, ListValue};
 pub use parts::Parts;
@@ -123,11 +123,13 @@ pub struct Arena<T> {
     items: Vec<T>,
     /// How often one was lent out to be changed.
     changes: usize,
+    /// How many of these changes were that more of an object from outside was read.
+    reads: usize,
 }
 
 impl<T> Default for Arena<T> {
     fn default() -> Self {
-        Arena { items: Vec::new(), changes: 0 }
+        Arena { items: Vec::new(), changes: 0, reads: 0 }
     }
 }
 
@@ -136,6 +138,16 @@ impl<T> Arena<T> {
     pub fn push(&mut self, value: T) -> Id<T> {
         self.items.push(value);
         Id(self.items.len() as u32 - 1, std::marker::PhantomData)
+    }
+
+    /// An object from outside, of which more is noted.
+    pub(crate) fn note(&mut self, id: Id<T>) -> &mut T {
+        self.reads += 1;
+        &mut self[id]
+    }
+
+    fn writes(&self) -> usize {
+        self.changes - self.reads
     }
 
     /// All objects with their ids, in order of creation.
@@ -177,14 +189,18 @@ pub struct Arenas {
     pub iters: Arena<Iter>,
     /// Generators; `None` while one runs.
     pub generators: Arena<frame::Generator>,
-    /// How many of the changes of dicts were items that were read.
-    pub(crate) reads: usize,
 }
 
 impl Arenas {
-    /// As [`Arenas::changes`], but neither what was read of dicts counts nor where generators stand.
+    /// As [`Arenas::changes`], but neither what was read of objects from outside counts nor where generators stand.
     pub(crate) fn writes(&self) -> usize {
-        self.changes() - self.generators.changes - self.reads
+        self.tensors.writes()
+            + self.lists.writes()
+            + self.dicts.writes()
+            + self.sets.writes()
+            + self.instances.writes()
+            + self.cells.writes()
+            + self.iters.writes()
     }
 
     /// Grows whenever an object may have changed, or what is known of it; making objects does not count.

@@ -153,8 +153,13 @@ impl<'py> Describer<'py> {
 
     /// Answers `dict.get(key)` before it is asked; the value is described to `depth`.
     pub(super) fn prefetch_item(&mut self, dict: Raw, key: &Bound<'_, PyString>, depth: u8) -> Raw {
-        // SAFETY: callers pass live namespaces, whose keys are strs.
-        let value = unsafe { raw::dict_get(dict, key.as_ptr()) };
+        // SAFETY: callers pass live namespaces.
+        let value = unsafe {
+            if !raw::has_only_str_keys(dict) {
+                return std::ptr::null_mut();
+            }
+            raw::dict_get(dict, key.as_ptr())
+        };
         let (dict, Ok(key)) = (self.id(dict), key.to_str()) else { return value };
         let key: Arc<str> = key.into();
         if self.items.insert((dict, key.clone())) {

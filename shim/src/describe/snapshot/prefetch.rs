@@ -66,9 +66,9 @@ impl Describer<'_> {
         let mut modules = Vec::new();
         for name in &names {
             let key = PyString::intern(py, name);
-            // SAFETY: namespaces have str keys.
+            // SAFETY: live namespaces.
             let (own, built_in) =
-                unsafe { (raw::dict_get(globals, key.as_ptr()), raw::dict_get(builtins, key.as_ptr())) };
+                unsafe { (raw::namespace_get(globals, key.as_ptr()), raw::namespace_get(builtins, key.as_ptr())) };
             if own.is_null() && built_in.is_null() {
                 continue;
             }
@@ -87,7 +87,7 @@ impl Describer<'_> {
             for name in &names {
                 let key = PyString::intern(py, name);
                 // SAFETY: as above.
-                if unsafe { raw::dict_get(dict, key.as_ptr()) }.is_null() {
+                if unsafe { raw::namespace_get(dict, key.as_ptr()) }.is_null() {
                     continue;
                 }
                 let known = self.seen_item(dict, name);

@@ -7,12 +7,8 @@ use crate::value::Args;
 use crate::value::flow::Flow;
 use crate::value::{Class, Value};
 
-pub const TABLE: Table = &[
-    ("collections.OrderedDict", ordered),
-    ("collections.defaultdict", defaultdict),
-    ("collections.deque", deque),
-    ("collections.Counter", deque),
-];
+pub const TABLE: Table =
+    &[("collections.OrderedDict", ordered), ("collections.defaultdict", defaultdict), ("collections.deque", deque)];
 
 fn ordered(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let made = tracer.new_dict(vec![])?;

@@ -1,0 +1,69 @@
+"""The table of polyfills, and what they are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+TABLE: dict[str, Callable[..., Any]] = {}
+"""What a trace calls instead of the C function or type at an import path."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def instead_of(*paths: str) -> Callable[[F], F]:
+    """Enters a function into the table, for the C functions or types at these import paths."""
+
+    def entered(function: F) -> F:
+        TABLE.update(dict.fromkeys(paths, function))
+        return function
+
+    return entered
+
+
+class Refused(Exception):
+    """What [`refuse`] raises outside of a trace."""
+
+
+def refuse() -> NoReturn:
+    """These arguments are left to the C function: in a trace, its call is a graph break."""
+    raise Refused
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether `a` is or equals `b`, as containers compare their items. A trace knows it of equal constants, too, of
+    which it does not know whether they are one object."""
+    return a is b or bool(a == b)
+
+
+class Kind:
+    """What an iterator of C does. A trace calls its functions with the iterator's state, a list; it has no objects."""
+
+    made_by: ClassVar[Any]
+    """The type of C."""
+
+    @staticmethod
+    def step(state: list[Any]) -> Any:
+        """The next item; raises `StopIteration` at the end."""
+        raise NotImplementedError
+
+    @staticmethod
+    def rebuild(state: list[Any]) -> tuple[Any, ...] | None:
+        """The import path of a function and the arguments with which it makes an iterator of C in this state, for one
+        that leaves the frame. The function draws no items of others. `None`: no function makes it; where such an
+        iterator would leave the frame, C makes it in the first place, after a graph break."""
+        raise NotImplementedError
+
+
+class Lazy:
+    """An iterator of a kind. In a trace it stands for one of C."""
+
+    def __init__(self, kind: type[Kind], state: list[Any]):
+        self.kind = kind
+        self.state = state
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return self.kind.step(self.state)
