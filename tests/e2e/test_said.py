@@ -335,7 +335,7 @@ class Whole(int):
         return "mine"
 
 
-class Half(float):
+class Quarter(float):
     __str__ = float.__repr__
 
     def __repr__(self):
@@ -366,12 +366,14 @@ class Made(metaclass=Meta):
     pass
 
 
-@pytest.mark.parametrize("value", [Whole(3), Half(2.5), Shown(4), Bare(5), Told(1), Made], ids=lambda v: repr(type(v)))
+@pytest.mark.parametrize(
+    "value", [Whole(3), Quarter(2.5), Shown(4), Bare(5), Told(1), Made], ids=lambda v: repr(type(v))
+)
 def test_the_text_is_what_the_slot_of_the_class_gives(value):
     """`IntEnum` has `int.__repr__` for its `__str__`, whatever its `__repr__` is later."""
 
     def texts(x):
-        return x + 1, str(value), repr(value), f"{value}", f"{value!r}", "%s %r" % (value, value), "{}".format(value)  # noqa: UP030, UP031, UP032
+        return x + 1, str(value), repr(value), f"{value}", f"{value!r}", "%s %r" % (value, value), "{}".format(value)  # noqa: UP031, UP032
 
     compiled = flambeau.compile(texts)
     for _ in range(2):

@@ -62,6 +62,8 @@ pub enum GuardKind {
     NoAttributes,
     /// A raw slot is empty; the source is the object.
     NoSlot(Arc<str>),
+    /// An `lru_cache` keeps no result under this key (see [`crate::source::Step::Cached`]); the source is the function.
+    NotCached(Const),
     /// `sys.modules` holds no such module; the source is the frame's function.
     NoSysModule(Arc<str>),
     /// A cell is empty.
@@ -109,6 +111,7 @@ impl GuardKind {
             GuardKind::NoItem(_)
             | GuardKind::NoKey(KeyObject::Path(_))
             | GuardKind::NoSlot(_)
+            | GuardKind::NotCached(_)
             | GuardKind::NoSysModule(_)
             | GuardKind::Gives(..)
             | GuardKind::NoRegistered
@@ -146,6 +149,7 @@ impl GuardKind {
             GuardKind::NotRegistered(path) => format!("{of} is not registered with {path}"),
             GuardKind::NoAttributes => format!("{of} has nothing in its __dict__"),
             GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
+            GuardKind::NotCached(key) => format!("{of} keeps no result for {}", constant(key)),
             GuardKind::NoSysModule(module) => format!("{module:?} not in sys.modules"),
             GuardKind::TupleField(item) => format!("{of} gives item {item}"),
             GuardKind::MethodOf(path) => format!("{of} is a bound {path}"),

@@ -35,6 +35,13 @@ pub enum Question {
         /// The slot's name.
         name: String,
     },
+    /// The result that a function with an `lru_cache` keeps, by its key there (see [`crate::source::Step::Cached`]).
+    Cached {
+        /// The function.
+        function: ObjId,
+        /// The key.
+        key: Const,
+    },
     /// Whether a class is registered with this abstract class or with one of its subclasses.
     Registered(ObjId),
     /// Whether `class` is registered with the abstract class at a trusted path, or with one below it.

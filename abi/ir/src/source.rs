@@ -80,6 +80,8 @@ pub enum Step {
     Ahead,
     /// A list or dict that a built-in iterator draws from, by its number.
     DrawnFrom(u32),
+    /// The result that an `lru_cache` keeps under a key: a str or an int, or the tuple of a call's arguments.
+    Cached(Const),
 }
 
 /// One entry of the table.
@@ -178,6 +180,8 @@ impl SourceTable {
             Step::Mro(i) => format!("{base}.__mro__[{i}]"),
             Step::Grad => format!("{base}.grad"),
             Step::Ahead => format!("the items ahead of {base}"),
+            Step::Cached(Const::Tuple(args)) if args.is_empty() => format!("{base}()"),
+            Step::Cached(key) => format!("{base}({key:?})"),
             Step::DrawnFrom(0) => format!("what {base} draws from"),
             Step::DrawnFrom(i) => format!("what {base} draws from ({i})"),
         }

@@ -4,6 +4,7 @@ use crate::describe::evaluate;
 use crate::describe::snapshot::describe::Describer;
 use crate::guard;
 use crate::python::consts;
+use crate::python::layout::cached;
 use crate::python::raw::{self, Raw};
 use flambeau_ir::code::Const;
 use flambeau_ir::object::ObjId;
@@ -50,6 +51,13 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             // SAFETY: a live object; a new reference, given up after the describer took its own.
             let value = unsafe { Bound::from_owned_ptr_or_opt(py, raw::slot(object, name.as_ptr())) };
             Ok(AnswerValue::Object(value.map(|v| describer.reach(v.as_ptr(), DEPTH))))
+        }
+        Question::Cached { function, key } => {
+            let function = live(describer, *function)?;
+            let key = consts::to_object(py, key).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+            // SAFETY: live objects; the result is alive as long as the cache keeps it, and nothing runs until it is named.
+            let result = unsafe { cached::result(py, function, key.as_ptr()) };
+            Ok(AnswerValue::Object((!result.is_null()).then(|| describer.reach(result, DEPTH))))
         }
         Question::Registered(class) => {
             let class = live(describer, *class)?;

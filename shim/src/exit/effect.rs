@@ -2,10 +2,10 @@
 
 use super::build::{del_item, instance_dict, raised, set_item};
 use crate::process::region::Region;
-use crate::python::layout::iterators;
+use crate::python::layout::{cached, iterators};
 use crate::python::raw;
 use flambeau_ir::exit::{BuildId, Effect};
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PySet, PyString, PyTuple};
@@ -37,6 +37,8 @@ pub enum Change {
     SetBreaks(Region),
     /// Items drawn from an iterator.
     Advance(usize, u32),
+    /// A call whose result is kept.
+    Recall(usize, Vec<usize>),
 }
 
 impl Change {
@@ -64,6 +66,7 @@ impl Change {
             }
             Effect::SetCell(cell, value) => Change::SetCell(at(cell), value.as_ref().map(at)),
             Effect::Advance(iterator, count) => Change::Advance(at(iterator), *count),
+            Effect::Recall(function, args) => Change::Recall(at(function), args.iter().map(at).collect()),
             Effect::SetGradMode(on) => Change::SetGradMode(*on),
             Effect::SetBreaks { nested, error } => Change::SetBreaks(Region { nested: *nested, error: *error }),
         }
@@ -108,6 +111,13 @@ impl Change {
             }
             Change::Advance(..) if flambeau_ir::mutated!("iterator_not_advanced") => Ok(()),
             Change::Advance(iterator, count) => iterators::advance(made[*iterator].bind(py), *count),
+            Change::Recall(function, args) => {
+                let function = made[*function].bind(py);
+                if !cached::is_cached(py, function.as_ptr()) {
+                    return Err(PyTypeError::new_err("a function of the exit has no cache"));
+                }
+                function.call1(PyTuple::new(py, args.iter().map(|i| made[*i].bind(py)))?).map(drop)
+            }
             Change::SetBreaks(region) => {
                 region.enter();
                 Ok(())

@@ -9,6 +9,7 @@ use super::registry::{NoRegistered, NotRegistered};
 use super::source::{Key, Values, is_cell, is_function};
 use super::symbols::Expr;
 use super::tensor::TensorFact;
+use crate::python::layout::cached;
 use crate::python::raw::{self, Raw};
 use crate::torch::Torch;
 use flambeau_ir::code::CodeHash;
@@ -64,6 +65,8 @@ pub enum Fact {
     NoAttributes,
     /// Empty slot.
     NoSlot(Py<PyAny>),
+    /// No result kept.
+    NotCached(Py<PyAny>),
     /// Module not imported.
     NoSysModule(Key),
     /// Empty cell.
@@ -135,6 +138,7 @@ impl Fact {
             GuardKind::NotRegistered(path) => Fact::NotRegistered(NotRegistered::new(py, path)?),
             GuardKind::NoAttributes => Fact::NoAttributes,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
+            GuardKind::NotCached(key) => Fact::NotCached(crate::python::consts::to_object(py, key)?.unbind()),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
             GuardKind::EmptyCell => Fact::EmptyCell,
             GuardKind::MethodOf(path) => {
@@ -239,6 +243,9 @@ impl Fact {
                 Fact::NoSlot(name) => {
                     let held = Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr()));
                     held.is_none()
+                }
+                Fact::NotCached(key) => {
+                    cached::is_cached(py, value) && cached::result(py, value, key.as_ptr()).is_null()
                 }
                 Fact::NoSysModule(name) => {
                     let modules = ffi::PyImport_GetModuleDict();

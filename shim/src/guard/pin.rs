@@ -257,7 +257,8 @@ impl<'a> Pinner<'a> {
                 | Read::SysModule(_)
                 | Read::Grad(_)
                 | Read::Ahead(_)
-                | Read::DrawnFrom(_) => self.failed = true,
+                | Read::DrawnFrom(_)
+                | Read::Cached(_) => self.failed = true,
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Reading sources: each step of a path, from one object to the next, without running user code.
 
 use crate::python::consts;
-use crate::python::layout::{iterators, parts};
+use crate::python::layout::{cached, iterators, parts};
 use crate::python::raw::{self, Raw};
 use flambeau_ir::code::Const;
 use flambeau_ir::source::{SourceTable, Step};
@@ -51,6 +51,8 @@ pub enum Read {
     Ahead(usize),
     /// A container that an iterator draws from.
     DrawnFrom(usize),
+    /// What an `lru_cache` keeps under a key.
+    Cached(Py<PyAny>),
 }
 
 /// A dict key of exact built-in type, with its hash.
@@ -188,6 +190,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::Grad => grad(py)?,
         Step::Ahead => Read::Ahead(1),
         Step::DrawnFrom(i) => Read::DrawnFrom(*i as usize),
+        Step::Cached(key) => Read::Cached(consts::to_object(py, key)?.unbind()),
         Step::Globals => function(std::mem::offset_of!(ffi::PyFunctionObject, func_globals)),
         Step::FunctionName => function(std::mem::offset_of!(ffi::PyFunctionObject, func_name)),
         Step::QualName => function(std::mem::offset_of!(ffi::PyFunctionObject, func_qualname)),
@@ -370,6 +373,7 @@ impl<'a> Values<'a> {
                     let mut found = iterators::drawn_from(&Bound::from_borrowed_ptr(py, base)).unwrap_or_default();
                     if *i < found.len() { self.own(py, found.swap_remove(*i).into_ptr()) } else { null_mut() }
                 }
+                Read::Cached(key) => cached::result(py, base, key.as_ptr()),
                 _ => borrowed_step(base, read),
             }
         }

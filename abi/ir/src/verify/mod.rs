@@ -279,9 +279,10 @@ fn parts_of(effect: &Effect) -> Vec<BuildId> {
         Effect::DelAttr(object, _) | Effect::Advance(object, _) => vec![*object],
         Effect::SetItem(object, key, value) => vec![*object, *key, *value],
         Effect::DelItem(object, key) => vec![*object, *key],
-        Effect::SetList(object, items) | Effect::ExtendList(object, items) | Effect::ChangeSet(object, _, items) => {
-            items.iter().chain([object]).copied().collect()
-        }
+        Effect::SetList(object, items)
+        | Effect::ExtendList(object, items)
+        | Effect::ChangeSet(object, _, items)
+        | Effect::Recall(object, items) => items.iter().chain([object]).copied().collect(),
         Effect::SetDict(object, items) => {
             items.iter().flat_map(|(key, value)| [*key, *value]).chain([*object]).collect()
         }

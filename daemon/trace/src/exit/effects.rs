@@ -28,6 +28,11 @@ impl Tracer<'_> {
 
     /// Changes to outside objects.
     pub(super) fn effects(&mut self, builder: &mut Builder) -> Flow<()> {
+        for (function, args) in std::mem::take(&mut self.recalled) {
+            let args = self.build_all(builder, &args)?;
+            let target = builder.source(function.source);
+            builder.exit.effects.push(Effect::Recall(target, args));
+        }
         // Nothing is drawn from what was changed before.
         for ahead in self.drawn() {
             let target = builder.source(ahead.origin.source);

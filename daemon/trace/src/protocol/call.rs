@@ -73,6 +73,9 @@ impl Tracer<'_> {
                     return self.call_torch_path(&path, args);
                 }
                 if let Value::Opaque(o) = callee {
+                    if let Some(result) = self.call_cached(o, &args)? {
+                        return Ok(result);
+                    }
                     let name = self.name_of_opaque(o)?;
                     self.library.note_frames(self, &name);
                     return stop(ReasonCode::UnsupportedCall, name);

@@ -1,6 +1,7 @@
 //! Python's protocols: attributes, calls, iteration, truth, operators, raising.
 
 pub mod attr;
+mod cached;
 pub mod call;
 mod class_attr;
 pub mod iterate;

@@ -113,6 +113,8 @@ pub struct Tracer<'a> {
     pub(crate) resuming: bool,
     /// Break at the instruction with this number.
     pub(crate) forced: Option<(usize, Reason)>,
+    /// Calls whose results were taken from an `lru_cache`: the function, the arguments.
+    pub(crate) recalled: Vec<(Origin, Vec<Value>)>,
     /// The instruction that made what cannot leave the frame, where plain Python could make it as well.
     pub(crate) unmade: Option<usize>,
     /// The frames of the latest break.
@@ -185,6 +187,7 @@ impl<'a> Tracer<'a> {
             frames_read: false,
             resuming: false,
             forced: None,
+            recalled: Vec::new(),
             unmade: None,
             broken: None,
             reads: HashMap::new(),

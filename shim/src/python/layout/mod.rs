@@ -2,6 +2,7 @@
 //! A module per version; nothing else here knows versions. What versions lay out alike stands once, in `dict` and `frame`, and each
 //! version says that it is so by naming it.
 
+pub mod cached;
 mod counted;
 mod dict;
 #[cfg(Py_3_12)]

@@ -1,0 +1,144 @@
+"""Functions with an `lru_cache`: a result that is kept is a fact of the call."""
+
+import functools
+
+import pytest
+import torch
+
+import flambeau
+
+X = torch.arange(3.0)
+
+
+def cached(maxsize=128, typed=False):
+    """A function with a cache, and the calls that reached it."""
+    calls = []
+
+    @functools.lru_cache(maxsize, typed)
+    def noted(*args, **kwargs):
+        calls.append((args, kwargs))
+        return [len(calls), args]
+
+    return noted, calls
+
+
+def no_arguments(x, table):
+    return x + table()[0], table()
+
+
+def one_number(x, table):
+    return x * table(3)[0], table(3) is table(3)
+
+
+def texts_and_tuples(x, table):
+    return x, table("a"), table("a", 1), table((1, (2.5, None)))
+
+
+def equal_keys(x, table):
+    return x, table(1), table(True), table(1.0), table(1) is table(True)
+
+
+def keywords(x, table):
+    return x, table(1, k=2), table(k=2)
+
+
+def no_constants(x, table):
+    return x, table(x)[0], table(len)[0]
+
+
+def effects_of_a_miss(x, table):
+    before = table(1)
+    flambeau.graph_break()
+    return x + 1, before, table(2), table(1)
+
+
+PROGRAMS = [no_arguments, one_number, texts_and_tuples, equal_keys, keywords, no_constants, effects_of_a_miss]
+
+
+@pytest.mark.parametrize("kept", [128, None, 2, 0])
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_results_calls_and_counts(program, typed, kept):
+    compiled = flambeau.compile(program)
+    tables = [cached(kept, typed) for _ in range(2)]
+    for round_ in range(5):
+        results = []
+        for fn, (table, calls) in zip((program, compiled), tables, strict=True):
+            if round_ == 3:
+                table.cache_clear()
+            results.append((str(fn(X, table)), table.cache_info(), str(calls)))
+        assert results[0] == results[1], round_
+
+
+def test_a_kept_result_is_no_break():
+    table, calls = cached()
+
+    def program(x):
+        return x * table()[0] + table(2)[0]
+
+    table()
+    table(2)
+    compiled = flambeau.compile(program)
+    for _ in range(3):
+        assert torch.equal(compiled(X), X * 1 + 2)
+    assert flambeau.counters()["graph_breaks"] == {} and flambeau.counters()["frames_traced"] == 1
+    table.cache_clear()
+    assert torch.equal(compiled(X), X * 3 + 4) and len(calls) == 4
+
+
+def test_what_is_kept_is_the_very_object():
+    table, _ = cached()
+    kept = table(1)
+
+    def program(x):
+        found = table(1)
+        found.append(7)
+        return x + 1, found
+
+    compiled = flambeau.compile(program)
+    assert compiled(X)[1] is kept and compiled(X)[1] is kept
+    assert kept[2:] == [7, 7]
+
+
+def test_results_that_are_dropped():
+    """The last used results stay: compiled calls count as uses."""
+    tables = [cached(2) for _ in range(2)]
+
+    def program(x, table):
+        return x + table(1)[0]
+
+    compiled = flambeau.compile(program)
+    for fn, (table, calls) in zip((program, compiled), tables, strict=True):
+        table(1)
+        for other in (2, 3, 4):
+            fn(X, table)
+            table(other)
+        fn(X, table)
+        assert calls == [((1,), {}), ((2,), {}), ((3,), {}), ((4,), {})]
+
+
+class Odd:
+    """Equal to anything, with the hash of 1."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        self.log.append(type(other).__name__)
+        return True
+
+
+def test_keys_of_users_are_not_compared_by_guards():
+    logs = []
+    for make in (lambda fn: fn, flambeau.compile):
+        table, calls = cached()
+        log = []
+        table(Odd(log))
+        log.clear()
+        fn = make(lambda x, table=table: (x + 1, table(1)))
+        results = [str(fn(X)) for _ in range(3)]
+        logs.append((results, list(log), len(calls)))
+    assert logs[0] == logs[1]
