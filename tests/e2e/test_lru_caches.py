@@ -142,3 +142,56 @@ def test_keys_of_users_are_not_compared_by_guards():
         results = [str(fn(X)) for _ in range(3)]
         logs.append((results, list(log), len(calls)))
     assert logs[0] == logs[1]
+
+
+class Recipe:
+    pass
+
+
+class Valued:
+    """Compared by what it holds."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return isinstance(other, Valued) and self.value == other.value
+
+    def __hash__(self):
+        return hash(self.value)
+
+
+def test_objects_sizes_and_keywords_are_arguments():
+    """As einops calls its caches: a pattern, names of axes, a recipe that another cache keeps, a shape."""
+    recipes, _ = cached()
+    shapes, calls = cached()
+
+    def program(x):
+        recipe = recipes("a b -> b a", names=("a",), ndim=x.dim())
+        return x + 1, shapes(recipe, x.shape, (("a", 2),)), shapes(int, recipes, Recipe)
+
+    compiled = flambeau.compile(program)
+    for _ in range(4):
+        results = [program(torch.ones(2, 3))[1:], compiled(torch.ones(2, 3))[1:]]
+        assert all(a is b for a, b in zip(*results, strict=True))
+    assert len(calls) == 2
+    flambeau.reset()
+    again = flambeau.compile(program)
+    assert all(a is b for a, b in zip(again(torch.ones(2, 3))[1:], program(torch.ones(2, 3))[1:], strict=True))
+    assert flambeau.counters()["graph_breaks"] == {}
+
+
+def test_another_object_is_another_call():
+    tables = [cached() for _ in range(2)]
+
+    def program(x, table, recipe):
+        return x + 1, table(recipe), table(recipe, word=recipe)
+
+    compiled = flambeau.compile(program)
+    recipes = [Recipe(), Recipe(), Valued(1), Valued(1), Valued(2)]
+    for recipe in [*recipes, *recipes]:
+        results = [
+            (fn(X, table, recipe)[1][0], table.cache_info(), len(calls))
+            for fn, (table, calls) in zip((program, compiled), tables, strict=True)
+        ]
+        assert results[0] == results[1]

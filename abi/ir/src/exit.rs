@@ -121,8 +121,8 @@ pub enum Effect {
     },
     /// `next(iterator)`, so many times or to its end: of a built-in iterator.
     Advance(BuildId, u32),
-    /// `function(*arguments)`, whose result its `lru_cache` keeps: the cache notes that it was asked for.
-    Recall(BuildId, Vec<BuildId>),
+    /// `function(*arguments, **keywords)`, whose result its `lru_cache` keeps: the cache notes that it was asked for.
+    Recall(BuildId, Vec<BuildId>, Vec<(Arc<str>, BuildId)>),
 }
 
 /// The end of a frame: what it leaves behind, then how it goes on.

@@ -4,7 +4,7 @@ use crate::code::{CodeHash, Const};
 use crate::device::RUNNING;
 use crate::dim::Dim;
 use crate::kernel::DType;
-use crate::source::{SourceId, SourceTable};
+use crate::source::{CallKey, SourceId, SourceTable};
 use crate::tensor::Device;
 use crate::text::constant;
 use crate::text::print_guard::{of_tensor, of_thread, sign};
@@ -62,8 +62,8 @@ pub enum GuardKind {
     NoAttributes,
     /// A raw slot is empty; the source is the object.
     NoSlot(Arc<str>),
-    /// An `lru_cache` keeps no result under this key (see [`crate::source::Step::Cached`]); the source is the function.
-    NotCached(Const),
+    /// An `lru_cache` keeps no result for a call with these arguments; the source is the function.
+    NotCached(CallKey<SourceId>),
     /// `sys.modules` holds no such module; the source is the frame's function.
     NoSysModule(Arc<str>),
     /// A cell is empty.
@@ -149,7 +149,7 @@ impl GuardKind {
             GuardKind::NotRegistered(path) => format!("{of} is not registered with {path}"),
             GuardKind::NoAttributes => format!("{of} has nothing in its __dict__"),
             GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
-            GuardKind::NotCached(key) => format!("{of} keeps no result for {}", constant(key)),
+            GuardKind::NotCached(_) => format!("{of} keeps no result for these arguments"),
             GuardKind::NoSysModule(module) => format!("{module:?} not in sys.modules"),
             GuardKind::TupleField(item) => format!("{of} gives item {item}"),
             GuardKind::MethodOf(path) => format!("{of} is a bound {path}"),

@@ -4,6 +4,7 @@ use crate::code::Const;
 use crate::graph::{Target, ValueMeta};
 use crate::object::{Described, Heap, ObjId, PrefetchedItem, PrefetchedLookup};
 use crate::reason::Reason;
+use crate::source::CallKey;
 use crate::tensor::TensorMeta;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -35,12 +36,12 @@ pub enum Question {
         /// The slot's name.
         name: String,
     },
-    /// The result that a function with an `lru_cache` keeps, by its key there (see [`crate::source::Step::Cached`]).
+    /// The result that a function with an `lru_cache` keeps for a call.
     Cached {
         /// The function.
         function: ObjId,
-        /// The key.
-        key: Const,
+        /// The arguments.
+        key: CallKey<ObjId>,
     },
     /// Whether a class is registered with this abstract class or with one of its subclasses.
     Registered(ObjId),

@@ -80,8 +80,48 @@ pub enum Step {
     Ahead,
     /// A list or dict that a built-in iterator draws from, by its number.
     DrawnFrom(u32),
-    /// The result that an `lru_cache` keeps under a key: a str or an int, or the tuple of a call's arguments.
-    Cached(Const),
+    /// The result that an `lru_cache` keeps for a call with these arguments.
+    Cached(CallKey<SourceId>),
+}
+
+/// Arguments by which an `lru_cache` knows a call. `T` names objects.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CallKey<T> {
+    /// Positional ones.
+    pub args: Vec<KeyPart<T>>,
+    /// Those with names, in the call's order.
+    pub keywords: Vec<(Arc<str>, KeyPart<T>)>,
+}
+
+/// One argument, or an item of one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum KeyPart<T> {
+    /// A number, str, ...
+    Const(Const),
+    /// A tuple, or `torch.Size`.
+    Tuple(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<KeyPart<T>>),
+    /// An object that is compared by identity.
+    Object(T),
+}
+
+impl<T> CallKey<T> {
+    /// With other names of the objects.
+    pub fn map<U>(&self, name: &mut impl FnMut(&T) -> U) -> CallKey<U> {
+        CallKey {
+            args: self.args.iter().map(|part| part.map(name)).collect(),
+            keywords: self.keywords.iter().map(|(word, part)| (word.clone(), part.map(name))).collect(),
+        }
+    }
+}
+
+impl<T> KeyPart<T> {
+    fn map<U>(&self, name: &mut impl FnMut(&T) -> U) -> KeyPart<U> {
+        match self {
+            KeyPart::Const(value) => KeyPart::Const(value.clone()),
+            KeyPart::Tuple(parts) => KeyPart::Tuple(parts.iter().map(|part| part.map(name)).collect()),
+            KeyPart::Object(object) => KeyPart::Object(name(object)),
+        }
+    }
 }
 
 /// One entry of the table.
@@ -144,6 +184,22 @@ impl SourceTable {
         node.step == *last && node.base.map_or(before.is_empty(), |base| self.is_at(base, before))
     }
 
+    /// Arguments of a call as they are written there.
+    pub fn arguments(&self, key: &CallKey<SourceId>) -> String {
+        let words = key.keywords.iter().map(|(word, part)| format!("{word}={}", self.part(part)));
+        key.args.iter().map(|part| self.part(part)).chain(words).collect::<Vec<_>>().join(", ")
+    }
+
+    fn part(&self, part: &KeyPart<SourceId>) -> String {
+        match part {
+            KeyPart::Const(value) => crate::text::constant(value),
+            KeyPart::Tuple(parts) => {
+                format!("({},)", parts.iter().map(|part| self.part(part)).collect::<Vec<_>>().join(", "))
+            }
+            KeyPart::Object(source) => self.display(*source),
+        }
+    }
+
     /// Readable form, e.g. `L[0].__dict__['weight']`.
     pub fn display(&self, id: SourceId) -> String {
         let node = self.get(id);
@@ -180,8 +236,7 @@ impl SourceTable {
             Step::Mro(i) => format!("{base}.__mro__[{i}]"),
             Step::Grad => format!("{base}.grad"),
             Step::Ahead => format!("the items ahead of {base}"),
-            Step::Cached(Const::Tuple(args)) if args.is_empty() => format!("{base}()"),
-            Step::Cached(key) => format!("{base}({key:?})"),
+            Step::Cached(key) => format!("{base}({})", self.arguments(key)),
             Step::DrawnFrom(0) => format!("what {base} draws from"),
             Step::DrawnFrom(i) => format!("what {base} draws from ({i})"),
         }

@@ -54,9 +54,11 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
         }
         Question::Cached { function, key } => {
             let function = live(describer, *function)?;
-            let key = consts::to_object(py, key).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+            let (call, objects) =
+                cached::Call::new(py, key).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+            let objects = objects.into_iter().map(|object| live(describer, object)).collect::<Result<Vec<_>, _>>()?;
             // SAFETY: live objects; the result is alive as long as the cache keeps it, and nothing runs until it is named.
-            let result = unsafe { cached::result(py, function, key.as_ptr()) };
+            let result = unsafe { cached::result(py, function, &call, &objects) };
             Ok(AnswerValue::Object((!result.is_null()).then(|| describer.reach(result, DEPTH))))
         }
         Question::Registered(class) => {

@@ -8,7 +8,7 @@ use flambeau_ir::exit::{BuildId, Effect};
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PySet, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PySet, PyString, PyTuple};
 use std::ptr::null_mut;
 
 /// An [`Effect`] with its names made into objects; numbers are indices of builds.
@@ -38,7 +38,7 @@ pub enum Change {
     /// Items drawn from an iterator.
     Advance(usize, u32),
     /// A call whose result is kept.
-    Recall(usize, Vec<usize>),
+    Recall(usize, Vec<usize>, Vec<(Py<PyString>, usize)>),
 }
 
 impl Change {
@@ -66,7 +66,10 @@ impl Change {
             }
             Effect::SetCell(cell, value) => Change::SetCell(at(cell), value.as_ref().map(at)),
             Effect::Advance(iterator, count) => Change::Advance(at(iterator), *count),
-            Effect::Recall(function, args) => Change::Recall(at(function), args.iter().map(at).collect()),
+            Effect::Recall(function, args, keywords) => {
+                let keywords = keywords.iter().map(|(word, value)| (PyString::intern(py, word).unbind(), at(value)));
+                Change::Recall(at(function), args.iter().map(at).collect(), keywords.collect())
+            }
             Effect::SetGradMode(on) => Change::SetGradMode(*on),
             Effect::SetBreaks { nested, error } => Change::SetBreaks(Region { nested: *nested, error: *error }),
         }
@@ -111,12 +114,17 @@ impl Change {
             }
             Change::Advance(..) if flambeau_ir::mutated!("iterator_not_advanced") => Ok(()),
             Change::Advance(iterator, count) => iterators::advance(made[*iterator].bind(py), *count),
-            Change::Recall(function, args) => {
+            Change::Recall(function, args, keywords) => {
                 let function = made[*function].bind(py);
                 if !cached::is_cached(py, function.as_ptr()) {
                     return Err(PyTypeError::new_err("a function of the exit has no cache"));
                 }
-                function.call1(PyTuple::new(py, args.iter().map(|i| made[*i].bind(py)))?).map(drop)
+                let args = PyTuple::new(py, args.iter().map(|i| made[*i].bind(py)))?;
+                let words = PyDict::new(py);
+                for (word, value) in keywords {
+                    words.set_item(word.bind(py), made[*value].bind(py))?;
+                }
+                function.call(args, (!words.is_empty()).then_some(&words)).map(drop)
             }
             Change::SetBreaks(region) => {
                 region.enter();

@@ -6,10 +6,9 @@ use super::class::ClassFact;
 use super::constant::{self, Constant};
 use super::order;
 use super::registry::{NoRegistered, NotRegistered};
-use super::source::{Key, Values, is_cell, is_function};
+use super::source::{Cached, Key, Values, is_cell, is_function};
 use super::symbols::Expr;
 use super::tensor::TensorFact;
-use crate::python::layout::cached;
 use crate::python::raw::{self, Raw};
 use crate::torch::Torch;
 use flambeau_ir::code::CodeHash;
@@ -66,7 +65,7 @@ pub enum Fact {
     /// Empty slot.
     NoSlot(Py<PyAny>),
     /// No result kept.
-    NotCached(Py<PyAny>),
+    NotCached(Cached),
     /// Module not imported.
     NoSysModule(Key),
     /// Empty cell.
@@ -138,7 +137,7 @@ impl Fact {
             GuardKind::NotRegistered(path) => Fact::NotRegistered(NotRegistered::new(py, path)?),
             GuardKind::NoAttributes => Fact::NoAttributes,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
-            GuardKind::NotCached(key) => Fact::NotCached(crate::python::consts::to_object(py, key)?.unbind()),
+            GuardKind::NotCached(key) => Fact::NotCached(Cached::new(py, key)?),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
             GuardKind::EmptyCell => Fact::EmptyCell,
             GuardKind::MethodOf(path) => {
@@ -244,8 +243,8 @@ impl Fact {
                     let held = Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr()));
                     held.is_none()
                 }
-                Fact::NotCached(key) => {
-                    cached::is_cached(py, value) && cached::result(py, value, key.as_ptr()).is_null()
+                Fact::NotCached(call) => {
+                    crate::python::layout::cached::is_cached(py, value) && call.read(py, values, value).is_null()
                 }
                 Fact::NoSysModule(name) => {
                     let modules = ffi::PyImport_GetModuleDict();

@@ -4,7 +4,7 @@ use crate::python::consts;
 use crate::python::layout::{cached, iterators, parts};
 use crate::python::raw::{self, Raw};
 use flambeau_ir::code::Const;
-use flambeau_ir::source::{SourceTable, Step};
+use flambeau_ir::source::{CallKey, SourceId, SourceTable, Step};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ptr::null_mut;
@@ -51,8 +51,30 @@ pub enum Read {
     Ahead(usize),
     /// A container that an iterator draws from.
     DrawnFrom(usize),
-    /// What an `lru_cache` keeps under a key.
-    Cached(Py<PyAny>),
+    /// What an `lru_cache` keeps for a call.
+    Cached(Cached),
+}
+
+/// A call of a function with an `lru_cache`.
+pub struct Cached {
+    call: cached::Call,
+    /// The sources of the objects among its arguments.
+    objects: Vec<u32>,
+}
+
+impl Cached {
+    /// With these arguments.
+    pub fn new(py: Python<'_>, key: &CallKey<SourceId>) -> PyResult<Cached> {
+        let (call, objects) = cached::Call::new(py, key)?;
+        Ok(Cached { call, objects: objects.into_iter().map(|source| source.0).collect() })
+    }
+
+    /// The result that `function` keeps, borrowed, or null.
+    pub fn read(&self, py: Python<'_>, values: &mut Values<'_>, function: Raw) -> Raw {
+        let objects: Vec<Raw> = self.objects.iter().map(|source| values.get(py, *source)).collect();
+        // SAFETY: `function` and the objects are live as long as the call's arguments.
+        unsafe { cached::result(py, function, &self.call, &objects) }
+    }
 }
 
 /// A dict key of exact built-in type, with its hash.
@@ -190,7 +212,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::Grad => grad(py)?,
         Step::Ahead => Read::Ahead(1),
         Step::DrawnFrom(i) => Read::DrawnFrom(*i as usize),
-        Step::Cached(key) => Read::Cached(consts::to_object(py, key)?.unbind()),
+        Step::Cached(key) => Read::Cached(Cached::new(py, key)?),
         Step::Globals => function(std::mem::offset_of!(ffi::PyFunctionObject, func_globals)),
         Step::FunctionName => function(std::mem::offset_of!(ffi::PyFunctionObject, func_name)),
         Step::QualName => function(std::mem::offset_of!(ffi::PyFunctionObject, func_qualname)),
@@ -373,7 +395,7 @@ impl<'a> Values<'a> {
                     let mut found = iterators::drawn_from(&Bound::from_borrowed_ptr(py, base)).unwrap_or_default();
                     if *i < found.len() { self.own(py, found.swap_remove(*i).into_ptr()) } else { null_mut() }
                 }
-                Read::Cached(key) => cached::result(py, base, key.as_ptr()),
+                Read::Cached(call) => call.read(py, self, base),
                 _ => borrowed_step(base, read),
             }
         }

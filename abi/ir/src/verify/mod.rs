@@ -10,7 +10,7 @@ use crate::guard::{GuardKind, GuardProgram, KeyObject, TensorGuard};
 use crate::kernel::DType;
 use crate::object::part_name;
 use crate::plan::{Body, CompiledFrame, Plan, PlanArg, PlanStep, Reg, Symbol, SymbolOf};
-use crate::source::{SourceId, SourceTable, Step};
+use crate::source::{CallKey, KeyPart, SourceId, SourceTable, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Most dimensions of a tensor.
@@ -66,6 +66,11 @@ fn sources(table: &SourceTable, args: usize) -> Result<usize, Damage> {
         let inside = match node.step {
             Step::Arg(i) => (i as usize) < args,
             Step::Part(of, at) => part_name(of, at).is_some(),
+            Step::Cached(ref key) => {
+                let mut inside = true;
+                key.map(&mut |source| inside &= (source.0 as usize) < index);
+                inside
+            }
             _ => true,
         };
         ensure(inside, || format!("source {index} is no part of its base"))?;
@@ -124,8 +129,10 @@ impl Scope<'_> {
 
     fn guards(&self, program: &GuardProgram) -> Checked {
         for node in program.sources.nodes() {
-            if let Step::Item(key) = &node.step {
-                constant(key)?;
+            match &node.step {
+                Step::Item(key) => constant(key)?,
+                Step::Cached(key) => call_key(key)?,
+                _ => {}
             }
         }
         for guard in &program.guards {
@@ -147,6 +154,12 @@ impl Scope<'_> {
                 | GuardKind::BaseEquals(value)
                 | GuardKind::NoItem(value)
                 | GuardKind::Gives(_, value) => constant(value)?,
+                GuardKind::NotCached(key) => {
+                    call_key(key)?;
+                    let mut named = Vec::new();
+                    key.map(&mut |source| named.push(*source));
+                    named.into_iter().try_for_each(|source| self.source(source))?;
+                }
                 GuardKind::Keys(values) | GuardKind::Elements(values) => values.iter().try_for_each(constant)?,
                 _ => {}
             }
@@ -279,16 +292,30 @@ fn parts_of(effect: &Effect) -> Vec<BuildId> {
         Effect::DelAttr(object, _) | Effect::Advance(object, _) => vec![*object],
         Effect::SetItem(object, key, value) => vec![*object, *key, *value],
         Effect::DelItem(object, key) => vec![*object, *key],
-        Effect::SetList(object, items)
-        | Effect::ExtendList(object, items)
-        | Effect::ChangeSet(object, _, items)
-        | Effect::Recall(object, items) => items.iter().chain([object]).copied().collect(),
+        Effect::SetList(object, items) | Effect::ExtendList(object, items) | Effect::ChangeSet(object, _, items) => {
+            items.iter().chain([object]).copied().collect()
+        }
+        Effect::Recall(function, args, keywords) => {
+            keywords.iter().map(|(_, value)| value).chain(args).chain([function]).copied().collect()
+        }
         Effect::SetDict(object, items) => {
             items.iter().flat_map(|(key, value)| [*key, *value]).chain([*object]).collect()
         }
         Effect::SetCell(cell, value) => value.iter().chain([cell]).copied().collect(),
         Effect::SetGradMode(_) | Effect::SetBreaks { .. } => vec![],
     }
+}
+
+/// Constants among the arguments of a call.
+fn call_key(key: &CallKey<SourceId>) -> Checked {
+    fn part_of(part: &KeyPart<SourceId>) -> Checked {
+        match part {
+            KeyPart::Const(value) => constant(value),
+            KeyPart::Tuple(parts) => parts.iter().try_for_each(part_of),
+            KeyPart::Object(_) => Ok(()),
+        }
+    }
+    key.args.iter().chain(key.keywords.iter().map(|(_, value)| value)).try_for_each(part_of)
 }
 
 /// Constants become objects by themselves; code in them must be what its hash says.

@@ -1,7 +1,7 @@
 //! Changes to outside objects, and to the thread's state, that a frame leaves behind.
 
 use super::build::Builder;
-use crate::state::tracer::Tracer;
+use crate::state::tracer::{Recalled, Tracer};
 use crate::value::flow::{Flow, stop};
 use crate::value::{DictId, SetValue};
 use flambeau_ir::exit::Effect;
@@ -28,10 +28,14 @@ impl Tracer<'_> {
 
     /// Changes to outside objects.
     pub(super) fn effects(&mut self, builder: &mut Builder) -> Flow<()> {
-        for (function, args) in std::mem::take(&mut self.recalled) {
-            let args = self.build_all(builder, &args)?;
+        for Recalled { function, args } in std::mem::take(&mut self.recalled) {
+            let positional = self.build_all(builder, &args.pos)?;
+            let mut keywords = Vec::with_capacity(args.kw.len());
+            for (word, value) in &args.kw {
+                keywords.push((word.clone(), self.build(builder, value)?));
+            }
             let target = builder.source(function.source);
-            builder.exit.effects.push(Effect::Recall(target, args));
+            builder.exit.effects.push(Effect::Recall(target, positional, keywords));
         }
         // Nothing is drawn from what was changed before.
         for ahead in self.drawn() {

@@ -7,7 +7,7 @@ use super::texts::Texts;
 use crate::value::flow::{Flow, stop};
 use crate::value::frame::FrameInfo;
 use crate::value::parts::SLICE;
-use crate::value::{Arenas, CellId, Class, DictId, Key, Origin, Value};
+use crate::value::{Arenas, Args, CellId, Class, DictId, Key, Origin, Value};
 use flambeau_bytecode::Decoded;
 use flambeau_bytecode::dialect::Dialect;
 use flambeau_ir::code::{CodeHash, Const};
@@ -25,6 +25,12 @@ use std::sync::Arc;
 
 /// Calls of built-ins on constants that one trace asks the client for.
 const MAX_EVALS: usize = 1024;
+
+/// A call whose result was taken from an `lru_cache`.
+pub(crate) struct Recalled {
+    pub function: Origin,
+    pub args: Args,
+}
 
 /// The state of one trace.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -113,8 +119,8 @@ pub struct Tracer<'a> {
     pub(crate) resuming: bool,
     /// Break at the instruction with this number.
     pub(crate) forced: Option<(usize, Reason)>,
-    /// Calls whose results were taken from an `lru_cache`: the function, the arguments.
-    pub(crate) recalled: Vec<(Origin, Vec<Value>)>,
+    /// Calls whose results were taken from an `lru_cache`.
+    pub(crate) recalled: Vec<Recalled>,
     /// The instruction that made what cannot leave the frame, where plain Python could make it as well.
     pub(crate) unmade: Option<usize>,
     /// The frames of the latest break.
