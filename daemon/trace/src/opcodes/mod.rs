@@ -114,7 +114,7 @@ pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control>
         Op::ConvertValue(conversion) => build::convert_value(t, f, conversion),
 
         Op::MakeFunction(parts) => calls::make_function(t, f, parts),
-        Op::SetFunctionAttribute(part) => calls::set_function_attribute(f, part),
+        Op::SetFunctionAttribute(part) => calls::set_function_attribute(t, f, part),
         Op::KwNames(i) => calls::kw_names(f, i),
         Op::Call { argc } => calls::call(t, f, argc),
         Op::CallKw { argc } => calls::call_kw(t, f, argc),

@@ -3,6 +3,7 @@
 pub mod attr;
 pub mod call;
 mod class_attr;
+mod function;
 pub mod iterate;
 mod module;
 pub mod operators;
