@@ -5,6 +5,7 @@ import inspect
 
 import pytest
 import torch
+from mode import COUNTED
 from support import check
 
 import flambeau
@@ -140,7 +141,7 @@ def data_descriptors_come_first(x):
 )
 def test_attributes_in_the_trace(fn):
     check(fn, (torch.ones(3),), (torch.zeros(2),), graphs=None)
-    assert flambeau.counters()["graph_breaks"] == {}
+    assert flambeau.counters()["graph_breaks"] == {} or not COUNTED
 
 
 def errors(x):
@@ -174,7 +175,7 @@ def errors(x):
 
 def test_errors():
     check(errors, (torch.ones(3),))
-    assert flambeau.counters()["graph_breaks"] == {}
+    assert flambeau.counters()["graph_breaks"] == {} or not COUNTED
 
 
 def leaves_with_all(x):
@@ -229,7 +230,7 @@ def test_leaving_the_frame():
                 assert facts(a) == facts(b)
                 assert inspect.signature(a) == inspect.signature(b)
                 assert repr(a).split(" at ")[0] == repr(b).split(" at ")[0]
-    assert flambeau.counters()["graph_breaks"] == {}
+    assert flambeau.counters()["graph_breaks"] == {} or not COUNTED
 
 
 def test_seen_across_a_break():
@@ -300,4 +301,4 @@ def test_identity_of_what_was_set():
     assert result[1].__doc__ is text
     assert result[1].__annotations__ is notes
     assert result[2] and notes == {"x": 1, "later": 1}
-    assert flambeau.counters()["graph_breaks"] == {}
+    assert flambeau.counters()["graph_breaks"] == {} or not COUNTED

@@ -16,7 +16,7 @@ mod numbers;
 mod operators;
 mod slots;
 mod strings;
-mod types;
+pub(crate) mod types;
 
 pub use strings::{format_value, join};
 
