@@ -296,3 +296,16 @@ def test_errors_are_caught_by_their_classes(kind):
     compiled = flambeau.compile(f)
     for _ in range(2):
         assert compiled(X)[0] == f(X)[0]
+
+
+def test_equal_numbers_of_other_types_are_one_key():
+    """Complex numbers without an imaginary part, and floats beyond what ints of 64 bits hold."""
+
+    def f(x):
+        table = {0: "zero", 2**60: "large", 2**70: "huge", 1.5: "half"}
+        keys = (0j, -0.0, complex(-0.0, -0.0), float(2**60), float(2**70), 1.5 + 0j, 1j)
+        return x + 1, [table.get(key) for key in keys], len(set((1, 1.0, 1 + 0j, True))), (2, 0j) in {(2.0, False)}
+
+    x = torch.ones(2)
+    assert flambeau.compile(f)(x)[1:] == f(x)[1:]
+    assert f(x)[1] == ["zero", "zero", "zero", "large", "huge", "half", None]

@@ -374,6 +374,37 @@ def f(x, n):
 def arguments():
     return torch.ones(2, 3), 2
 ''',
+    "patterns": '''
+K = 2
+class P:
+    __match_args__ = ("a", "b")
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+class Items:
+    def __len__(self):
+        return 2
+    def __getitem__(self, i):
+        return i
+def shape(s):
+    match s:
+        case [a, b]:
+            return a + b
+        case {"k": v, **rest}:
+            return v + len(rest)
+        case _:
+            return 5
+def f(x, p, d, s):
+    match p:
+        case P(1, b=b):
+            x = x * b
+        case P(a):
+            x = x - a
+        case int(n):
+            x = x + n + K
+    return x * shape(d) + shape(s) + shape(Items())
+def arguments():
+    return torch.ones(2, 3), P(1, 3), {"k": 2, "z": 1}, [3, 4]
+''',
 }  # fmt: skip
 
 ENTRIES = [

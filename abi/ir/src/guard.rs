@@ -20,6 +20,18 @@ pub struct Guard {
     pub kind: GuardKind,
 }
 
+/// What `match` takes the instances of a class for: a fact of the class that is inherited, and that registering it with an
+/// abstract class changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Collection {
+    /// `Py_TPFLAGS_SEQUENCE`
+    Sequence,
+    /// `Py_TPFLAGS_MAPPING`
+    Mapping,
+    /// Neither.
+    Neither,
+}
+
 /// What must hold of a source's value. All are checked by value without running user code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum GuardKind {
@@ -58,6 +70,8 @@ pub enum GuardKind {
     NoRegistered,
     /// A class that is not registered with the abstract class at this path, nor with one below it.
     NotRegistered(Arc<str>),
+    /// A class whose instances patterns take for this.
+    Collection(Collection),
     /// The value has no instance `__dict__`, or an empty one.
     NoAttributes,
     /// A raw slot is empty; the source is the object.
@@ -115,7 +129,8 @@ impl GuardKind {
             | GuardKind::NoSysModule(_)
             | GuardKind::Gives(..)
             | GuardKind::NoRegistered
-            | GuardKind::NotRegistered(_) => (0, 3),
+            | GuardKind::NotRegistered(_)
+            | GuardKind::Collection(_) => (0, 3),
             GuardKind::NoTypeAttr(_) => (0, 4),
             GuardKind::Keys(_) | GuardKind::Elements(_) => (0, 5),
             GuardKind::Same(_) | GuardKind::NotSame(_) => (1, 0),
@@ -147,6 +162,11 @@ impl GuardKind {
             GuardKind::NoTypeAttr(attr) => format!("{of} has no attribute {attr:?}"),
             GuardKind::NoRegistered => format!("nothing is registered with {of}"),
             GuardKind::NotRegistered(path) => format!("{of} is not registered with {path}"),
+            GuardKind::Collection(Collection::Neither) => {
+                format!("instances of {of} match no sequence or mapping pattern")
+            }
+            GuardKind::Collection(Collection::Sequence) => format!("instances of {of} match sequence patterns"),
+            GuardKind::Collection(Collection::Mapping) => format!("instances of {of} match mapping patterns"),
             GuardKind::NoAttributes => format!("{of} has nothing in its __dict__"),
             GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
             GuardKind::NotCached(_) => format!("{of} keeps no result for these arguments"),

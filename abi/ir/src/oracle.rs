@@ -52,6 +52,8 @@ pub enum Question {
         /// e.g. `collections.abc.Sequence`.
         path: Arc<str>,
     },
+    /// What patterns take the instances of a class for.
+    Collection(ObjId),
     /// `sys.modules.get(name)`.
     SysModule(String),
     /// Calls an allow-listed pure built-in, by path, on constants.
@@ -109,6 +111,8 @@ pub enum AnswerValue {
     Missing,
     /// A constant.
     Const(Const),
+    /// What patterns take instances for.
+    Collection(crate::guard::Collection),
     /// It raised: exception type name and message.
     Raised(String, String),
     /// Metadata of a torch call's result.

@@ -67,9 +67,10 @@ reasons! {
         hint: "Move the construct out of the compiled function.",
         example: Code(
             r"def f(x):
-    match x.shape[0]:
-        case int():
-            x = x + 1
+    try:
+        raise ValueError(x.dim())
+    except* ValueError:
+        x = x + 1
     return x"
         ),
     }

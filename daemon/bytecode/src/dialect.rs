@@ -53,6 +53,10 @@ pub struct Builtins {
     pub throw_warns: bool,
     /// What a list says of what cannot be assigned to a plain slice of it.
     pub no_items: &'static str,
+    /// Functions have `__type_params__`.
+    pub type_params: bool,
+    /// The flag of code whose first constant is the docstring; `None`: it is wherever that is a str.
+    pub docstring_flag: Option<u32>,
 }
 
 /// As in the first version.
@@ -64,6 +68,8 @@ pub const BUILTINS: Builtins = Builtins {
     close_returns: false,
     throw_warns: false,
     no_items: "can only assign an iterable",
+    type_params: false,
+    docstring_flag: None,
 };
 
 impl Dialect {

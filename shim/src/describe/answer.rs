@@ -77,6 +77,11 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             let found = found.map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
             Ok(AnswerValue::Const(Const::Bool(found)))
         }
+        Question::Collection(class) => {
+            // SAFETY: a live object.
+            let collection = unsafe { raw::collection(live(describer, *class)?) };
+            collection.map(AnswerValue::Collection).ok_or((ReasonCode::Internal, "patterns of what is no class".into()))
+        }
         Question::SysModule(name) => sys_module(describer, name),
         Question::Eval { path, args } => evaluate::evaluate(py, path, args),
         Question::TorchCall { target, args, kwargs, ambient } => {

@@ -12,7 +12,7 @@ use super::tensor::TensorFact;
 use crate::python::raw::{self, Raw};
 use crate::torch::Torch;
 use flambeau_ir::code::CodeHash;
-use flambeau_ir::guard::{GuardKind, KeyObject, Relation, TensorGuard};
+use flambeau_ir::guard::{Collection, GuardKind, KeyObject, Relation, TensorGuard};
 use flambeau_ir::source::SourceId;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -60,6 +60,8 @@ pub enum Fact {
     NoRegistered(NoRegistered),
     /// Not registered with an abstract class.
     NotRegistered(NotRegistered),
+    /// What patterns take a class's instances for.
+    Collection(Collection),
     /// No instance dict, or an empty one.
     NoAttributes,
     /// Empty slot.
@@ -135,6 +137,7 @@ impl Fact {
             GuardKind::NoTypeAttr(s) => Fact::NoTypeAttr(name(s)),
             GuardKind::NoRegistered => Fact::NoRegistered(NoRegistered::default()),
             GuardKind::NotRegistered(path) => Fact::NotRegistered(NotRegistered::new(py, path)?),
+            GuardKind::Collection(collection) => Fact::Collection(*collection),
             GuardKind::NoAttributes => Fact::NoAttributes,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NotCached(key) => Fact::NotCached(Cached::new(py, key)?),
@@ -235,6 +238,7 @@ impl Fact {
                 }
                 Fact::NoRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
                 Fact::NotRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
+                Fact::Collection(collection) => raw::collection(value) == Some(*collection),
                 Fact::NoAttributes => {
                     let dict = raw::instance_dict(value);
                     dict.is_null() || ffi::PyDict_Size(dict) == 0

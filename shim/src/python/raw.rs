@@ -2,6 +2,7 @@
 //! beyond those of exact built-in types. All pointers are borrowed unless said otherwise.
 
 use crate::python::layout;
+use flambeau_ir::guard::Collection;
 use pyo3::ffi;
 use std::ffi::{CStr, c_char};
 use std::ptr;
@@ -264,6 +265,23 @@ pub unsafe fn slot(object: Raw, name: Raw) -> Raw {
         }
         value
     }
+}
+
+/// What patterns take the instances of a class for; `None` where it is no class.
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn collection(class: Raw) -> Option<Collection> {
+    // `Py_TPFLAGS_SEQUENCE` and `Py_TPFLAGS_MAPPING` in CPython's `Include/object.h`.
+    const SEQUENCE: std::ffi::c_ulong = 1 << 5;
+    const MAPPING: std::ffi::c_ulong = 1 << 6;
+    // SAFETY: a live object, which is a type where its flags are read.
+    let flags = unsafe { (ffi::PyType_Check(class) != 0).then(|| ffi::PyType_GetFlags(class.cast())) }?;
+    Some(match flags & (SEQUENCE | MAPPING) {
+        SEQUENCE => Collection::Sequence,
+        MAPPING => Collection::Mapping,
+        _ => Collection::Neither,
+    })
 }
 
 /// The UTF-8 of an exact or derived str; `None` for other objects and for lone surrogates.

@@ -17,7 +17,7 @@ mod operators;
 mod polyfills;
 mod slots;
 mod strings;
-mod types;
+pub(crate) mod types;
 
 pub use strings::{format_value, join};
 

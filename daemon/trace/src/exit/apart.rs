@@ -92,7 +92,10 @@ impl Look<'_, '_> {
             }
             Value::Dict(id) | Value::DictView(id, _) => self.dict(*id, depth),
             Value::Function(function) => {
-                let own = function.closure.iter().any(|cell| self.cell(*cell, next));
+                let own = function.closure.iter().any(|cell| self.cell(*cell, next))
+                    || [&function.attrs, &function.slots]
+                        .iter()
+                        .any(|dict| dict.get().is_some_and(|d| self.dict(d, next)));
                 own || of_torch(function.path.as_deref())
                     || function.origin.is_some_and(|origin| self.object(origin.object, depth))
             }

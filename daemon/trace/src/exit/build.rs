@@ -35,6 +35,8 @@ pub(super) struct Builder {
     /// Values known by their address.
     kept: Vec<Value>,
     consts: HashMap<Const, BuildId>,
+    /// Cells of the function under construction whose contents are still to be stored.
+    empty: Vec<(CellId, BuildId)>,
     /// Strings that are no equal one.
     texts: HashMap<usize, BuildId>,
     pub outputs: Vec<NodeId>,
@@ -169,8 +171,12 @@ impl Tracer<'_> {
         let attrs = match value {
             Value::Tensor(id) => self.arenas.tensors[*id].attrs,
             Value::Dict(id) => self.arenas.dicts[*id].attrs,
+            Value::Function(f) => f.attrs.get(),
             _ => None,
         };
+        if let Value::Function(f) = value {
+            self.finish_function(builder, f, id)?;
+        }
         if let Value::Set(set) = value {
             self.set_changes(builder, *set, id)?;
         }
@@ -195,12 +201,17 @@ impl Tracer<'_> {
     fn build_cell(&mut self, builder: &mut Builder, cell: CellId) -> Flow<BuildId> {
         let id = builder.add(Build::Cell);
         builder.known.insert(Identity::Cell(cell.0), Some(id));
+        self.fill_cell(builder, cell, id)?;
+        Ok(id)
+    }
+
+    fn fill_cell(&mut self, builder: &mut Builder, cell: CellId, id: BuildId) -> Flow<()> {
         if let Some(value) = self.arenas.cells[cell].value.clone() {
             // A closure may hold the function it belongs to: the contents are stored once both exist.
             let value = self.build(builder, &value)?;
             builder.exit.effects.push(Effect::SetCell(id, Some(value)));
         }
-        Ok(id)
+        Ok(())
     }
 
     fn build_new(&mut self, builder: &mut Builder, value: &Value) -> Flow<BuildId> {
@@ -407,9 +418,6 @@ impl Tracer<'_> {
     }
 
     fn build_function(&mut self, builder: &mut Builder, f: &Rc<Function>) -> Flow<Build> {
-        if f.annotated || f.attrs.get().is_some() {
-            return stop(ReasonCode::SideEffect, "a new function with annotations or attributes leaves the frame");
-        }
         let Some(globals) = self.arenas.dicts[f.globals].origin else {
             return stop(ReasonCode::SideEffect, "a new function with new globals leaves the frame");
         };
@@ -417,7 +425,17 @@ impl Tracer<'_> {
         let kwdefaults = f.kwdefaults.as_ref().map(|d| self.build(builder, d)).transpose()?;
         let mut closure = Vec::with_capacity(f.closure.len());
         for cell in &f.closure {
-            closure.push(self.build(builder, &Value::Cell(*cell))?);
+            let known = builder.known.get(&Identity::Cell(cell.0)).copied().flatten();
+            closure.push(match (self.arenas.cells[*cell].origin, known) {
+                (Some(origin), _) => builder.source(origin.source),
+                (None, Some(id)) => id,
+                (None, None) => {
+                    let id = builder.add(Build::Cell);
+                    builder.known.insert(Identity::Cell(cell.0), Some(id));
+                    builder.empty.push((*cell, id));
+                    id
+                }
+            });
         }
         Ok(Build::Function {
             code: Const::Code(f.code.clone()),
@@ -427,5 +445,17 @@ impl Tracer<'_> {
             kwdefaults,
             closure,
         })
+    }
+    /// What is stored once the function is there: it may be reached from its own cells and attributes.
+    fn finish_function(&mut self, builder: &mut Builder, f: &Function, id: BuildId) -> Flow<()> {
+        for (cell, id) in std::mem::take(&mut builder.empty) {
+            self.fill_cell(builder, cell, id)?;
+        }
+        let Some(slots) = f.slots.get() else { return Ok(()) };
+        for (name, value) in self.named_items(slots)? {
+            let value = self.build(builder, &value)?;
+            builder.exit.effects.push(Effect::SetDescriptor(id, name, value));
+        }
+        Ok(())
     }
 }

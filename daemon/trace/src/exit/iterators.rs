@@ -224,6 +224,12 @@ impl Tracer<'_> {
         };
         let (frozen, at) = (Frozen::of(frame, frame.pc.saturating_sub(1)), frame.pc as u32);
         let started = self.arenas.generators[id].started;
+        if let Some(slots) = frozen.function.slots.get()
+            && (self.dict_get_str(slots, "__name__")?.is_some() || self.dict_get_str(slots, "__qualname__")?.is_some())
+        {
+            // A generator has the names that its function had when it was called.
+            return stop(ReasonCode::Generator, "a generator of a function that was renamed leaves the frame");
+        }
         if !started && let Some(build) = self.build_fresh_generator(b, &frozen)? {
             return Ok(build);
         }
@@ -247,9 +253,6 @@ impl Tracer<'_> {
     /// function has to be made anew and cannot.
     fn build_fresh_generator(&mut self, b: &mut Builder, frame: &Frozen) -> Flow<Option<Build>> {
         let (code, function) = (&frame.code, &frame.function);
-        if function.origin.is_none() && (function.annotated || function.attrs.get().is_some()) {
-            return Ok(None);
-        }
         let positional = code.argcount as usize;
         let named = positional + code.kwonlyargcount as usize;
         let (varargs, varkeywords) = (code.flags & VARARGS != 0, code.flags & VARKEYWORDS != 0);

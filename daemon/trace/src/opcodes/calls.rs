@@ -12,15 +12,12 @@ use std::rc::Rc;
 
 pub(super) fn make_function(t: &mut Tracer<'_>, f: &mut PyFrame, parts: Parts) -> Flow<Control> {
     let Value::Code(code) = f.pop()? else { return stop(ReasonCode::Internal, "no code to make a function of") };
-    let module = match t.dict_get_str(f.function.globals, "__name__")? {
-        Some(name) => name.as_str().cloned(),
-        None => None,
-    };
+    let module = t.dict_get_str(f.function.globals, "__name__")?;
     let mut made = Function {
         name: code.name.as_str().into(),
         qualname: code.qualname.as_str().into(),
         code,
-        module,
+        module: module.as_ref().and_then(Value::as_str).cloned(),
         path: None,
         globals: f.function.globals,
         origin: None,
@@ -28,24 +25,27 @@ pub(super) fn make_function(t: &mut Tracer<'_>, f: &mut PyFrame, parts: Parts) -
         kwdefaults: None,
         closure: Vec::new(),
         attrs: std::cell::Cell::new(None),
-        annotated: false,
+        slots: std::cell::Cell::new(None),
         maker: Some(f.function.clone()),
     };
-    give(f, &mut made, parts)?;
+    if let Some(module) = module.filter(|module| module.as_str().is_none()) {
+        t.set_slot_of_new(&made, "__module__", module)?;
+    }
+    give(t, f, &mut made, parts)?;
     f.push(Value::Function(Rc::new(made)));
     Ok(Control::Next)
 }
 
-pub(super) fn set_function_attribute(f: &mut PyFrame, part: Parts) -> Flow<Control> {
+pub(super) fn set_function_attribute(t: &mut Tracer<'_>, f: &mut PyFrame, part: Parts) -> Flow<Control> {
     let Value::Function(made) = f.pop()? else { return stop(ReasonCode::Internal, "no function to complete") };
     let mut made = Rc::unwrap_or_clone(made);
-    give(f, &mut made, part)?;
+    give(t, f, &mut made, part)?;
     f.push(Value::Function(Rc::new(made)));
     Ok(Control::Next)
 }
 
 /// Gives a function what is on the stack for it.
-fn give(f: &mut PyFrame, made: &mut Function, parts: Parts) -> Flow<()> {
+fn give(t: &mut Tracer<'_>, f: &mut PyFrame, made: &mut Function, parts: Parts) -> Flow<()> {
     if parts.closure {
         let Value::Tuple(cells) = f.pop()? else { return stop(ReasonCode::Internal, "a closure that is no tuple") };
         for cell in &cells.items {
@@ -54,8 +54,11 @@ fn give(f: &mut PyFrame, made: &mut Function, parts: Parts) -> Flow<()> {
         }
     }
     if parts.annotations {
-        f.pop()?;
-        made.annotated = true;
+        // Names and values in turn, of which CPython makes the dict when it is first read.
+        let Value::Tuple(flat) = f.pop()? else { return stop(ReasonCode::Internal, "annotations that are no tuple") };
+        let items = flat.items.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+        let annotations = t.new_dict(items)?;
+        t.set_slot_of_new(made, "__annotations__", annotations)?;
     }
     if parts.kwdefaults {
         made.kwdefaults = Some(f.pop()?);

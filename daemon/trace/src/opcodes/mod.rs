@@ -6,6 +6,7 @@ mod control;
 mod except;
 mod frame;
 mod import;
+mod matching;
 mod names;
 pub mod page;
 mod stack;
@@ -14,6 +15,7 @@ use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
 use crate::value::frame::{Control, PyFrame};
 use flambeau_bytecode::Op;
+use flambeau_ir::guard::Collection;
 use flambeau_ir::reason::ReasonCode;
 
 /// Instructions that no trace goes through.
@@ -29,10 +31,6 @@ macro_rules! untraced {
             | Op::EndAsyncFor
             | Op::AsyncGenWrap
             | Op::BeforeAsyncWith
-            | Op::MatchMapping
-            | Op::MatchSequence
-            | Op::MatchKeys
-            | Op::MatchClass(_)
             | Op::SetupAnnotations
             | Op::StopIterationError
             | Op::Intrinsic { .. }
@@ -114,7 +112,7 @@ pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control>
         Op::ConvertValue(conversion) => build::convert_value(t, f, conversion),
 
         Op::MakeFunction(parts) => calls::make_function(t, f, parts),
-        Op::SetFunctionAttribute(part) => calls::set_function_attribute(f, part),
+        Op::SetFunctionAttribute(part) => calls::set_function_attribute(t, f, part),
         Op::KwNames(i) => calls::kw_names(f, i),
         Op::Call { argc } => calls::call(t, f, argc),
         Op::CallKw { argc } => calls::call_kw(t, f, argc),
@@ -143,6 +141,11 @@ pub(crate) fn step(t: &mut Tracer<'_>, f: &mut PyFrame, op: Op) -> Flow<Control>
         Op::LoadBuildClass => names::load_build_class(t, f),
         Op::BeforeWith => except::before_with(t, f),
         Op::WithExceptStart => except::with_except_start(t, f),
+
+        Op::MatchSequence => matching::collection(t, f, Collection::Sequence),
+        Op::MatchMapping => matching::collection(t, f, Collection::Mapping),
+        Op::MatchKeys => matching::keys(t, f),
+        Op::MatchClass(n) => matching::class(t, f, n),
 
         Op::ImportName(i) => import::name(t, f, i),
         Op::ImportFrom(i) => import::from(t, f, i),

@@ -166,6 +166,8 @@ impl<'t, 'a> Walk<'t, 'a> {
             Value::Builtin(builtin) => builtin.receiver.iter().for_each(|receiver| self.value(receiver)),
             Value::Function(function) => {
                 function.closure.iter().for_each(|cell| self.value(&Value::Cell(*cell)));
+                let dicts = [function.attrs.get(), function.slots.get()];
+                dicts.into_iter().flatten().for_each(|dict| self.dict(dict));
             }
             Value::Parts(parts) => parts.items.iter().for_each(|part| self.value(part)),
             _ => {}

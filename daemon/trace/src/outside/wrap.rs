@@ -262,7 +262,7 @@ impl Tracer<'_> {
             kwdefaults: None,
             closure: vec![],
             attrs: std::cell::Cell::new(attrs),
-            annotated: false,
+            slots: std::cell::Cell::new(None),
             maker: None,
         })))
     }

@@ -373,65 +373,6 @@ impl Tracer<'_> {
         Ok(None)
     }
 
-    fn function_attr(&mut self, f: &Rc<Function>, name: &str) -> Flow<Option<Value>> {
-        match (f.attrs.get(), f.origin) {
-            (Some(attrs), _) => {
-                if let Some(found) = self.dict_get_str(attrs, name)? {
-                    return Ok(Some(found));
-                }
-            }
-            (None, Some(origin)) => self.guard(origin.source, GuardKind::NoAttributes),
-            (None, None) => {}
-        }
-        Ok(match name {
-            "__name__" | "__qualname__" | "__module__" if f.origin.is_some() => self.outside_name(f, name)?,
-            "__name__" => Some(Value::Const(Const::Str(f.name.clone()))),
-            "__qualname__" => Some(Value::Const(Const::Str(f.qualname.clone()))),
-            "__module__" => f.module.clone().map(|m| Value::Const(Const::Str(m))),
-            "__code__" => Some(Value::Code(f.code.clone())),
-            "__defaults__" => Some(self.defaults_of(f)?.unwrap_or(Value::NONE)),
-            "__kwdefaults__" => Some(self.kwdefaults_of(f)?.unwrap_or(Value::NONE)),
-            "__globals__" => Some(Value::Dict(f.globals)),
-            "__dict__" => {
-                let attrs = f.attrs.get().unwrap_or_else(|| self.fresh_attrs());
-                f.attrs.set(Some(attrs));
-                Some(Value::Dict(attrs))
-            }
-            "__get__" => Some(Value::bound_builtin("types.FunctionType.__get__", Value::Function(f.clone()))),
-            "__doc__" | "__annotations__" if f.origin.is_some() => self.function_slot(f, name)?,
-            "__doc__" | "__annotations__" | "__closure__" | "__type_params__" => {
-                return stop(ReasonCode::UnsupportedObject, format!("{name} of a function"));
-            }
-            _ => self.attr_of_type(&Value::Function(f.clone()), name)?,
-        })
-    }
-
-    /// A name of a function from outside: a fact of its own, as wrappers take over the names of what they wrap.
-    fn outside_name(&mut self, f: &Function, name: &str) -> Flow<Option<Value>> {
-        let Some(origin) = f.origin else { return Ok(None) };
-        let (step, value) = match name {
-            "__qualname__" => (Step::QualName, f.qualname.clone()),
-            "__name__" => (Step::FunctionName, f.name.clone()),
-            "__module__" if f.module.is_some() => (Step::ModuleName, f.module.clone().unwrap_or_default()),
-            _ => return stop(ReasonCode::UnguardableObject, format!("{name} of a function")),
-        };
-        let source = self.step(origin.source, step);
-        let value = Const::Str(value);
-        self.guard(source, GuardKind::Equals(value.clone()));
-        Ok(Some(Value::Const(value)))
-    }
-
-    fn function_slot(&mut self, f: &Function, name: &str) -> Flow<Option<Value>> {
-        let Some(origin) = f.origin else { return Ok(None) };
-        match self.ask_one(Question::Slot { object: origin.object, name: name.into() })? {
-            AnswerValue::Object(Some(object)) => {
-                let source = self.step(origin.source, Step::Slot(name.into()));
-                self.wrap(object, source).map(Some)
-            }
-            _ => stop(ReasonCode::UnsupportedObject, format!("{name} of a function")),
-        }
-    }
-
     /// `fget`, `fset` or `fdel` of a property; `None` if it has none.
     pub(crate) fn property_part(&mut self, property: &Descriptor, step: Step) -> Flow<Option<Value>> {
         let &Descriptor::Property { get, set, delete, source } = property else { return Ok(None) };

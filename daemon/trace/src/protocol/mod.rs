@@ -4,6 +4,7 @@ pub mod attr;
 mod cached;
 pub mod call;
 mod class_attr;
+mod function;
 pub mod iterate;
 mod module;
 pub mod operators;

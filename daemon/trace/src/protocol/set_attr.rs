@@ -58,21 +58,7 @@ impl Tracer<'_> {
                 }
             }
             Value::Module(m) => self.set_module_attr(&m.clone(), name, Some(value)),
-            Value::Function(f) => {
-                let attrs = match f.attrs.get() {
-                    Some(attrs) => attrs,
-                    None if f.origin.is_none() => {
-                        let attrs = self.fresh_attrs();
-                        f.attrs.set(Some(attrs));
-                        attrs
-                    }
-                    None => return stop(ReasonCode::SideEffect, format!("setting {name} of a function")),
-                };
-                if name.starts_with("__") && name != "__wrapped__" {
-                    return stop(ReasonCode::SideEffect, format!("setting {name} of a function"));
-                }
-                self.dict_set(attrs, Value::str(name), value)
-            }
+            Value::Function(f) => self.set_function_attr(f, name, Some(value)),
             Value::Tensor(id) => {
                 let value = self.read(&value)?;
                 self.set_tensor_attr(*id, name, value)
@@ -194,6 +180,7 @@ impl Tracer<'_> {
                 }
             }
             Value::Module(m) => self.set_module_attr(&m.clone(), name, None),
+            Value::Function(f) => self.set_function_attr(f, name, None),
             _ => stop(ReasonCode::SideEffect, format!("deleting {name} of a {}", self.type_name(target))),
         }
     }

@@ -46,8 +46,9 @@ pub struct Function {
     pub closure: Vec<CellId>,
     /// Attributes set on a function made in the trace, and the instance dict of one from outside.
     pub attrs: std::cell::Cell<Option<DictId>>,
-    /// Made in the trace with annotations.
-    pub annotated: bool,
+    /// Of a function made in the trace: what was set of `__name__`, `__doc__` and the like, by these names, and its
+    /// annotations. A dict of the trace, as changes of those are counted.
+    pub slots: std::cell::Cell<Option<DictId>>,
     /// The function whose frame made this one in the trace.
     pub maker: Option<Rc<Function>>,
 }

@@ -11,7 +11,7 @@ const LEAST_ADDRESS: i64 = 1 << 16;
 /// A hashable value in canonical form: equal keys are equal in Python (`1 == True == 1.0`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
-    /// A constant; bools and integral floats are ints here.
+    /// A constant; numbers that equal an int are ints here.
     Const(Const),
     /// A tuple.
     Tuple(Vec<Key>),
@@ -32,11 +32,8 @@ impl Key {
     /// The key of a constant; `None` for NaN, which is unequal to itself.
     pub fn of_const(c: &Const) -> Option<Key> {
         Some(match c {
-            Const::Bool(b) => Key::Const(Const::Int(i64::from(*b))),
-            Const::Float(x) if x.is_nan() => return None,
-            Const::Float(x) if x.fract() == 0.0 && x.abs() < 9e15 => Key::Const(Const::Int(*x as i64)),
             Const::Tuple(items) => Key::Tuple(items.iter().map(Key::of_const).collect::<Option<_>>()?),
-            other => Key::Const(other.clone()),
+            other => Key::Const(crate::fold::key(other).ok()?),
         })
     }
 

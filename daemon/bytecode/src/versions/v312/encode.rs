@@ -21,6 +21,7 @@ pub const DIALECT: Dialect = Dialect {
         inverted_bool_warns: true,
         extreme_of_nothing: "iterable argument is empty",
         throw_warns: true,
+        type_params: true,
         ..BUILTINS
     },
 };

@@ -25,6 +25,8 @@ pub const DIALECT: Dialect = Dialect {
         close_returns: true,
         throw_warns: true,
         no_items: "must assign iterable to extended slice",
+        type_params: true,
+        docstring_flag: Some(0x400_0000),
     },
 };
 
