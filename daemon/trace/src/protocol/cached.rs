@@ -89,6 +89,7 @@ impl Tracer<'_> {
             Value::Instance(id) if matches!(self.arenas.instances[*id].payload, crate::value::Payload::None) => {
                 self.arenas.instances[*id].class.clone()
             }
+            Value::Opaque(opaque) => opaque.class.clone(),
             _ => return Ok(false),
         };
         for name in ["__hash__", "__eq__"] {
