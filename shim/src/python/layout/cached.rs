@@ -156,7 +156,7 @@ fn place(object: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> Option<usize> {
     let size = object.get_type().getattr("__basicsize__").ok()?.extract::<usize>().ok()?;
     let word = size_of::<usize>();
     // SAFETY: all words lie within the object.
-    (size_of::<ffi::PyObject>()..size - word + 1)
+    (size_of::<ffi::PyObject>()..=size - word)
         .step_by(word)
         .find(|at| unsafe { *object.as_ptr().byte_add(*at).cast::<Raw>() } == value.as_ptr())
 }
