@@ -64,7 +64,7 @@ def hooks_with_kwargs(w: World) -> Any:
     yield w.x(), {"extra": 3.0}
 
 
-@program(breaks="unsupported_call")
+@program(breaks="unsupported_call side_effect unsupported_object")
 def prepended_hooks(w: World) -> Any:
     net = yield Net()
     net.block.register_forward_hook(lambda m, args, out: out + 1)
@@ -228,7 +228,7 @@ def a_hook_added_by_a_forward(w: World) -> Any:
         yield
 
 
-@program(breaks="unsupported_call")
+@program(breaks="unsupported_call side_effect unsupported_object")
 def full_backward_hooks(w: World) -> Any:
     net = yield Net()
     yield
@@ -285,7 +285,7 @@ def a_tensor_hook_set_in_a_hook(w: World) -> Any:
     yield
 
 
-@program(breaks="exception unsupported_call")
+@program(breaks="exception unsupported_call side_effect unsupported_object")
 def global_hooks(w: World) -> Any:
     net = yield Net()
     yield
@@ -318,7 +318,7 @@ def global_hooks(w: World) -> Any:
     yield
 
 
-@program(breaks="unsupported_call live_iterator")
+@program(breaks="unsupported_call live_iterator side_effect unsupported_object")
 def hooks_on_leaves_of_torch(w: World) -> Any:
     net = yield nn.Sequential(nn.Conv1d(1, 3, 2), nn.BatchNorm1d(3), nn.Flatten(1), nn.LayerNorm(9))
     x = lambda: (w.x(3, 1, 4),)

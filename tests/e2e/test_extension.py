@@ -50,9 +50,7 @@ print(json.dumps({**report, "status": flambeau.status(), "backends": flambeau.li
 def package(tmp_path):
     """A folder with the package, but for the extension."""
     package = tmp_path / "flambeau"
-    package.mkdir()
-    for file in Path(flambeau.__file__).parent.glob("*.py"):
-        shutil.copy(file, package)
+    shutil.copytree(Path(flambeau.__file__).parent, package, ignore=shutil.ignore_patterns("*.so", "_bin", "_plugins"))
     return tmp_path
 
 

@@ -60,6 +60,8 @@ pub enum GuardKind {
     Keys(Vec<Const>),
     /// A set's elements (constants), order free.
     Elements(Vec<Const>),
+    /// A set's elements (constants), in the order in which it gives them.
+    InOrder(Vec<Const>),
     /// A dict has no such key.
     NoItem(Const),
     /// This very object is none of a dict's keys.
@@ -132,7 +134,7 @@ impl GuardKind {
             | GuardKind::NotRegistered(_)
             | GuardKind::Collection(_) => (0, 3),
             GuardKind::NoTypeAttr(_) => (0, 4),
-            GuardKind::Keys(_) | GuardKind::Elements(_) => (0, 5),
+            GuardKind::Keys(_) | GuardKind::Elements(_) | GuardKind::InOrder(_) => (0, 5),
             GuardKind::Same(_) | GuardKind::NotSame(_) => (1, 0),
             GuardKind::Relation(..) => (2, 0),
             GuardKind::Distinct(_) | GuardKind::DisjointStorage(_) | GuardKind::NoKey(KeyObject::Source(_)) => (2, 1),
@@ -156,6 +158,7 @@ impl GuardKind {
             GuardKind::AtLeast(n) => format!("len({of}) >= {n}"),
             GuardKind::Keys(keys) => format!("list({of}) == [{}]", constants(keys)),
             GuardKind::Elements(items) => format!("{of} == {{{}}}", constants(items)),
+            GuardKind::InOrder(items) => format!("list({of}) == [{}]", constants(items)),
             GuardKind::NoItem(key) => format!("{} not in {of}", constant(key)),
             GuardKind::NoKey(KeyObject::Path(path)) => format!("{path} not in {of}"),
             GuardKind::NoKey(KeyObject::Source(key)) => format!("{} not in {of}", name(*key)),

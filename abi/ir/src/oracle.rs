@@ -52,6 +52,20 @@ pub enum Question {
         /// e.g. `collections.abc.Sequence`.
         path: Arc<str>,
     },
+    /// A constant of a function's code, by its index there.
+    CodeConst {
+        /// The function.
+        function: ObjId,
+        /// The index.
+        index: u32,
+    },
+    /// The elements of a set that the trace made, in their order.
+    SetOrder {
+        /// How it was made (`set_order` of `flambeau/_begun.py`).
+        made: Const,
+        /// The sets from outside that have a part in it.
+        sets: Vec<ObjId>,
+    },
     /// What patterns take the instances of a class for.
     Collection(ObjId),
     /// `sys.modules.get(name)`.

@@ -54,6 +54,8 @@ pub enum Step {
     KwDefaults,
     /// The closure cell with this index.
     Closure(u32),
+    /// The constant with this index of a function's code.
+    CodeConst(u32),
     /// What a cell holds.
     CellContents,
     /// `__func__` of a bound method.
@@ -236,6 +238,7 @@ impl SourceTable {
             Step::Mro(i) => format!("{base}.__mro__[{i}]"),
             Step::Grad => format!("{base}.grad"),
             Step::Ahead => format!("the items ahead of {base}"),
+            Step::CodeConst(i) => format!("{base}.__code__.co_consts[{i}]"),
             Step::Cached(key) => format!("{base}({})", self.arguments(key)),
             Step::DrawnFrom(0) => format!("what {base} draws from"),
             Step::DrawnFrom(i) => format!("what {base} draws from ({i})"),

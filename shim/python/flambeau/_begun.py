@@ -3,8 +3,10 @@ the types of built-in iterators, which have no import paths of their own."""
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 list_iterator: type = type(iter([]))
@@ -57,3 +59,40 @@ def ended_calls() -> Iterator[Any]:
 def zip_longest(fillvalue: Any, *iterables: Iterable[Any]) -> Iterator[Any]:
     """`zip_longest`, with its keyword argument first."""
     return itertools.zip_longest(*iterables, fillvalue=fillvalue)
+
+
+def hash_seed() -> int:
+    """A number that is another one where strings have other hashes."""
+    return hash("flambeau")
+
+
+def set_order(made: tuple[Any, ...], sets: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The elements of a set in their order: whether it is frozen, by a call of what it was made, and what changed it.
+    `sets` have a part in that. `None` where it cannot be done again."""
+    try:
+        return tuple(_set(made, sets))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _set(made: Any, sets: tuple[Any, ...]) -> Any:
+    if type(made) is int:
+        return sets[made]
+
+    def operand(part: tuple[bool, Any]) -> Any:
+        is_set, value = part
+        return _set(value, sets) if is_set else value
+
+    frozen, path, operands, changes = made
+    if path is None and frozen:
+        return frozenset([operand(added) for _, (added,) in changes])
+    if path is None:
+        found: Any = set()
+    else:
+        module, _, name = path.partition(".")
+        if module not in ("builtins", "operator", "_operator"):
+            raise ValueError(path)
+        found = attrgetter(name)(importlib.import_module(module))(*map(operand, operands))
+    for method, args in changes:
+        getattr(found, method)(*map(operand, args))
+    return found

@@ -77,6 +77,18 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             let found = found.map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
             Ok(AnswerValue::Const(Const::Bool(found)))
         }
+        Question::CodeConst { function, index } => {
+            let function = live(describer, *function)?;
+            // SAFETY: a live object.
+            let function = unsafe { Bound::from_borrowed_ptr(py, function) };
+            let constant = crate::python::code::constant(&function, *index as usize);
+            let constant = constant.map_err(|e| (ReasonCode::Internal, e.to_string()))?;
+            Ok(AnswerValue::Object(Some(describer.reach(constant.as_ptr(), DEPTH))))
+        }
+        Question::SetOrder { made, sets } => {
+            let sets = sets.iter().map(|set| live(describer, *set)).collect::<Result<Vec<_>, _>>()?;
+            evaluate::set_order(py, made, &sets)
+        }
         Question::Collection(class) => {
             // SAFETY: a live object.
             let collection = unsafe { raw::collection(live(describer, *class)?) };

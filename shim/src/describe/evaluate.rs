@@ -4,6 +4,7 @@
 use crate::describe::answer::Refusal;
 use crate::python::consts;
 use crate::python::paths;
+use crate::python::raw::Raw;
 use flambeau_ir::code::Const;
 use flambeau_ir::oracle::AnswerValue;
 use flambeau_ir::reason::ReasonCode;
@@ -45,6 +46,7 @@ const PURE: &[&str] = &[
 /// Switches that the ambient state's guard covers, functions of dtypes, and states of the process, each with a guard.
 const STATES: &[&str] = &[
     "sys.getrecursionlimit",
+    "flambeau._begun.hash_seed",
     "torch._C._get_cudnn_enabled",
     "torch._C._get_cudnn_benchmark",
     "torch._C._get_mkldnn_enabled",
@@ -101,6 +103,21 @@ pub fn evaluate(py: Python<'_>, path: &str, args: &[Const]) -> Result<AnswerValu
                 _ => Err((ReasonCode::UnsupportedCall, format!("{path}, which raises {module}.{name}"))),
             }
         }
+    }
+}
+
+/// The elements of a set, in their order, after what made it was done again with these sets.
+pub fn set_order(py: Python<'_>, made: &Const, sets: &[Raw]) -> Result<AnswerValue, Refusal> {
+    let order = || -> PyResult<Option<Const>> {
+        // SAFETY: live objects.
+        let sets = sets.iter().map(|set| unsafe { Bound::from_borrowed_ptr(py, *set) });
+        let args = (consts::to_object(py, made)?, PyTuple::new(py, sets.collect::<Vec<_>>())?);
+        let order = py.import("flambeau._begun")?.call_method1("set_order", args)?;
+        Ok(consts::from_code_const(&order))
+    };
+    match order() {
+        Ok(Some(order)) => Ok(AnswerValue::Const(order)),
+        _ => Err((ReasonCode::UnguardableObject, "the order of a set's elements".into())),
     }
 }
 

@@ -18,9 +18,10 @@ impl Codes {
         if let Some(known) = self.known(py, code) {
             return Ok(known);
         }
-        let made = match nested(py, &function.getattr("__code__")?, code)? {
+        let own = function.getattr("__code__")?;
+        let made = match nested(py, &own, code)? {
             Some(found) => found,
-            None => self.new_code(py, code)?,
+            None => self.new_code(py, code, Some(&own))?,
         };
         // Making objects may have run a finalizer that came here.
         Ok(self.0.borrow(py).entry(code.hash).or_insert(made).clone_ref(py))
@@ -36,16 +37,26 @@ impl Codes {
         self.0.borrow(py).get(&code.hash).map(|code| code.clone_ref(py))
     }
 
-    fn new_code(&self, py: Python<'_>, code: &Code) -> PyResult<Py<PyAny>> {
+    /// Sets among the constants are those that `of` has at the same place, as the order of their elements is their own.
+    fn new_code(&self, py: Python<'_>, code: &Code, of: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
         let version = py.version_info();
         if (version.major, version.minor) != code.python {
             return Err(PyRuntimeError::new_err("a code object is of another Python version"));
         }
-        let consts = code.consts.iter().map(|value| match value {
+        let lent = of.map(|of| of.getattr("co_consts")).transpose()?;
+        let lent = lent.as_ref().and_then(|consts| consts.cast::<PyTuple>().ok());
+        let consts = code.consts.iter().enumerate().map(|(i, value)| match value {
             Const::Code(inner) => match self.known(py, inner) {
                 Some(known) => Ok(known.into_bound(py)),
-                None => Ok(self.new_code(py, inner)?.into_bound(py)),
+                None => Ok(self.new_code(py, inner, None)?.into_bound(py)),
             },
+            Const::FrozenSet(_) => {
+                let own = lent.and_then(|consts| consts.get_item(i).ok());
+                match own.filter(|own| crate::python::consts::from_code_const(own).as_ref() == Some(value)) {
+                    Some(own) => Ok(own),
+                    None => crate::python::consts::to_object(py, value),
+                }
+            }
             other => crate::python::consts::to_object(py, other),
         });
         let consts = PyTuple::new(py, consts.collect::<PyResult<Vec<_>>>()?)?;

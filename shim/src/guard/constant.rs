@@ -111,17 +111,31 @@ pub unsafe fn base_equals(py: Python<'_>, object: Raw, value: &Const) -> bool {
 /// # Safety
 /// As [`equals`]; `set` is a set or frozenset, or an instance of a subclass.
 pub unsafe fn elements(py: Python<'_>, set: Raw, expected: &[Const]) -> bool {
-    unsafe extern "C" {
-        fn _PySet_NextEntry(set: Raw, position: *mut ffi::Py_ssize_t, key: *mut Raw, hash: *mut ffi::Py_hash_t) -> i32;
-    }
-    // SAFETY: nothing runs between two steps that could change the set.
+    // SAFETY: the caller's promise.
+    unsafe { each_is(set, expected.len(), |_, element| expected.iter().any(|value| equals(py, element, value))) }
+}
+
+/// As [`elements`], and in this order.
+///
+/// # Safety
+/// As [`elements`].
+pub unsafe fn in_order(py: Python<'_>, set: Raw, expected: &[Const]) -> bool {
+    // SAFETY: the caller's promise.
     unsafe {
-        if ffi::PySet_Size(set) as usize != expected.len() {
+        each_is(set, expected.len(), |i, element| expected.get(i).is_some_and(|value| equals(py, element, value)))
+    }
+}
+
+/// Whether a set has so many elements, and each, in their order, is what is asked of it.
+unsafe fn each_is(set: Raw, len: usize, is: impl Fn(usize, Raw) -> bool) -> bool {
+    // SAFETY: a live set; nothing runs between two steps that could change it.
+    unsafe {
+        if ffi::PySet_Size(set) as usize != len {
             return false;
         }
-        let (mut position, mut key, mut hash) = (0, std::ptr::null_mut(), 0);
-        while _PySet_NextEntry(set, &raw mut position, &raw mut key, &raw mut hash) != 0 {
-            if !expected.iter().any(|value| equals(py, key, value)) {
+        let (mut position, mut element, mut hash) = (0, std::ptr::null_mut(), 0);
+        for i in 0..len {
+            if raw::set_next(set, &raw mut position, &raw mut element, &raw mut hash) == 0 || !is(i, element) {
                 return false;
             }
         }

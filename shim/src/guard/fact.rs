@@ -44,6 +44,8 @@ pub enum Fact {
     Keys(Vec<Constant>),
     /// Set elements.
     Elements(Vec<flambeau_ir::code::Const>),
+    /// Set elements in order.
+    InOrder(Vec<flambeau_ir::code::Const>),
     /// Missing dict key.
     NoItem(Key),
     /// An object that is none of a dict's keys.
@@ -129,6 +131,7 @@ impl Fact {
             GuardKind::AtLeast(n) => Fact::AtLeast(*n),
             GuardKind::Keys(keys) => Fact::Keys(keys.iter().map(|k| Constant::new(py, k)).collect()),
             GuardKind::Elements(elements) => Fact::Elements(elements.clone()),
+            GuardKind::InOrder(elements) => Fact::InOrder(elements.clone()),
             GuardKind::NoItem(key) => Fact::NoItem(Key::new(py, key)?),
             GuardKind::NoKey(KeyObject::Path(path)) => {
                 Fact::NoKey(crate::python::paths::object_at(py, path)?.unbind(), PythonCompares::find(py)?)
@@ -229,6 +232,7 @@ impl Fact {
                 Fact::AtLeast(least) => length(value).is_some_and(|n| n >= *least),
                 Fact::Keys(keys) => ffi::PyDict_Check(value) != 0 && has_keys(py, value, keys),
                 Fact::Elements(elements) => ffi::PyAnySet_Check(value) != 0 && constant::elements(py, value, elements),
+                Fact::InOrder(elements) => ffi::PyAnySet_Check(value) != 0 && constant::in_order(py, value, elements),
                 Fact::NoItem(key) => ffi::PyDict_Check(value) != 0 && key.get(value).is_null(),
                 Fact::NoKey(key, compares) => compares.none_is(value, key.as_ptr()),
                 Fact::NoTypeAttr(name) => {

@@ -258,6 +258,7 @@ impl<'a> Pinner<'a> {
                 | Read::Grad(_)
                 | Read::Ahead(_)
                 | Read::DrawnFrom(_)
+                | Read::CodeConst(_)
                 | Read::Cached(_) => self.failed = true,
             }
         }

@@ -1,5 +1,6 @@
 //! Reading sources: each step of a path, from one object to the next, without running user code.
 
+use crate::python::code;
 use crate::python::consts;
 use crate::python::layout::{cached, iterators, parts};
 use crate::python::raw::{self, Raw};
@@ -51,6 +52,8 @@ pub enum Read {
     Ahead(usize),
     /// A container that an iterator draws from.
     DrawnFrom(usize),
+    /// A constant of a function's code.
+    CodeConst(usize),
     /// What an `lru_cache` keeps for a call.
     Cached(Cached),
 }
@@ -212,6 +215,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::Grad => grad(py)?,
         Step::Ahead => Read::Ahead(1),
         Step::DrawnFrom(i) => Read::DrawnFrom(*i as usize),
+        Step::CodeConst(i) => Read::CodeConst(*i as usize),
         Step::Cached(key) => Read::Cached(Cached::new(py, key)?),
         Step::Globals => function(std::mem::offset_of!(ffi::PyFunctionObject, func_globals)),
         Step::FunctionName => function(std::mem::offset_of!(ffi::PyFunctionObject, func_name)),
@@ -394,6 +398,10 @@ impl<'a> Values<'a> {
                 Read::DrawnFrom(i) if iterators::is_known(base) => {
                     let mut found = iterators::drawn_from(&Bound::from_borrowed_ptr(py, base)).unwrap_or_default();
                     if *i < found.len() { self.own(py, found.swap_remove(*i).into_ptr()) } else { null_mut() }
+                }
+                Read::CodeConst(i) if is_function(base) => {
+                    let constant = code::constant(&Bound::from_borrowed_ptr(py, base), *i);
+                    self.own(py, constant.map_or(null_mut(), Py::into_ptr))
                 }
                 Read::Cached(call) => call.read(py, self, base),
                 _ => borrowed_step(base, read),

@@ -137,3 +137,10 @@ fn localsplus(code: &Bound<'_, PyCode>) -> PyResult<(Vec<String>, Vec<u8>)> {
     all.extend(freevars);
     Ok((all, kinds))
 }
+
+/// The constant with this index of a function's code.
+pub fn constant(function: &Bound<'_, PyAny>, index: usize) -> PyResult<Py<PyAny>> {
+    let code = function.getattr(crate::python::gil::interned!(function.py(), "__code__"))?;
+    let consts = code.getattr(crate::python::gil::interned!(function.py(), "co_consts"))?;
+    Ok(consts.cast::<PyTuple>()?.get_item(index)?.unbind())
+}

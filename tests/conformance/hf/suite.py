@@ -58,7 +58,7 @@ def whole(row: dict[str, Any]) -> bool:
 
 def kept(row: dict[str, Any]) -> dict[str, Any]:
     """What the table has of a row."""
-    reasons = {**row.get("breaks", {}), **row.get("fallbacks", {})}
+    reasons = {**row.get("breaks", {}), **row.get("fallbacks", {}), **row.get("op_by_op", {})}
     inner = [reason for reason in reasons if reason.split(":")[0] in internal.REASONS]
     made: dict[str, Any] = {"status": "internal" if inner else row["status"]}
     if row.get("detail"):

@@ -13,9 +13,9 @@ FILE = Path(__file__).parent / "table.json"
 
 
 def internal(answer: dict[str, Any]) -> dict[str, int]:
-    """Breaks and fallbacks of a run that must not be."""
-    both = [*answer.get("breaks", {}).items(), *answer.get("fallbacks", {}).items()]
-    return {name: count for name, count in both if name.split(":")[0] in internal_reasons.REASONS}
+    """Reasons of a run's breaks, fallbacks and graphs op by op that must not be."""
+    found = [item for kind in ("breaks", "fallbacks", "op_by_op") for item in answer.get(kind, {}).items()]
+    return {name: count for name, count in found if name.split(":")[0] in internal_reasons.REASONS}
 
 
 def row(ours: dict[str, Any], theirs: dict[str, Any] | None) -> dict[str, Any]:

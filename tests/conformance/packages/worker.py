@@ -41,7 +41,8 @@ def counts(way: str) -> dict[str, Any]:
         now = flambeau.counters()
         names = "graphs", "ops", "frames_traced", "recompiles", "recompile_limit_hits", "left_alone"
         found = {name: now[name] for name in names}
-        return {**found, "breaks": dict(now["graph_breaks"]), "fallbacks": dict(now["eager_fallbacks"])}
+        found |= {"breaks": dict(now["graph_breaks"]), "fallbacks": dict(now["eager_fallbacks"])}
+        return {**found, "op_by_op": dict(now["eager_graph_reasons"])}
     if way == "torch":
         from torch._dynamo.utils import counters
 

@@ -160,7 +160,9 @@ impl Scope<'_> {
                     key.map(&mut |source| named.push(*source));
                     named.into_iter().try_for_each(|source| self.source(source))?;
                 }
-                GuardKind::Keys(values) | GuardKind::Elements(values) => values.iter().try_for_each(constant)?,
+                GuardKind::Keys(values) | GuardKind::Elements(values) | GuardKind::InOrder(values) => {
+                    values.iter().try_for_each(constant)?
+                }
                 _ => {}
             }
         }

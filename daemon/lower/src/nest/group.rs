@@ -4,7 +4,7 @@
 use crate::nest::affine::strides_through_view;
 use crate::nest::body::{self, Body, Place, Root, Space, Unfit, computes};
 use crate::nest::collapse::collapse;
-use flambeau_core::graph::{Core, CoreId, CoreOp, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, OutputBase};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, Unary};
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -461,10 +461,12 @@ impl Planner<'_> {
         if changed {
             return Ok(());
         }
-        if let Unfit::Realise(id) = unfit
-            && self.core.node(*id).sizes.iter().any(|size| size.as_const().is_none())
+        let is_unknown = |node: &CoreNode| node.op.is_view() && node.sizes.iter().any(|size| size.as_const().is_none());
+        if let Unfit::Realise(_) = unfit
+            && self.core.nodes().iter().any(is_unknown)
         {
-            // It has memory, which no strides read in the order that is wanted, and no digits can be told of its sizes.
+            // It has memory, which no strides read in the order that is wanted: no digits can be told of the sizes of what
+            // it is, or of a view of it.
             return Err(Reason::new(ReasonCode::NotLowered, "a reshape whose sizes are not known"));
         }
         Err(Reason::new(ReasonCode::Internal, format!("a value cannot be scheduled: {unfit:?}")))

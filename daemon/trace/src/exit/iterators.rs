@@ -16,6 +16,10 @@ impl Tracer<'_> {
         let call = |path: &str, args| Build::Call(path.into(), args);
         Ok(match self.arenas.iters[id].clone() {
             Iter::Done(what) => self.build_exhausted(b, what)?,
+            Iter::Items { of: Of::Value(Value::Set(set)), .. } if self.is_changed_set(set) => {
+                // It is made before the changes of the set, and goes through its table.
+                return stop(ReasonCode::SideEffect, "an iterator over a changed set leaves the frame");
+            }
             Iter::Items { at, of: Of::Value(value), .. } => Build::Iter(self.build(b, &value)?, at as u64),
             Iter::Items { at, of: Of::Call(path, args), .. } => {
                 let made = call(path, self.build_all(b, &args)?);

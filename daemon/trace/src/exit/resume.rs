@@ -326,8 +326,8 @@ impl Tracer<'_> {
         entry: Entry,
         child: Option<Resume>,
     ) -> Flow<Resume> {
-        if loops_over_a_set(frame) {
-            // The set is made anew with the code, and may have another order.
+        if !self.is_root(frame) && has_sets(frame) {
+            // They are made anew with the code, and may have another order. Only the frame's own code lends its constants.
             return stop(ReasonCode::UnguardableObject, "the order of a constant set");
         }
         let live = live_for(&frame.code, &frame.decoded, frame.at as u32, target, entry);
@@ -547,14 +547,20 @@ fn returns_next(frame: &Frozen, below: &[Option<Value>]) -> bool {
     below.is_empty() && next == Some(Op::ReturnValue) && frame.decoded.handler(frame.at).is_none()
 }
 
-/// Whether the code loops over a set among its constants.
-fn loops_over_a_set(frame: &Frozen) -> bool {
+/// Whether the code has sets among its constants whose order may matter: it does not ask only what is in them.
+fn has_sets(frame: &Frozen) -> bool {
     let is_set = |i: u32| matches!(frame.code.consts.get(i as usize), Some(Const::FrozenSet(items)) if items.len() > 1);
     let ops = frame.decoded.instrs.windows(2).map(|pair| (pair[0].op, pair[1].op));
-    ops.into_iter().any(|pair| matches!(pair, (Op::LoadConst(i), Op::GetIter) if is_set(i)))
+    ops.into_iter()
+        .any(|(op, next)| matches!(op, Op::LoadConst(i) if is_set(i)) && !matches!(next, Op::Contains { .. }))
 }
 
 impl Tracer<'_> {
+    /// Whether it is the frame that is traced, not one that it called.
+    fn is_root(&self, frame: &Frozen) -> bool {
+        frame.function.origin.is_some_and(|origin| origin.object == self.frame.function)
+    }
+
     /// Whether the leaf calls something that looks at its frame.
     fn reads_frame(&mut self, leaf: &Frozen, inputs: u32) -> bool {
         let operands = &leaf.stack[leaf.stack.len().saturating_sub(inputs as usize)..];

@@ -42,6 +42,12 @@ impl Tracer<'_> {
         Ok(())
     }
 
+    /// Whether changes of the set are replayed once it is there.
+    pub(super) fn is_changed_set(&self, id: SetId) -> bool {
+        let set = &self.arenas.sets[id];
+        !set.history.changes.is_empty() && (set.origin.is_some() || !self.is_built_whole(id))
+    }
+
     /// Whether a new set is what putting its elements into an empty one gives. A single element has no order.
     fn is_built_whole(&self, id: SetId) -> bool {
         let set = &self.arenas.sets[id];

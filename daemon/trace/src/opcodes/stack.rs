@@ -4,8 +4,8 @@ use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
 use crate::value::frame::{Control, PyFrame, Slot};
 use crate::value::{CellId, CellValue, Value};
-use flambeau_bytecode::{Binary, Compare, Unary};
-use flambeau_ir::code::Code;
+use flambeau_bytecode::{Binary, Compare, Op, Unary};
+use flambeau_ir::code::{Code, Const};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::Step;
 
@@ -35,7 +35,12 @@ pub(super) fn load_const(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Co
     let Some(c) = f.code.consts.get(i as usize).cloned() else {
         return stop(ReasonCode::Internal, "no such constant in the code");
     };
-    let value = t.constant(c);
+    let asks = matches!(f.decoded.instrs.get(f.pc).map(|next| next.op), Some(Op::Contains { .. }));
+    let value = match (&c, f.function.origin) {
+        // The order of its elements is that of this very object.
+        (Const::FrozenSet(items), Some(origin)) if items.len() > 1 && !asks => t.code_const(origin, i)?,
+        _ => t.constant(c),
+    };
     f.push(value);
     Ok(Control::Next)
 }

@@ -46,11 +46,7 @@ impl Tracer<'_> {
                 Iter::Items { items, at: 0, of: Of::Value(value.clone()) }
             }
             Value::Set(set) => {
-                let items: Vec<Value> = self.arenas.sets[*set].items.values().cloned().collect();
-                if items.len() > 1 {
-                    // The order depends on hashes and history, which no guard covers.
-                    return stop(ReasonCode::UnguardableObject, "the order of a set's elements");
-                }
+                let items = self.ordered_items(*set)?;
                 Iter::Items { items, at: 0, of: Of::Value(value.clone()) }
             }
             Value::Tensor(_) => {
@@ -166,6 +162,13 @@ impl Tracer<'_> {
         match iter {
             Iter::Done(_) => Ok(None),
             Iter::Running => stop(ReasonCode::LiveIterator, "an iterator that is advanced by what it calls"),
+            Iter::Items { items, of: Of::Value(Value::Set(set)), .. } if self.is_other_set(*set, items) => {
+                if self.arenas.sets[*set].items.len() == items.len() {
+                    // It goes on through the table as that is now.
+                    return stop(ReasonCode::UnsupportedObject, "a set that is changed while it is iterated over");
+                }
+                self.raise_named("RuntimeError", "Set changed size during iteration")
+            }
             Iter::Items { items, at, .. } => {
                 let item = items.get(*at).cloned();
                 *at += usize::from(item.is_some());

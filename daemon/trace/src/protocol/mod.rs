@@ -11,4 +11,5 @@ pub mod operators;
 pub mod polyfill;
 pub mod raise;
 mod set_attr;
+mod set_order;
 pub mod truth;

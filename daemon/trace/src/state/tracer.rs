@@ -436,6 +436,10 @@ impl<'a> Tracer<'a> {
             }
             Const::FrozenSet(items) => {
                 let mut set = crate::value::SetValue { frozen: true, ..Default::default() };
+                if items.len() > 1 {
+                    // Constants have their elements in an order of their own.
+                    set.history.made = crate::value::Made::Unknown;
+                }
                 for item in items {
                     if let Some(key) = Key::of_const(&item) {
                         let value = self.constant(item);
