@@ -16,7 +16,9 @@ impl Tracer<'_> {
         let call = |path: &str, args| Build::Call(path.into(), args);
         Ok(match self.arenas.iters[id].clone() {
             Iter::Done(what) => self.build_exhausted(b, what)?,
-            Iter::Items { of: Of::Value(Value::Set(set)), .. } if self.is_changed_set(set) => {
+            Iter::Items { of: Of::Value(Value::Set(set)), ref items, .. }
+                if self.is_changed_set(set) || self.is_other_set(set, items) =>
+            {
                 // It is made before the changes of the set, and goes through its table.
                 return stop(ReasonCode::SideEffect, "an iterator over a changed set leaves the frame");
             }
