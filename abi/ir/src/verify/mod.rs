@@ -161,7 +161,7 @@ impl Scope<'_> {
                     named.into_iter().try_for_each(|source| self.source(source))?;
                 }
                 GuardKind::Keys(values) | GuardKind::Elements(values) | GuardKind::InOrder(values) => {
-                    values.iter().try_for_each(constant)?
+                    values.iter().try_for_each(constant)?;
                 }
                 _ => {}
             }

@@ -163,11 +163,7 @@ impl Tracer<'_> {
             Iter::Done(_) => Ok(None),
             Iter::Running => stop(ReasonCode::LiveIterator, "an iterator that is advanced by what it calls"),
             Iter::Items { items, of: Of::Value(Value::Set(set)), .. } if self.is_other_set(*set, items) => {
-                if self.arenas.sets[*set].items.len() == items.len() {
-                    // It goes on through the table as that is now.
-                    return stop(ReasonCode::UnsupportedObject, "a set that is changed while it is iterated over");
-                }
-                self.raise_named("RuntimeError", "Set changed size during iteration")
+                self.next_of_other_set(*set, items.len())
             }
             Iter::Items { items, at, .. } => {
                 let item = items.get(*at).cloned();
@@ -234,19 +230,13 @@ impl Tracer<'_> {
                 *count = self.binary(Binary::Add, false, count, &Value::int(1))?;
                 Ok(Some(Value::tuple(vec![index, item])))
             }
-            Iter::Map { .. } | Iter::Filter { .. } => self.advance_mapped(iter),
+            Iter::Map { .. } | Iter::Filter { .. } | Iter::CallUntil { .. } => self.advance_called(iter),
             Iter::Ahead(ahead) => self.draw(ahead)?.map(|item| self.read(&item)).transpose(),
             Iter::Polyfill(polyfill) => self.advance_polyfill(polyfill),
-            Iter::CallUntil { func, sentinel } => {
-                let value = self.call(func, Args::default());
-                let Some(value) = self.catch(value, "StopIteration")? else { return Ok(None) };
-                let done = self.equal(&value, sentinel)?;
-                Ok((!done).then_some(value))
-            }
         }
     }
 
-    fn advance_mapped(&mut self, iter: &mut Iter) -> Flow<Option<Value>> {
+    fn advance_called(&mut self, iter: &mut Iter) -> Flow<Option<Value>> {
         match iter {
             Iter::Map { func, iters } => {
                 let mut args = Vec::with_capacity(iters.len());
@@ -268,7 +258,13 @@ impl Tracer<'_> {
                 }
                 Ok(None)
             }
-            _ => stop(ReasonCode::Internal, "neither map nor filter"),
+            Iter::CallUntil { func, sentinel } => {
+                let value = self.call(func, Args::default());
+                let Some(value) = self.catch(value, "StopIteration")? else { return Ok(None) };
+                let done = self.equal(&value, sentinel)?;
+                Ok((!done).then_some(value))
+            }
+            _ => stop(ReasonCode::Internal, "an iterator that calls nothing"),
         }
     }
 

@@ -56,7 +56,16 @@ impl Tracer<'_> {
             Value::Const(c) => Key::of_const(c).is_some_and(|key| set.items.contains_key(&key)),
             _ => set.items.values().any(|known| self.is_same(known, item) == Some(true)),
         };
-        !set.history.changes.is_empty() && !(set.items.len() == items.len() && items.iter().all(is_there))
+        !set.history.changes.is_empty() && (set.items.len() != items.len() || !items.iter().all(is_there))
+    }
+
+    /// The next item of an iterator over a set that had `len` elements, other ones than now.
+    pub(crate) fn next_of_other_set<T>(&mut self, id: SetId, len: usize) -> Flow<T> {
+        if self.arenas.sets[id].items.len() == len {
+            // It goes on through the table as that is now.
+            return stop(ReasonCode::UnsupportedObject, "a set that is changed while it is iterated over");
+        }
+        self.raise_named("RuntimeError", "Set changed size during iteration")
     }
 
     /// The constant with this index of the code of a function from outside, as the object that it is.
