@@ -3,6 +3,7 @@ is a fact like any."""
 
 import array
 import collections.abc
+import contextvars
 import datetime
 import decimal
 import functools
@@ -708,3 +709,53 @@ def test_a_device_is_a_context_manager():
         return made.device.type, torch.ones(2).device.type, x + 1
 
     assert flambeau.compile(f)(X)[:2] == ("meta", "cpu")
+
+
+SET, UNSET = contextvars.ContextVar("set"), contextvars.ContextVar("unset")
+DEFAULTED = contextvars.ContextVar("defaulted", default=7)
+
+
+def reads_variables(x):
+    said = []
+    for variable in (SET, UNSET, DEFAULTED):
+        try:
+            said.append(variable.get())
+        except LookupError as error:
+            said.append(error.args == (variable,))
+        said.append(variable.get("given"))
+    return x + 1, said
+
+
+def test_context_variables_are_facts():
+    compiled = flambeau.compile(reads_variables)
+    x = torch.ones(2)
+
+    def agree():
+        assert str(compiled(x)) == str(reads_variables(x))
+
+    for _ in range(2):
+        agree()
+    traced = flambeau.counters()["frames_traced"]
+    for value in (1, "text", None, 1):
+        token = SET.set(value)
+        agree()
+        SET.reset(token)
+        agree()
+    contextvars.copy_context().run(lambda: (SET.set(5), UNSET.set(6), DEFAULTED.set(8), agree()))
+    agree()
+    assert flambeau.counters()["graph_breaks"] == {}
+    before = flambeau.counters()["frames_traced"]
+    agree()
+    assert flambeau.counters()["frames_traced"] == before > traced
+
+
+def test_a_value_set_in_the_frame_is_left_to_python():
+    def sets(x):
+        token = SET.set(x)
+        seen = SET.get()
+        SET.reset(token)
+        return x + 1, seen is x, SET.get("none")
+
+    compiled = flambeau.compile(sets)
+    for _ in range(2):
+        assert str(compiled(torch.ones(2))) == str(sets(torch.ones(2)))

@@ -309,3 +309,39 @@ def test_equal_numbers_of_other_types_are_one_key():
     x = torch.ones(2)
     assert flambeau.compile(f)(x)[1:] == f(x)[1:]
     assert f(x)[1] == ["zero", "zero", "zero", "large", "huge", "half", None]
+
+
+class Hashed:
+    def __init__(self, hash):
+        self.hash = hash
+
+    def __hash__(self):
+        return self.hash
+
+
+class Unhashed:
+    __hash__ = None
+
+
+def hashes(x):
+    said = [hash(v) for v in (1, -1, 2**70, 2.5, True, "text", b"b", (1, ("a", -1)), torch.device("cpu"), 1.0, "")]
+    said += [hash(Hashed(5)), hash(Hashed(-1)), hash(Hashed(2**70)), hash(Hashed(True)), hash(frozenset([1, 2]))]
+    for odd in ([], {}, Unhashed(), Hashed("no")):
+        try:
+            said.append(hash(odd))
+        except TypeError as error:
+            said.append(str(error))
+    return x + 1, said
+
+
+def frozen_keys(x):
+    table = {frozenset([1, 2]): "a", frozenset(["b"]): 2, (frozenset([1.0, 2]), 1): 3}
+    table[frozenset((2, True))] = "c"
+    return x + 1, table[frozenset({2, 1})], frozenset([3]) in table, len({frozenset([1]), frozenset([True]), 1}), table
+
+
+@pytest.mark.parametrize("program", [hashes, frozen_keys])
+def test_hashes_and_keys_that_are_sets(program):
+    compiled = flambeau.compile(program)
+    for _ in range(2):
+        assert str(compiled(torch.ones(2))) == str(program(torch.ones(2)))

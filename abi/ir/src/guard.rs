@@ -78,6 +78,11 @@ pub enum GuardKind {
     NoAttributes,
     /// A raw slot is empty; the source is the object.
     NoSlot(Arc<str>),
+    /// A context variable has no value; the source is the variable.
+    NoContextValue {
+        /// Nor a default of its own.
+        own_default: bool,
+    },
     /// An `lru_cache` keeps no result for a call with these arguments; the source is the function.
     NotCached(CallKey<SourceId>),
     /// `sys.modules` holds no such module; the source is the frame's function.
@@ -127,6 +132,7 @@ impl GuardKind {
             GuardKind::NoItem(_)
             | GuardKind::NoKey(KeyObject::Path(_))
             | GuardKind::NoSlot(_)
+            | GuardKind::NoContextValue { .. }
             | GuardKind::NotCached(_)
             | GuardKind::NoSysModule(_)
             | GuardKind::Gives(..)
@@ -172,6 +178,7 @@ impl GuardKind {
             GuardKind::Collection(Collection::Mapping) => format!("instances of {of} match mapping patterns"),
             GuardKind::NoAttributes => format!("{of} has nothing in its __dict__"),
             GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
+            GuardKind::NoContextValue { .. } => format!("{of} has no value"),
             GuardKind::NotCached(_) => format!("{of} keeps no result for these arguments"),
             GuardKind::NoSysModule(module) => format!("{module:?} not in sys.modules"),
             GuardKind::TupleField(item) => format!("{of} gives item {item}"),

@@ -52,6 +52,13 @@ pub enum Question {
         /// e.g. `collections.abc.Sequence`.
         path: Arc<str>,
     },
+    /// What a context variable gives.
+    ContextValue {
+        /// The variable.
+        variable: ObjId,
+        /// Whether its own default counts.
+        own_default: bool,
+    },
     /// A constant of a function's code, by its index there.
     CodeConst {
         /// The function.

@@ -82,6 +82,11 @@ pub enum Step {
     Ahead,
     /// A list or dict that a built-in iterator draws from, by its number.
     DrawnFrom(u32),
+    /// What a context variable gives; its own default, where it has one, only if that is asked for.
+    ContextValue {
+        /// Whether it is.
+        own_default: bool,
+    },
     /// The result that an `lru_cache` keeps for a call with these arguments.
     Cached(CallKey<SourceId>),
 }
@@ -239,6 +244,7 @@ impl SourceTable {
             Step::Grad => format!("{base}.grad"),
             Step::Ahead => format!("the items ahead of {base}"),
             Step::CodeConst(i) => format!("{base}.__code__.co_consts[{i}]"),
+            Step::ContextValue { .. } => format!("{base}.get()"),
             Step::Cached(key) => format!("{base}({})", self.arguments(key)),
             Step::DrawnFrom(0) => format!("what {base} draws from"),
             Step::DrawnFrom(i) => format!("what {base} draws from ({i})"),

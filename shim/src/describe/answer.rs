@@ -77,6 +77,12 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             let found = found.map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
             Ok(AnswerValue::Const(Const::Bool(found)))
         }
+        Question::ContextValue { variable, own_default } => {
+            let variable = live(describer, *variable)?;
+            // SAFETY: a live object.
+            let value = unsafe { raw::context_value(py, variable, *own_default) };
+            Ok(AnswerValue::Object(value.map(|value| describer.reach(value.as_ptr(), DEPTH))))
+        }
         Question::CodeConst { function, index } => {
             let function = live(describer, *function)?;
             // SAFETY: a live object.

@@ -27,6 +27,7 @@ const PURE: &[&str] = &[
     "float",
     "format",
     "frozenset",
+    "hash", // of what the seed's guard covers
     "hex",
     "int",
     "len",

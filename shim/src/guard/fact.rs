@@ -68,6 +68,8 @@ pub enum Fact {
     NoAttributes,
     /// Empty slot.
     NoSlot(Py<PyAny>),
+    /// No value, nor a default.
+    NoContextValue(bool),
     /// No result kept.
     NotCached(Cached),
     /// Module not imported.
@@ -143,6 +145,7 @@ impl Fact {
             GuardKind::Collection(collection) => Fact::Collection(*collection),
             GuardKind::NoAttributes => Fact::NoAttributes,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
+            GuardKind::NoContextValue { own_default } => Fact::NoContextValue(*own_default),
             GuardKind::NotCached(key) => Fact::NotCached(Cached::new(py, key)?),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
             GuardKind::EmptyCell => Fact::EmptyCell,
@@ -250,6 +253,9 @@ impl Fact {
                 Fact::NoSlot(name) => {
                     let held = Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr()));
                     held.is_none()
+                }
+                Fact::NoContextValue(own_default) => {
+                    raw::is_context_variable(value) && raw::context_value(py, value, *own_default).is_none()
                 }
                 Fact::NotCached(call) => {
                     crate::python::layout::cached::is_cached(py, value) && call.read(py, values, value).is_null()

@@ -259,6 +259,7 @@ impl<'a> Pinner<'a> {
                 | Read::Ahead(_)
                 | Read::DrawnFrom(_)
                 | Read::CodeConst(_)
+                | Read::ContextValue(_)
                 | Read::Cached(_) => self.failed = true,
             }
         }

@@ -54,6 +54,8 @@ pub enum Read {
     DrawnFrom(usize),
     /// A constant of a function's code.
     CodeConst(usize),
+    /// What a context variable gives; whether its own default counts.
+    ContextValue(bool),
     /// What an `lru_cache` keeps for a call.
     Cached(Cached),
 }
@@ -215,6 +217,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::Grad => grad(py)?,
         Step::Ahead => Read::Ahead(1),
         Step::DrawnFrom(i) => Read::DrawnFrom(*i as usize),
+        Step::ContextValue { own_default } => Read::ContextValue(*own_default),
         Step::CodeConst(i) => Read::CodeConst(*i as usize),
         Step::Cached(key) => Read::Cached(Cached::new(py, key)?),
         Step::Globals => function(std::mem::offset_of!(ffi::PyFunctionObject, func_globals)),
@@ -402,6 +405,9 @@ impl<'a> Values<'a> {
                 Read::CodeConst(i) if is_function(base) => {
                     let constant = code::constant(&Bound::from_borrowed_ptr(py, base), *i);
                     self.own(py, constant.map_or(null_mut(), Py::into_ptr))
+                }
+                Read::ContextValue(own_default) => {
+                    self.own(py, raw::context_value(py, base, *own_default).map_or(null_mut(), Py::into_ptr))
                 }
                 Read::Cached(call) => call.read(py, self, base),
                 _ => borrowed_step(base, read),

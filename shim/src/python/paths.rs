@@ -63,6 +63,7 @@ const TABLE_TYPES: &[(&str, &str)] = &[
     ("collections", "OrderedDict"),
     ("collections", "defaultdict"),
     ("collections", "deque"),
+    ("contextvars", "ContextVar"),
     ("torch", "Tensor"),
     ("torch._C", "_VariableFunctionsClass"),
     ("torch", "Size"),

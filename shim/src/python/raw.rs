@@ -1,9 +1,11 @@
 //! Reads of raw object state. Nothing here runs user code: no descriptors, no `__getattr__`, no `__eq__`, no `__hash__`
 //! beyond those of exact built-in types. All pointers are borrowed unless said otherwise.
 
+use crate::python::gil::GilOnce;
 use crate::python::layout;
 use flambeau_ir::guard::Collection;
 use pyo3::ffi;
+use pyo3::prelude::*;
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
@@ -264,6 +266,37 @@ pub unsafe fn slot(object: Raw, name: Raw) -> Raw {
             ffi::PyErr_Clear();
         }
         value
+    }
+}
+
+/// Whether it is a context variable.
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn is_context_variable(object: Raw) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { ffi::PyContextVar_CheckExact(object) != 0 }
+}
+
+/// What a context variable gives: its value in the current context, else its own default if that counts.
+///
+/// # Safety
+/// As [`class_of`].
+pub unsafe fn context_value(py: Python<'_>, object: Raw, own_default: bool) -> Option<Py<PyAny>> {
+    static NONE_SUCH: GilOnce<Py<PyAny>> = GilOnce::new();
+    // SAFETY: the caller's promise; the value comes as a new reference.
+    unsafe {
+        if !is_context_variable(object) {
+            return None;
+        }
+        let none_such = NONE_SUCH.get_or_init(py, || pyo3::types::PyList::empty(py).into_any().unbind());
+        let default = if own_default { ptr::null_mut() } else { none_such.as_ptr() };
+        let mut value = ptr::null_mut();
+        if ffi::PyContextVar_Get(object, default, &raw mut value) != 0 {
+            ffi::PyErr_Clear();
+            return None;
+        }
+        Py::from_owned_ptr_or_opt(py, value).filter(|value: &Py<PyAny>| !value.is(none_such))
     }
 }
 

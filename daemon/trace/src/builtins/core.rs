@@ -39,7 +39,7 @@ pub const TABLE: Table = &[
     ("builtins.print", visible),
     ("builtins.input", visible),
     ("builtins.id", id),
-    ("builtins.hash", visible),
+    ("builtins.hash", hash),
     ("builtins.open", visible),
     ("builtins.exec", visible),
     ("builtins.eval", visible),
@@ -60,6 +60,35 @@ pub const TABLE: Table = &[
 /// What the user can see beyond the values of the trace, or what differs from call to call.
 fn visible(_: &mut Tracer<'_>, path: &str, _: Args) -> Flow<Value> {
     stop(ReasonCode::UnsupportedCall, path.trim_start_matches("builtins."))
+}
+
+/// `hash(value)` of constants, and of what a class says itself (`slot_tp_hash` in CPython's `Objects/typeobject.c`).
+fn hash(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = exactly(path, args)?;
+    let value = tracer.read(&value)?;
+    if let Value::Instance(_) = value
+        && let Some(hash) = tracer.python_special(&value, "__hash__")?
+    {
+        if hash.is_none() {
+            let name = tracer.type_name(&value);
+            return tracer.raise_named("TypeError", &format!("unhashable type: '{name}'"));
+        }
+        let result = tracer.call(&hash, Args::default())?;
+        return match result.as_int() {
+            // What C takes for an error.
+            Some(-1) => Ok(Value::int(-2)),
+            Some(hash) if matches!(result, Value::Const(Const::Int(_))) => Ok(Value::int(hash)),
+            _ => visible(tracer, path, Args::default()),
+        };
+    }
+    let value = match &value {
+        Value::Int(dim) => Value::int(tracer.fix(dim)),
+        _ => value,
+    };
+    match tracer.as_const(&value) {
+        Some(constant) if tracer.need_hash_of(&constant)? => tracer.eval(path, vec![constant]),
+        _ => visible(tracer, path, Args::default()),
+    }
 }
 
 /// A number that tells an object from all others. Of a constant Python may have one object or several, so its number is no

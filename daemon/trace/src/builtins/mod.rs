@@ -5,6 +5,7 @@
 
 mod args;
 pub(crate) mod containers;
+mod contextvars;
 mod core;
 mod dims;
 mod facts;
@@ -123,6 +124,7 @@ const FAMILIES: &[Table] = &[
     collections::TABLE,
     facts::TABLE,
     polyfills::TABLE,
+    contextvars::TABLE,
 ];
 
 static TABLE: LazyLock<HashMap<&'static str, Handler>> =

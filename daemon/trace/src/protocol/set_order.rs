@@ -32,11 +32,7 @@ impl Tracer<'_> {
             return stop(ReasonCode::UnguardableObject, UNKNOWN);
         };
         if parts.seeded {
-            let seed = "flambeau._begun.hash_seed";
-            if let Value::Const(now) = self.eval(seed, vec![])? {
-                let source = self.function_source();
-                self.guard(source, GuardKind::Gives(seed.into(), now));
-            }
+            self.guard_seed()?;
         }
         let question = Question::SetOrder { made, sets: parts.sets };
         let AnswerValue::Const(Const::Tuple(order)) = self.ask_one(question)? else {
@@ -47,6 +43,26 @@ impl Tracer<'_> {
             Some(found) if found.len() == items.len() => Ok(found),
             _ => stop(ReasonCode::Internal, "the order of a set has other elements"),
         }
+    }
+
+    /// The seed of hashes becomes a fact.
+    fn guard_seed(&mut self) -> Flow<()> {
+        let seed = "flambeau._begun.hash_seed";
+        if let Value::Const(now) = self.eval(seed, vec![])? {
+            let source = self.function_source();
+            self.guard(source, GuardKind::Gives(seed.into(), now));
+        }
+        Ok(())
+    }
+
+    /// Whether the hash of this constant is a fact, which the seed may have a part in.
+    pub(crate) fn need_hash_of(&mut self, value: &Const) -> Flow<bool> {
+        let mut seeded = false;
+        let is_fact = matches!(value, Const::Device(_)) || is_hashed_alike(value, &mut seeded);
+        if is_fact && seeded {
+            self.guard_seed()?;
+        }
+        Ok(is_fact)
     }
 
     /// Whether the set has other elements than these.
@@ -147,7 +163,8 @@ struct Parts {
 /// Whether all processes with the same seed have the same hashes of what is in it.
 fn is_hashed_alike(value: &Const, seeded: &mut bool) -> bool {
     match value {
-        Const::Int(_) | Const::BigInt(_) | Const::Bool(_) | Const::Float(_) => true,
+        Const::Int(_) | Const::BigInt(_) | Const::Bool(_) => true,
+        Const::Float(x) => !x.is_nan(),
         Const::Str(_) | Const::Bytes(_) => {
             *seeded = true;
             true

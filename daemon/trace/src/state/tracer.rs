@@ -396,6 +396,12 @@ impl<'a> Tracer<'a> {
         if let Value::Tuple(tuple) = value {
             return tuple.items.iter().map(|item| self.key(item)).collect::<Flow<_>>().map(Key::Tuple);
         }
+        if let Value::Set(id) = value
+            && self.arenas.sets[*id].frozen
+            && let Some(key) = self.as_const(value).as_ref().and_then(Key::of_const)
+        {
+            return Ok(key);
+        }
         match Key::by_structure(value) {
             Some(key) => Ok(key),
             None => stop(ReasonCode::UnsupportedObject, format!("a {} as a key", self.type_name(value))),
