@@ -405,8 +405,50 @@ def f(x, p, d, s):
 def arguments():
     return torch.ones(2, 3), P(1, 3), {"k": 2, "z": 1}, [3, 4]
 ''',
+    "kept": '''
+FIRST, SECOND = contextvars.ContextVar("first"), contextvars.ContextVar("second", default=3)
+FIRST.set(2)
+SET, NAMES = {9, 1, 4}, {"b", "a", "c"}
+class Key:
+    pass
+KEY = Key()
+@functools.lru_cache
+def found(n, key=None, word=1):
+    return [n, word]
+found(1), found("a"), found(2, KEY, word=(1, 2))
+def f(x, n):
+    y = x * found(n)[0] + found(2, KEY, word=(1, 2))[0] + len(found("a"))
+    for i in SET:
+        y = y * 2 - i
+    for name in NAMES:
+        y = y * 3 + ord(name)
+    for i in {17, 1, 9, 33}:
+        y = y * 2 - i
+    return y * FIRST.get() + SECOND.get(5) + SECOND.get() + hash(n)
+def arguments():
+    return torch.ones(2, 3, dtype=torch.float64), 1
+''',
+    "stood_for": '''
+LIST = [3, 1, 2]
+def small(n):
+    return n < 3
+def f(x, n):
+    heap = list(LIST)
+    heapq.heapify(heap)
+    heapq.heappush(heap, n)
+    for i in itertools.takewhile(small, itertools.chain(LIST[1:], heap)):
+        x = x * 2 + i
+    for i, _ in zip(itertools.cycle(LIST), range(5)):
+        x = x * 2 - i
+    return x + bisect.bisect([1, 2, 3], n), heap
+def arguments():
+    return torch.ones(2, 3), 2
+''',
 }  # fmt: skip
 
 ENTRIES = [
-    Entry(name, "import collections, dataclasses, enum, functools, types\n" + text) for name, text in _SOURCES.items()
+    Entry(
+        name, "import bisect, collections, contextvars, dataclasses, enum, functools, heapq, itertools, types\n" + text
+    )
+    for name, text in _SOURCES.items()
 ]

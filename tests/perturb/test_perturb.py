@@ -26,6 +26,8 @@ UNBROKEN = {
     r"^builtins\['\w+'\] is builtins\.": "read by torch's own code; those that the program names are patched",
     r"^list\(arg2\) == \[\]$|^\"k\" not in arg2$": "changes give no keyword arguments",
     r"^type\(arg0\) is program\.Block$": "the class of a compiled view is made when the module is compiled",
+    r"\.__code__\.co_consts\[": "constants change with the code, of which there is a guard",
+    r"flambeau\.polyfills": "functions of this package, which changes leave alone",
     r"^function is a function with the code$": "a compiled view keeps the __call__ that its class had at first",
 }
 
