@@ -195,3 +195,21 @@ def test_another_object_is_another_call():
             for fn, (table, calls) in zip((program, compiled), tables, strict=True)
         ]
         assert results[0] == results[1]
+
+
+def test_sizes_that_vary_are_not_fixed():
+    """A size that a second call changed is no constant: the call is a break, and one frame serves all sizes."""
+    calls = []
+    table = functools.lru_cache(lambda size: calls.append(size))
+
+    def program(x):
+        y = x * 2
+        table(x.shape)
+        table(x.shape[0])
+        return y.sin()
+
+    compiled = flambeau.compile(program)
+    for rows in range(2, 20):
+        x = torch.ones(rows, 3)
+        assert str(compiled(x)) == str(program(x))
+    assert flambeau.counters()["recompile_limit_hits"] == 0 and len(calls) == 36

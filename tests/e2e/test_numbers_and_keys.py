@@ -340,6 +340,27 @@ def frozen_keys(x):
     return x + 1, table[frozenset({2, 1})], frozenset([3]) in table, len({frozenset([1]), frozenset([True]), 1}), table
 
 
+KEYS = [torch.device("cpu"), torch.float32, torch.strided, ..., 1j, None, (1, torch.device("cpu")), 2.5, b"a", int, len]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=repr)
+def test_constants_of_each_type_are_keys(key):
+    """Guards find them again."""
+
+    def reads(x, table):
+        return x + 1, table[key], table.get(key), key in table, list(table.values())
+
+    def goes_through(x, table):
+        return x + 1, [value[0] for value in table.values()], list(table)
+
+    for program in (reads, goes_through):
+        compiled = flambeau.compile(program)
+        for _ in range(2):
+            table = {key: (1, 2), "other": (3,)}
+            assert str(compiled(torch.ones(2), table)) == str(program(torch.ones(2), table))
+    assert flambeau.counters()["eager_fallbacks"] == {}
+
+
 @pytest.mark.parametrize("program", [hashes, frozen_keys])
 def test_hashes_and_keys_that_are_sets(program):
     compiled = flambeau.compile(program)

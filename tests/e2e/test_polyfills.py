@@ -403,3 +403,19 @@ def test_programs_that_break(program):
     compiled = flambeau.compile(program)
     for _ in range(2):
         assert str(compiled(X)) == str(program(X))
+
+
+def test_a_heap_that_grows_from_call_to_call():
+    """It is read for half of the limit; then the call is a break, and the rest stays compiled."""
+
+    def program(x, heap):
+        y = x * 2
+        heapq.heappush(heap, x.dim())
+        return y.sin()
+
+    compiled = flambeau.compile(program)
+    heaps = [], []
+    for _ in range(3 * flambeau.config.recompile_limit):
+        assert torch.equal(compiled(X, heaps[0]), program(X, heaps[1])) and heaps[0] == heaps[1]
+    found = flambeau.counters()
+    assert found["recompile_limit_hits"] == 0 and found["graph_breaks"] == {"unsupported_call": 1}

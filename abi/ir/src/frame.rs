@@ -59,6 +59,8 @@ pub struct TraceOptions {
     pub nested_breaks: bool,
     /// The frame is called where `error_on_graph_break(True)` holds.
     pub error_on_break: bool,
+    /// The function was compiled for half of its limit already: no more is read of containers than Python's own code reads.
+    pub cautious: bool,
     /// Keep a line per traced instruction (`FLAMBEAU_LOGS=trace`).
     pub log: bool,
 }
@@ -72,6 +74,7 @@ impl Default for TraceOptions {
             dynamic_dims: Vec::new(),
             nested_breaks: true,
             error_on_break: false,
+            cautious: false,
             log: false,
         }
     }

@@ -423,9 +423,12 @@ impl Miss<'_, '_> {
         let py = self.py;
         let begun = Instant::now();
         let mut describer = Describer::new(py);
-        // Rounds of a loop that differ in their items would be compiled one by one: Python advances the iterator then.
-        describer.tells_items_ahead = self.table.borrow(py).frames.len() * 2 < settings::get().recompile_limit;
-        let snapshot = snapshot::take(&mut describer, self.function, self.args, self.options.clone(), dynamic);
+        // Rounds of a loop that differ in their items, and calls with other items in a heap, would be compiled one by one:
+        // Python advances the iterator then, and goes through the heap.
+        let cautious = self.table.borrow(py).frames.len() * 2 >= settings::get().recompile_limit;
+        describer.tells_items_ahead = !cautious;
+        let options = TraceOptions { cautious, ..self.options.clone() };
+        let snapshot = snapshot::take(&mut describer, self.function, self.args, options, dynamic);
         let snapshot = match snapshot {
             Ok(snapshot) => Box::new(snapshot),
             Err(error) => {

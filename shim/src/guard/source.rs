@@ -160,12 +160,15 @@ unsafe fn is_plain(object: Raw) -> bool {
             || class == &raw mut ffi::PyLong_Type
             || class == &raw mut ffi::PyBool_Type
             || class == &raw mut ffi::PyFloat_Type
+            || class == &raw mut ffi::PyComplex_Type
             || class == &raw mut ffi::PyBytes_Type
             || class == &raw mut ffi::PyType_Type
             || object == ffi::Py_None()
             || class == &raw mut ffi::PyFunction_Type
             || (class == &raw mut ffi::PyTuple_Type
                 && (0..ffi::PyTuple_GET_SIZE(object)).all(|i| is_plain(ffi::PyTuple_GET_ITEM(object, i))))
+            || ffi::PyType_GetFlags(class) & ffi::Py_TPFLAGS_HEAPTYPE == 0
+                && raw::tp_name(class.cast()) == "torch.device"
     }
 }
 

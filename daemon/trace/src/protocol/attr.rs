@@ -112,9 +112,7 @@ impl Tracer<'_> {
                     _ => stop(ReasonCode::UnsupportedObject, format!("{}.{name}", o.class.name.qualname)),
                 },
                 // These read their attributes as all objects do, have no dict and no subclasses.
-                Some((_, raw @ Value::Builtin(_)))
-                    if matches!(&raw, Value::Builtin(b) if b.path.starts_with("contextvars.ContextVar.")) =>
-                {
+                Some((_, raw @ Value::Builtin(_))) if matches!(&raw, Value::Builtin(b) if b.path.starts_with("contextvars.ContextVar.")) => {
                     self.bind_attr(&raw, value, &o.class.clone(), name).map(Some)
                 }
                 Some(_) => stop(ReasonCode::UnsupportedObject, format!("{}.{name}", o.class.name.qualname)),

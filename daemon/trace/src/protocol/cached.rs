@@ -12,8 +12,8 @@ use flambeau_ir::source::{CallKey, KeyPart, Step};
 
 impl Tracer<'_> {
     /// The result that is kept for these arguments; `None` if the callee has no cache, or what it is called with is neither
-    /// a constant nor an object from outside that is compared by identity. Where none is kept yet the call is a graph break,
-    /// until one is.
+    /// a constant nor an object from outside that is compared by identity: an int that varies would be fixed by it. Where
+    /// none is kept yet the call is a graph break, until one is.
     pub(crate) fn call_cached(&mut self, callee: &Opaque, args: &Args) -> Flow<Option<Value>> {
         if !callee.class.is("functools._lru_cache_wrapper") {
             return Ok(None);
@@ -38,7 +38,9 @@ impl Tracer<'_> {
                 Ok(Some(result))
             }
             _ => {
-                self.guard(origin.source, GuardKind::NotCached(sources));
+                if !self.frame.options.cautious {
+                    self.guard(origin.source, GuardKind::NotCached(sources));
+                }
                 let name = self.name_of_opaque(callee)?;
                 stop(ReasonCode::UnsupportedCall, format!("{name}, which keeps no result for these arguments yet"))
             }
@@ -47,7 +49,6 @@ impl Tracer<'_> {
 
     fn key_part(&mut self, value: &Value) -> Flow<Option<KeyPart<Origin>>> {
         Ok(match value {
-            Value::Int(dim) => Some(KeyPart::Const(Const::Int(self.fix(dim)))),
             Value::Const(Const::Float(x)) if x.is_nan() => None,
             Value::Const(
                 c @ (Const::Str(_)
