@@ -1,6 +1,7 @@
 """What Python itself says when an operation is refused: the exception and its text."""
 
 import collections
+import enum
 import functools
 
 import pytest
@@ -378,3 +379,37 @@ def test_the_text_is_what_the_slot_of_the_class_gives(value):
     compiled = flambeau.compile(texts)
     for _ in range(2):
         assert compiled(X)[1:] == texts(X)[1:]
+
+
+class Refuses:
+    def __iter__(self):
+        raise TypeError("its own words")
+
+
+class RefusesLater:
+    def __iter__(self):
+        yield 1
+        raise TypeError("its own words")
+
+
+def dicts_of_what_is_no_pair(x):
+    said = []
+    for source in (Colour, [Refuses()], [RefusesLater()], [len], [Colour.RED], [None], [(1, 2), 3], [[1, 2, 3]], "ab"):
+        made = {}
+        for make in (dict, made.update):
+            try:
+                said.append(make(source))
+            except Exception as error:
+                said.append((type(error), str(error)))
+        said.append(made)
+    return x + 1, said
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+def test_dicts_of_what_is_no_pair():
+    compiled = flambeau.compile(dicts_of_what_is_no_pair)
+    for _ in range(2):
+        assert str(compiled(X)) == str(dicts_of_what_is_no_pair(X))

@@ -446,6 +446,7 @@ impl Tracer<'_> {
             closure,
         })
     }
+
     /// What is stored once the function is there: it may be reached from its own cells and attributes.
     fn finish_function(&mut self, builder: &mut Builder, f: &Function, id: BuildId) -> Flow<()> {
         for (cell, id) in std::mem::take(&mut builder.empty) {

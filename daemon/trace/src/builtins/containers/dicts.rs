@@ -4,7 +4,7 @@ use crate::builtins::args::{bind, exactly, receiver};
 use crate::builtins::{Table, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
-use crate::value::flow::{Flow, Stop};
+use crate::value::flow::Flow;
 use crate::value::{DictId, Value, ViewKind};
 
 pub const TABLE: Table = &[
@@ -79,13 +79,13 @@ fn update_from(tracer: &mut Tracer<'_>, id: DictId, source: &Value) -> Flow<()> 
 
 /// The `at`-th item of an iterable as a key and a value of this dict.
 fn pair(tracer: &mut Tracer<'_>, id: DictId, item: &Value, at: usize) -> Flow<(Value, Value)> {
-    let parts = match tracer.collect(item) {
-        Err(Stop::Raise(_)) if matches!(item, Value::Const(_) | Value::Int(_) | Value::Function(_)) => {
-            let message = format!("cannot convert dictionary update sequence element #{at} to a sequence");
-            return wrong_pair(tracer, id, "TypeError", &message);
-        }
-        other => other?,
-    };
+    let parts = tracer.collect(item);
+    // Whatever raises it, `PyDict_MergeFromSeq2` says it so.
+    if tracer.is_raise_of(&parts, "TypeError") {
+        let message = format!("cannot convert dictionary update sequence element #{at} to a sequence");
+        return wrong_pair(tracer, id, "TypeError", &message);
+    }
+    let parts = parts?;
     match <[Value; 2]>::try_from(parts) {
         Ok([key, value]) => Ok((key, value)),
         Err(parts) => {
