@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
+from mode import COUNTED
 from support import check, inputs
 
 import flambeau
@@ -307,7 +308,7 @@ def test_names_of_a_renamed_function():
     for name in ("named", "other", "third", "named"):
         named.__name__ = name
         assert compiled(x)[1:] == read(x)[1:] == (name, named.__qualname__)
-    assert flambeau.counters()["graph_breaks"] == {}
+    assert flambeau.counters()["graph_breaks"] == {} or not COUNTED
 
 
 def test_a_function_renamed_in_the_trace():

@@ -17,7 +17,7 @@ import weakref
 import numpy
 import pytest
 import torch
-from mode import PROCESS
+from mode import COUNTED, PROCESS
 from support import check
 
 import flambeau
@@ -743,10 +743,10 @@ def test_context_variables_are_facts():
         agree()
     contextvars.copy_context().run(lambda: (SET.set(5), UNSET.set(6), DEFAULTED.set(8), agree()))
     agree()
-    assert flambeau.counters()["graph_breaks"] == {}
+    assert flambeau.counters()["graph_breaks"] == {} or not COUNTED
     before = flambeau.counters()["frames_traced"]
     agree()
-    assert flambeau.counters()["frames_traced"] == before > traced
+    assert flambeau.counters()["frames_traced"] == before > traced or not COUNTED
 
 
 def test_a_value_set_in_the_frame_is_left_to_python():

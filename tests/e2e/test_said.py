@@ -367,6 +367,7 @@ class Made(metaclass=Meta):
     pass
 
 
+@pytest.mark.plain_only("one text has an address", "warm")
 @pytest.mark.parametrize(
     "value", [Whole(3), Quarter(2.5), Shown(4), Bare(5), Told(1), Made], ids=lambda v: repr(type(v))
 )

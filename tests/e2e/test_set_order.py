@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from mode import COUNTED
 
 import flambeau
 
@@ -27,6 +28,7 @@ GIVEN = {
 }
 
 
+@pytest.mark.plain_only("hashes of texts are others in another process", "warm")
 @pytest.mark.parametrize("kind", GIVEN)
 def test_sets_from_outside(kind):
     given = GIVEN[kind]
@@ -34,7 +36,7 @@ def test_sets_from_outside(kind):
     made_apart = type(given)(sorted(given, reverse=True))
     for case in (given, made_apart, given):
         assert str(compiled(X, case)) == str(told(X, case))
-    assert flambeau.counters()["graph_breaks"] == {}
+    assert flambeau.counters()["graph_breaks"] == {} or not COUNTED
 
 
 def test_sets_of_tuples():
@@ -87,12 +89,13 @@ def test_sets_of_sets_that_were_changed():
         assert str(compiled(X, ["a"])) == str(of_changed_sets(X, ["a"]))
 
 
+@pytest.mark.plain_only("hashes of texts are others in another process", "warm")
 @pytest.mark.parametrize("program", [literals, additions_and_removals, of_numbers, of_sets, deduplicated])
 def test_sets_that_the_trace_makes(program):
     compiled = flambeau.compile(program)
     for names in (["a", "b", "c"], ["long", "words", "a", "b"], ["a", "b", "c"]):
         assert str(compiled(X, names)) == str(program(X, names))
-    assert flambeau.counters()["graph_breaks"] == {}
+    assert flambeau.counters()["graph_breaks"] == {} or not COUNTED
 
 
 def grows(x, given):

@@ -114,8 +114,9 @@ pub(super) fn dict_update(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32, merge: bo
     let Value::Dict(dict) = *f.peek(n as usize)? else { return outside(t, f, n) };
     let found = t.for_each_item(&mapping, |t, key, value| {
         if merge && t.dict_get(dict, &key)?.is_some() {
+            // Python names the function that is about to be called.
             let message = format!("got multiple values for keyword argument '{}'", key.as_str().map_or("?", |s| s));
-            return t.raise_named("TypeError", &message);
+            return t.raise_inexact("TypeError", &message);
         }
         t.dict_set(dict, key, value)
     })?;
