@@ -55,8 +55,6 @@ pub struct Builtins {
     pub no_items: &'static str,
     /// Functions have `__type_params__`.
     pub type_params: bool,
-    /// The flag of code whose first constant is the docstring; `None`: it is wherever that is a str.
-    pub docstring_flag: Option<u32>,
 }
 
 /// As in the first version.
@@ -69,7 +67,6 @@ pub const BUILTINS: Builtins = Builtins {
     throw_warns: false,
     no_items: "can only assign an iterable",
     type_params: false,
-    docstring_flag: None,
 };
 
 impl Dialect {

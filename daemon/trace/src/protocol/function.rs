@@ -71,7 +71,7 @@ impl Tracer<'_> {
             "__globals__" => Some(Value::Dict(f.globals)),
             "__dict__" => Some(Value::Dict(self.attrs_of_function(f))),
             "__doc__" | "__annotations__" if f.origin.is_some() => self.function_slot(f, name)?,
-            "__doc__" => Some(self.docstring(f)),
+            "__doc__" => Some(docstring(f)),
             "__annotations__" => {
                 let empty = self.new_dict(vec![])?;
                 self.set_slot_of_new(f, name, empty.clone())?;
@@ -84,15 +84,6 @@ impl Tracer<'_> {
             }
             _ => self.attr_of_type(&Value::Function(f.clone()), name)?,
         })
-    }
-
-    /// `__doc__` of a function that the trace made, as `PyFunction_NewWithQualName` takes it from the code.
-    fn docstring(&self, f: &Function) -> Value {
-        let marked = self.builtins().docstring_flag.is_none_or(|flag| f.code.flags & flag != 0);
-        match f.code.consts.first() {
-            Some(doc @ Const::Str(_)) if marked => Value::Const(doc.clone()),
-            _ => Value::NONE,
-        }
     }
 
     fn attrs_of_function(&mut self, f: &Function) -> DictId {
@@ -191,5 +182,13 @@ impl Tracer<'_> {
             }
             _ => stop(ReasonCode::UnsupportedObject, format!("{name} of a function")),
         }
+    }
+}
+
+/// `__doc__` of a function that the trace made, as `PyFunction_NewWithQualName` takes it from the code.
+fn docstring(f: &Function) -> Value {
+    match f.code.consts.first() {
+        Some(doc @ Const::Str(_)) => Value::Const(doc.clone()),
+        _ => Value::NONE,
     }
 }

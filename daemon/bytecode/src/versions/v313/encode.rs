@@ -26,7 +26,6 @@ pub const DIALECT: Dialect = Dialect {
         throw_warns: true,
         no_items: "must assign iterable to extended slice",
         type_params: true,
-        docstring_flag: Some(0x400_0000),
     },
 };
 
