@@ -18,7 +18,7 @@ fn lazy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [kind, state] = exactly(path, args)?;
     let Value::Class(class) = tracer.get_attr(&kind, "made_by")? else { return internal("a polyfill of no type") };
     let made_at = tracer.stack.last().map_or(0, |frame| frame.executed);
-    Ok(tracer.new_iter(Iter::Polyfill(Polyfill { kind, class, state, made_at })))
+    Ok(tracer.new_iter(Iter::Polyfill(Polyfill { kind, class, state, made_at, given: 0 })))
 }
 
 fn refuse(_: &mut Tracer<'_>, _: &str, _: Args) -> Flow<Value> {

@@ -9,6 +9,9 @@ use flambeau_ir::reason::{Reason, ReasonCode};
 /// The detail of a break at a call whose arguments a polyfill leaves to C.
 pub(crate) const REFUSED: &str = "these arguments";
 
+/// Items of one iterator; C takes no time for more.
+const MOST_ITEMS: usize = 2000;
+
 impl Tracer<'_> {
     /// The function that stands for the callable of C at this path. It reads what the callable goes through: where that is
     /// another at each call, plain Python does.
@@ -50,7 +53,11 @@ impl Tracer<'_> {
     }
 
     /// The next item of an iterator of C that a polyfill stands for.
-    pub(crate) fn advance_polyfill(&mut self, polyfill: &Polyfill) -> Flow<Option<Value>> {
+    pub(crate) fn advance_polyfill(&mut self, polyfill: &mut Polyfill) -> Flow<Option<Value>> {
+        polyfill.given += 1;
+        if polyfill.given > MOST_ITEMS {
+            return stop(ReasonCode::LiveIterator, polyfill.class.name.qualname.to_string());
+        }
         let step = self.get_attr(&polyfill.kind, "step")?;
         self.direct = false;
         let mut item = self.call(&step, Args::new(vec![polyfill.state.clone()]));

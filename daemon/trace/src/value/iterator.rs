@@ -220,6 +220,8 @@ pub struct Polyfill {
     pub state: Value,
     /// The number of the instruction that made it.
     pub made_at: usize,
+    /// How many items it gave.
+    pub given: usize,
 }
 
 /// A built-in iterator from outside, and how far the trace went. It is advanced itself where the frame ends.
