@@ -22,11 +22,7 @@ pub fn answer(hub: Arc<Hub>, settings: Arc<Settings>, request: RequestId, comman
     let work = move || {
         let report = match command {
             Admin::Status => status(&hub),
-            Admin::Stop => {
-                // `notify_one` keeps the wish if nobody listens yet.
-                hub.stop.notify_one();
-                json!({ "stopping": std::process::id() })
-            }
+            Admin::Stop => json!({ "stopping": std::process::id() }),
             Admin::CacheStats => ask(&hub, CacheMessage::Stats),
             Admin::CacheFlush => ask(&hub, CacheMessage::Flush),
             Admin::CacheClear => ask(&hub, CacheMessage::Clear),
@@ -39,6 +35,11 @@ pub fn answer(hub: Arc<Hub>, settings: Arc<Settings>, request: RequestId, comman
             }
         };
         outbox.send(&FromDaemon::Report { request, json: report.to_string() });
+        if command == Admin::Stop {
+            // After the report, which would otherwise race with the goodbye. `notify_one` keeps the wish if nobody
+            // listens yet.
+            hub.stop.notify_one();
+        }
     };
     if let Err(error) = std::thread::Builder::new().name("report".into()).spawn(work) {
         tracing::error!(%error, "cannot start a thread");
