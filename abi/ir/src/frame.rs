@@ -89,6 +89,8 @@ pub struct DynamicDim {
     pub min: i64,
     /// Largest value.
     pub max: i64,
+    /// `mark_dynamic` says so; else it was seen to vary.
+    pub marked: bool,
 }
 
 /// What is symbolic from the start.

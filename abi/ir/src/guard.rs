@@ -70,8 +70,8 @@ pub enum GuardKind {
     NoTypeAttr(Arc<str>),
     /// An abstract class that no class is registered with, nor with one of its subclasses.
     NoRegistered,
-    /// A class that is not registered with the abstract class at this path, nor with one below it.
-    NotRegistered(Arc<str>),
+    /// A class that is not registered with this abstract class, nor with one below it.
+    NotRegistered(KeyObject),
     /// A class whose instances patterns take for this.
     Collection(Collection),
     /// The value has no instance `__dict__`, or an empty one.
@@ -137,13 +137,16 @@ impl GuardKind {
             | GuardKind::NoSysModule(_)
             | GuardKind::Gives(..)
             | GuardKind::NoRegistered
-            | GuardKind::NotRegistered(_)
+            | GuardKind::NotRegistered(KeyObject::Path(_))
             | GuardKind::Collection(_) => (0, 3),
             GuardKind::NoTypeAttr(_) => (0, 4),
             GuardKind::Keys(_) | GuardKind::Elements(_) | GuardKind::InOrder(_) => (0, 5),
             GuardKind::Same(_) | GuardKind::NotSame(_) => (1, 0),
             GuardKind::Relation(..) => (2, 0),
-            GuardKind::Distinct(_) | GuardKind::DisjointStorage(_) | GuardKind::NoKey(KeyObject::Source(_)) => (2, 1),
+            GuardKind::Distinct(_)
+            | GuardKind::DisjointStorage(_)
+            | GuardKind::NoKey(KeyObject::Source(_))
+            | GuardKind::NotRegistered(KeyObject::Source(_)) => (2, 1),
         }
     }
 
@@ -170,7 +173,8 @@ impl GuardKind {
             GuardKind::NoKey(KeyObject::Source(key)) => format!("{} not in {of}", name(*key)),
             GuardKind::NoTypeAttr(attr) => format!("{of} has no attribute {attr:?}"),
             GuardKind::NoRegistered => format!("nothing is registered with {of}"),
-            GuardKind::NotRegistered(path) => format!("{of} is not registered with {path}"),
+            GuardKind::NotRegistered(KeyObject::Path(path)) => format!("{of} is not registered with {path}"),
+            GuardKind::NotRegistered(KeyObject::Source(with)) => format!("{of} is not registered with {}", name(*with)),
             GuardKind::Collection(Collection::Neither) => {
                 format!("instances of {of} match no sequence or mapping pattern")
             }
@@ -196,7 +200,7 @@ impl GuardKind {
     }
 }
 
-/// An object that dicts compare by identity.
+/// An object that is known by itself: a key that dicts compare by identity, an abstract class.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum KeyObject {
     /// What this import path names (trusted roots only).

@@ -52,6 +52,13 @@ pub enum Question {
         /// e.g. `collections.abc.Sequence`.
         path: Arc<str>,
     },
+    /// Whether `class` is registered with an abstract class of the user's, or with one below it.
+    RegisteredWithOwn {
+        /// A type.
+        class: ObjId,
+        /// The abstract class.
+        with: ObjId,
+    },
     /// What a context variable gives.
     ContextValue {
         /// The variable.
@@ -77,12 +84,14 @@ pub enum Question {
     Collection(ObjId),
     /// `sys.modules.get(name)`.
     SysModule(String),
-    /// Calls an allow-listed pure built-in, by path, on constants.
+    /// Calls an allow-listed pure built-in, by path, on plain values.
     Eval {
         /// e.g. `math.sqrt`, `builtins.str.join`.
         path: String,
-        /// Positional arguments.
-        args: Vec<Const>,
+        /// Arguments.
+        args: Vec<Plain>,
+        /// Names of the last of them, which are given by keyword.
+        names: Vec<Arc<str>>,
     },
     /// The output metadata of a torch call on tensors with this metadata (fake tensors on the real device).
     TorchCall {
@@ -95,6 +104,29 @@ pub enum Question {
         /// The trace's simulated grad mode, autocast and default dtype.
         ambient: Box<crate::guard::Ambient>,
     },
+}
+
+/// A value of exact built-in types: a constant, or a container of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Plain {
+    /// A constant.
+    Const(Const),
+    /// A tuple that is no constant.
+    Tuple(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<Plain>),
+    /// A list.
+    List(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<Plain>),
+    /// A dict, in order.
+    Dict(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<(Const, Plain)>),
+}
+
+impl Plain {
+    /// The constant, if it is one.
+    pub fn as_const(&self) -> Option<&Const> {
+        match self {
+            Plain::Const(value) => Some(value),
+            _ => None,
+        }
+    }
 }
 
 /// An argument of [`Question::TorchCall`].
@@ -132,6 +164,8 @@ pub enum AnswerValue {
     Missing,
     /// A constant.
     Const(Const),
+    /// What a call made anew.
+    Made(Plain),
     /// What patterns take instances for.
     Collection(crate::guard::Collection),
     /// It raised: exception type name and message.

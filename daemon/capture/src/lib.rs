@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn dynamic_dims_name_what_exists() {
         let with = |object, dim| {
-            let dims = vec![DynamicDim { of: DynamicOf::Size(ObjId(object), dim), min: 2, max: 8 }];
+            let dims = vec![DynamicDim { of: DynamicOf::Size(ObjId(object), dim), min: 2, max: 8, marked: true }];
             result(Snapshot { options: TraceOptions { dynamic_dims: dims, ..Default::default() }, ..snapshot() })
         };
         assert!(with(3, 1).is_ok());

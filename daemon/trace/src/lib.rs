@@ -46,6 +46,11 @@ pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> T
     let mut first: Option<Reason> = None;
     for _ in 0..MAX_ATTEMPTS {
         let outcome = tracer.run();
+        if tracer.refixed {
+            let forced = tracer.forced.clone();
+            tracer = tracer.again(forced);
+            continue;
+        }
         match outcome {
             Outcome::Done(mut trace) => {
                 if tracer.bound_sizes(&mut trace) {

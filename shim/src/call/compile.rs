@@ -425,7 +425,11 @@ impl Miss<'_, '_> {
         let mut describer = Describer::new(py);
         // Rounds of a loop that differ in their items, and calls with other items in a heap, would be compiled one by one:
         // Python advances the iterator then, and goes through the heap.
-        let cautious = self.table.borrow(py).frames.len() * 2 >= settings::get().recompile_limit;
+        let limit = settings::get().recompile_limit;
+        let cautious = {
+            let table = self.table.borrow(py);
+            table.frames.len() * 2 >= limit || table.account.is_spent(limit.div_ceil(2) + 1)
+        };
         describer.tells_items_ahead = !cautious;
         let options = TraceOptions { cautious, ..self.options.clone() };
         let snapshot = snapshot::take(&mut describer, self.function, self.args, options, dynamic);

@@ -77,6 +77,14 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             let found = found.map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
             Ok(AnswerValue::Const(Const::Bool(found)))
         }
+        Question::RegisteredWithOwn { class, with } => {
+            let (class, with) = (live(describer, *class)?, live(describer, *with)?);
+            // SAFETY: live objects.
+            let (class, with) = unsafe { (Bound::from_borrowed_ptr(py, class), Bound::from_borrowed_ptr(py, with)) };
+            let found = guard::registered_with(&class, &with);
+            let found = found.map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+            Ok(AnswerValue::Const(Const::Bool(found)))
+        }
         Question::ContextValue { variable, own_default } => {
             let variable = live(describer, *variable)?;
             // SAFETY: a live object.
@@ -101,7 +109,7 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             collection.map(AnswerValue::Collection).ok_or((ReasonCode::Internal, "patterns of what is no class".into()))
         }
         Question::SysModule(name) => sys_module(describer, name),
-        Question::Eval { path, args } => evaluate::evaluate(py, path, args),
+        Question::Eval { path, args, names } => evaluate::evaluate(py, path, args, names),
         Question::TorchCall { target, args, kwargs, ambient } => {
             crate::torch::fake::call(py, target, args, kwargs, ambient)
         }

@@ -6,10 +6,11 @@ use crate::python::consts;
 use crate::python::paths;
 use crate::python::raw::Raw;
 use flambeau_ir::code::Const;
-use flambeau_ir::oracle::AnswerValue;
+use flambeau_ir::oracle::{AnswerValue, Plain};
 use flambeau_ir::reason::ReasonCode;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use std::sync::Arc;
 
 /// Built-ins that are pure on exact built-in immutable values. Methods of those types are pure too, bar the ones that
 /// depend on the locale or on hash seeds.
@@ -48,6 +49,7 @@ const PURE: &[&str] = &[
 const STATES: &[&str] = &[
     "sys.getrecursionlimit",
     "flambeau._begun.hash_seed",
+    "torch._C._autograd._profiler_enabled",
     "torch._C._get_cudnn_enabled",
     "torch._C._get_cudnn_benchmark",
     "torch._C._get_mkldnn_enabled",
@@ -64,8 +66,27 @@ const STATES: &[&str] = &[
 ];
 const PURE_TYPES: &[&str] = &["int", "bool", "float", "complex", "str", "bytes", "tuple", "frozenset", "range"];
 
+/// Modules of C all of whose functions are pure on constants, and functions of others.
+const PURE_MODULES: &[&str] = &["math", "cmath", "_operator", "binascii", "unicodedata"];
+const PURE_FUNCTIONS: &[&str] = &[
+    "_struct.calcsize",
+    "_struct.pack",
+    "_struct.unpack",
+    "posix.fspath",
+    "sys.intern",
+    "zlib.adler32",
+    "zlib.crc32",
+    "_pickle.dumps",
+];
+
+/// Whether it leaves the lists and dicts alone that it is given.
+fn takes_containers(path: &str) -> bool {
+    path == "_pickle.dumps" || path.strip_prefix("builtins.").is_some_and(|rest| rest.contains('.'))
+}
+
 fn is_pure(path: &str) -> bool {
-    if path.starts_with("math.") || path.starts_with("_operator.") || STATES.contains(&path) {
+    let in_module = path.split_once('.').is_some_and(|(module, _)| PURE_MODULES.contains(&module));
+    if in_module || PURE_FUNCTIONS.contains(&path) || STATES.contains(&path) {
         return true;
     }
     let Some(rest) = path.strip_prefix("builtins.") else { return false };
@@ -75,21 +96,34 @@ fn is_pure(path: &str) -> bool {
     }
 }
 
-/// What `path` gives for `args`, or raises.
-pub fn evaluate(py: Python<'_>, path: &str, args: &[Const]) -> Result<AnswerValue, Refusal> {
-    if !is_pure(path) || asks_registry(path, args) {
+/// What `path` gives for `args`, the last of which have `names`, or raises.
+pub fn evaluate(py: Python<'_>, path: &str, args: &[Plain], names: &[Arc<str>]) -> Result<AnswerValue, Refusal> {
+    let consts: Vec<Const> = args.iter().filter_map(Plain::as_const).cloned().collect();
+    let takes = consts.len() == args.len() || takes_containers(path);
+    if !is_pure(path) || !takes || names.len() > args.len() || asks_registry(path, &consts, names) {
         return Err((ReasonCode::UnsupportedCall, path.to_owned()));
     }
+    // A pickle refers back to what comes twice as one object, which equal strings may be.
+    if path == "_pickle.dumps" && args.iter().map(texts_in).sum::<usize>() > 1 {
+        return Err((ReasonCode::UnsupportedCall, format!("{path} of several strings")));
+    }
     let call = || -> PyResult<Py<PyAny>> {
-        let args = args.iter().map(|a| consts::to_object(py, a)).collect::<PyResult<Vec<_>>>()?;
-        Ok(paths::resolve(py, path)?.call1(PyTuple::new(py, args)?)?.unbind())
+        let args = args.iter().map(|arg| to_object(py, arg)).collect::<PyResult<Vec<_>>>()?;
+        let (positional, named) = args.split_at(args.len() - names.len());
+        let keywords = PyDict::new(py);
+        names.iter().zip(named).try_for_each(|(name, value)| keywords.set_item(&**name, value))?;
+        let keywords = (!names.is_empty()).then_some(&keywords);
+        Ok(paths::resolve(py, path)?.call(PyTuple::new(py, positional)?, keywords)?.unbind())
     };
     let many_digits = || Err((ReasonCode::UnsupportedCall, format!("{path} of an int of many digits")));
     match call() {
         Ok(value) => match consts::from_code_const(value.bind(py)) {
-            Some(result) if meets_digit_limit(args, &result) => many_digits(),
+            Some(result) if meets_digit_limit(&consts, &result) => many_digits(),
             Some(result) => Ok(AnswerValue::Const(result)),
-            None => Err((ReasonCode::UnsupportedCall, format!("{path} returned an object that is no constant"))),
+            None => match plain(value.bind(py), &mut 0) {
+                Some(made) => Ok(AnswerValue::Made(made)),
+                None => Err((ReasonCode::UnsupportedCall, format!("{path} returned an object that is no constant"))),
+            },
         },
         Err(error) => {
             let class = error.get_type(py);
@@ -103,6 +137,59 @@ pub fn evaluate(py: Python<'_>, path: &str, args: &[Const]) -> Result<AnswerValu
                 Ok((message,)) if module == "builtins" => Ok(AnswerValue::Raised(name.to_string(), message)),
                 _ => Err((ReasonCode::UnsupportedCall, format!("{path}, which raises {module}.{name}"))),
             }
+        }
+    }
+}
+
+fn to_object(py: Python<'_>, value: &Plain) -> PyResult<Py<PyAny>> {
+    let all = |items: &[Plain]| items.iter().map(|item| to_object(py, item)).collect::<PyResult<Vec<_>>>();
+    Ok(match value {
+        Plain::Const(value) => consts::to_object(py, value)?.unbind(),
+        Plain::Tuple(items) => PyTuple::new(py, all(items)?)?.into_any().unbind(),
+        Plain::List(items) => PyList::new(py, all(items)?)?.into_any().unbind(),
+        Plain::Dict(items) => {
+            let dict = PyDict::new(py);
+            for (key, value) in items {
+                dict.set_item(consts::to_object(py, key)?, to_object(py, value)?)?;
+            }
+            dict.into_any().unbind()
+        }
+    })
+}
+
+/// Values in one result.
+const MOST_VALUES: usize = 10_000;
+
+/// A new object as what it holds; `None` for what is not of exact built-in types, or too large.
+fn plain(object: &Bound<'_, PyAny>, seen: &mut usize) -> Option<Plain> {
+    flambeau_ir::stack::check();
+    *seen += 1;
+    if *seen > MOST_VALUES {
+        return None;
+    }
+    if let Some(value) = consts::from_code_const(object) {
+        return Some(Plain::Const(value));
+    }
+    if let Ok(list) = object.cast_exact::<PyList>() {
+        return list.iter().map(|item| plain(&item, seen)).collect::<Option<_>>().map(Plain::List);
+    }
+    if let Ok(tuple) = object.cast_exact::<PyTuple>() {
+        return tuple.iter().map(|item| plain(&item, seen)).collect::<Option<_>>().map(Plain::Tuple);
+    }
+    let dict = object.cast_exact::<PyDict>().ok()?;
+    let pairs = dict.iter().map(|(key, value)| Some((consts::from_code_const(&key)?, plain(&value, seen)?)));
+    pairs.collect::<Option<_>>().map(Plain::Dict)
+}
+
+/// Strings and other constants that a program may have twice as one object.
+fn texts_in(value: &Plain) -> usize {
+    match value {
+        Plain::Const(Const::Tuple(items) | Const::FrozenSet(items)) => items.len() + 1,
+        Plain::Const(Const::None | Const::Bool(_) | Const::Int(_) | Const::Float(_)) => 0,
+        Plain::Const(_) => 1,
+        Plain::Tuple(items) | Plain::List(items) => items.iter().map(texts_in).sum(),
+        Plain::Dict(items) => {
+            items.iter().map(|(key, value)| texts_in(&Plain::Const(key.clone())) + texts_in(value)).sum()
         }
     }
 }
@@ -129,13 +216,13 @@ const HANDLERS: &[&str] =
     &["strict", "ignore", "replace", "backslashreplace", "surrogateescape", "surrogatepass", "xmlcharrefreplace"];
 
 /// Whether the codec or the error handler is one that the registry of codecs gives.
-fn asks_registry(path: &str, args: &[Const]) -> bool {
+fn asks_registry(path: &str, args: &[Const], names: &[Arc<str>]) -> bool {
     let encodes = matches!(path, "builtins.str.encode" | "builtins.bytes.decode" | "builtins.str" | "builtins.bytes");
     let is_among = |at: usize, known: &[&str]| match args.get(at) {
         Some(Const::Str(name)) => known.contains(&name.to_ascii_lowercase().replace('_', "-").as_str()),
         _ => true,
     };
-    encodes && !(is_among(1, CODECS) && is_among(2, HANDLERS))
+    encodes && !(names.is_empty() && is_among(1, CODECS) && is_among(2, HANDLERS))
 }
 
 /// How many digits an int may always have in text; how many more, the program sets (`sys.set_int_max_str_digits`).

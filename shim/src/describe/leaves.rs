@@ -47,6 +47,8 @@ pub struct Dynamic {
     pub min: i64,
     /// Largest value.
     pub max: i64,
+    /// `mark_dynamic` says so; else it was seen to vary.
+    pub marked: bool,
 }
 
 /// The objects of a call, with their places.
@@ -223,7 +225,8 @@ impl History {
             // Sizes zero and one are compiled for themselves, as their broadcasting differs.
             let mut push = |dim: Option<u32>, min: i64| {
                 if self.vary.contains(&(place.clone(), dim)) {
-                    dynamic.push(Dynamic { object: *object, place: place.clone(), dim, min, max: i64::MAX });
+                    let (object, place) = (*object, place.clone());
+                    dynamic.push(Dynamic { object, place, dim, min, max: i64::MAX, marked: false });
                 }
             };
             match &now {
@@ -254,7 +257,7 @@ pub unsafe fn marked(py: Python<'_>, leaves: &[(Place, Raw)]) -> Vec<Dynamic> {
         };
         let Some(dims) = found.and_then(|f| f.extract::<BTreeMap<u32, (i64, i64)>>().ok()) else { continue };
         for (dim, (min, max)) in dims {
-            marks.push(Dynamic { object: *object, place: place.clone(), dim: Some(dim), min, max });
+            marks.push(Dynamic { object: *object, place: place.clone(), dim: Some(dim), min, max, marked: true });
         }
     }
     marks

@@ -61,7 +61,9 @@ pub enum Fact {
     /// No virtual subclass.
     NoRegistered(NoRegistered),
     /// Not registered with an abstract class.
-    NotRegistered(NotRegistered),
+    NotRegistered(Py<PyAny>, NotRegistered),
+    /// The same of an abstract class in another slot.
+    NotRegisteredIn(usize, NotRegistered),
     /// What patterns take a class's instances for.
     Collection(Collection),
     /// No instance dict, or an empty one.
@@ -141,7 +143,13 @@ impl Fact {
             GuardKind::NoKey(KeyObject::Source(key)) => Fact::NoKeyIn(slot(*key), PythonCompares::find(py)?),
             GuardKind::NoTypeAttr(s) => Fact::NoTypeAttr(name(s)),
             GuardKind::NoRegistered => Fact::NoRegistered(NoRegistered::default()),
-            GuardKind::NotRegistered(path) => Fact::NotRegistered(NotRegistered::new(py, path)?),
+            GuardKind::NotRegistered(KeyObject::Path(path)) => {
+                let with = crate::python::paths::object_at(py, path)?.unbind();
+                Fact::NotRegistered(with, NotRegistered::default())
+            }
+            GuardKind::NotRegistered(KeyObject::Source(with)) => {
+                Fact::NotRegisteredIn(slot(*with), NotRegistered::default())
+            }
             GuardKind::Collection(collection) => Fact::Collection(*collection),
             GuardKind::NoAttributes => Fact::NoAttributes,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
@@ -175,6 +183,7 @@ impl Fact {
             Fact::Same(Other::Slot(_))
                 | Fact::NotSame(Other::Slot(_))
                 | Fact::NoKeyIn(..)
+                | Fact::NotRegisteredIn(..)
                 | Fact::Distinct(_)
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)
@@ -191,6 +200,14 @@ impl Fact {
                 let key = slots[*slot].object;
                 // SAFETY: live objects or null, GIL held.
                 !value.is_null() && !key.is_null() && unsafe { compares.none_is(value, key) }
+            }
+            Fact::NotRegisteredIn(slot, registry) => {
+                let with = slots[*slot].object;
+                let is_class = |object: Raw| {
+                    // SAFETY: a live object or null, GIL held.
+                    !object.is_null() && unsafe { ffi::PyType_Check(object) != 0 }
+                };
+                is_class(value) && is_class(with) && registry.holds(py, value, with)
             }
             Fact::Distinct(others) => distinct(others.iter().map(|slot| slots[*slot].object)),
             Fact::Disjoint(disjoint) => disjoint.holds(torch, slots, symbols),
@@ -244,7 +261,9 @@ impl Fact {
                         && raw::type_lookup(value, name.as_ptr()).is_null()
                 }
                 Fact::NoRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
-                Fact::NotRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
+                Fact::NotRegistered(with, registry) => {
+                    ffi::PyType_Check(value) != 0 && registry.holds(py, value, with.as_ptr())
+                }
                 Fact::Collection(collection) => raw::collection(value) == Some(*collection),
                 Fact::NoAttributes => {
                     let dict = raw::instance_dict(value);
@@ -282,6 +301,7 @@ impl Fact {
                 Fact::Same(Other::Slot(_))
                 | Fact::NotSame(Other::Slot(_))
                 | Fact::NoKeyIn(..)
+                | Fact::NotRegisteredIn(..)
                 | Fact::Distinct(_)
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)

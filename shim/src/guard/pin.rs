@@ -319,6 +319,7 @@ impl<'a> Pinner<'a> {
                 | Fact::Same(_)
                 | Fact::NotSame(_)
                 | Fact::NoKeyIn(..)
+                | Fact::NotRegisteredIn(..)
                 | Fact::Distinct(_)
                 | Fact::Disjoint(_)
                 | Fact::Ambient(_)

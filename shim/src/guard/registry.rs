@@ -40,29 +40,24 @@ impl NoRegistered {
     }
 }
 
-/// That a class is not registered with a certain abstract class or with one of its subclasses.
+/// That a class is not registered with an abstract class or with one of its subclasses.
+#[derive(Default)]
 pub struct NotRegistered {
-    with: Py<PyAny>,
-    /// The class that it was seen to hold of; a number, as the fact keeps no class alive.
-    of: Cell<usize>,
+    /// The classes that it was seen to hold of; numbers, as the fact keeps no class alive.
+    of: Cell<(usize, usize)>,
     seen: Seen,
 }
 
 impl NotRegistered {
-    /// Of the abstract class at this path.
-    pub fn new(py: Python<'_>, path: &str) -> PyResult<Self> {
-        let with = crate::python::paths::object_at(py, path)?.unbind();
-        Ok(NotRegistered { with, of: Cell::default(), seen: Seen::default() })
-    }
-
-    /// Whether it holds of the class `class`.
-    pub fn holds(&self, py: Python<'_>, class: Raw) -> bool {
-        if self.of.replace(class as usize) != class as usize {
+    /// Whether it holds of the class `class` and the abstract class `with`.
+    pub fn holds(&self, py: Python<'_>, class: Raw, with: Raw) -> bool {
+        let of = (class as usize, with as usize);
+        if self.of.replace(of) != of {
             self.seen.0.set(None);
         }
-        // SAFETY: a live object.
-        let class = unsafe { Bound::from_borrowed_ptr(py, class) };
-        self.seen.or(py, || registered_with(&class, self.with.bind(py)).map(|found| !found))
+        // SAFETY: live objects.
+        let (class, with) = unsafe { (Bound::from_borrowed_ptr(py, class), Bound::from_borrowed_ptr(py, with)) };
+        self.seen.or(py, || registered_with(&class, &with).map(|found| !found))
     }
 }
 

@@ -138,7 +138,10 @@ impl Scope<'_> {
         for guard in &program.guards {
             self.source(guard.source)?;
             match &guard.kind {
-                GuardKind::Same(other) | GuardKind::NotSame(other) | GuardKind::NoKey(KeyObject::Source(other)) => {
+                GuardKind::Same(other)
+                | GuardKind::NotSame(other)
+                | GuardKind::NoKey(KeyObject::Source(other))
+                | GuardKind::NotRegistered(KeyObject::Source(other)) => {
                     self.source(*other)?;
                 }
                 GuardKind::Distinct(others) | GuardKind::DisjointStorage(others) => {

@@ -264,6 +264,10 @@ fn delattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn generic_getattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [object, name] = exactly(path, args)?;
     let name = attribute_name(path, &name)?;
+    // Functions look their attributes up as any object does.
+    if let Value::Function(_) = object {
+        return tracer.get_attr(&object, &name);
+    }
     let Value::Instance(id) = object else { return unsupported(path) };
     if &*name == "__class__" {
         return tracer.class_of(&object).map(Value::Class);

@@ -6,12 +6,14 @@ use super::{Table, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::Flow;
-use crate::value::{Class, Instance, Payload, Value};
+use crate::value::{Class, Instance, Payload, Tuple, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::device::DeviceKind;
-use flambeau_ir::guard::GuardKind;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::guard::{GuardKind, Relation};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::Device;
+use std::rc::Rc;
 
 pub const TABLE: Table = &[
     ("torch._C._get_cudnn_enabled", ambient_flag),
@@ -37,6 +39,7 @@ pub const TABLE: Table = &[
     ("torch.finfo", limits_of),
     ("torch.iinfo", limits_of),
     ("torch.device", device),
+    ("torch.functional.broadcast_shapes", broadcast_shapes),
 ];
 
 /// A switch that the ambient state's guard covers; the client reads it.
@@ -156,6 +159,41 @@ fn device(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     };
     let Some(kind) = DeviceKind::named(name) else { return unsupported(path) };
     Ok(Value::Const(Const::Device(Device { kind: kind.number, index })))
+}
+
+/// `torch.broadcast_shapes(*shapes)`, of shapes that fit.
+fn broadcast_shapes(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let mut result: Vec<Dim> = Vec::new();
+    for shape in &args.pos {
+        let sizes = match shape {
+            Value::Tuple(tuple) => tuple.items.clone(),
+            Value::List(id) => tracer.list_items(*id)?.clone(),
+            size => vec![size.clone()],
+        };
+        let Some(sizes) = sizes.iter().map(Value::as_dim).collect::<Option<Vec<Dim>>>() else {
+            return unsupported(path);
+        };
+        while result.len() < sizes.len() {
+            result.insert(0, Dim::Const(1));
+        }
+        let first = result.len() - sizes.len();
+        for (size, known) in sizes.into_iter().zip(&mut result[first..]) {
+            if tracer.decide(Relation::Lt, &size, &Dim::Const(0)) {
+                return unsupported(path);
+            }
+            if tracer.decide(Relation::Eq, known, &Dim::Const(1)) {
+                *known = size;
+            } else if !tracer.decide(Relation::Eq, &size, &Dim::Const(1)) && !tracer.decide(Relation::Eq, &size, known)
+            {
+                return unsupported(path);
+            }
+        }
+    }
+    if !args.kw.is_empty() {
+        return unsupported(path);
+    }
+    let items = result.into_iter().map(Value::dim).collect();
+    Ok(Value::Tuple(Rc::new(Tuple { items, class: Some(tracer.builtin_class("torch.Size")), origin: None })))
 }
 
 /// Attributes of torch's constants.

@@ -36,6 +36,7 @@ use crate::value::flow::{Flow, stop};
 use crate::value::{Tuple, Value};
 use flambeau_bytecode::{Binary, Compare, Unary};
 use flambeau_ir::code::Const;
+use flambeau_ir::oracle::Plain;
 use flambeau_ir::reason::ReasonCode;
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -167,7 +168,7 @@ pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Valu
     let Some((path, handler)) = canonical(path) else {
         return match args.pos.first() {
             Some(value) if path == "copy.deepcopy" && core::is_atomic(value) => Ok(Some(value.clone())),
-            _ => constant_method(tracer, path, &args),
+            _ => constant_call(tracer, path, &args),
         };
     };
     let is_odd =
@@ -181,13 +182,72 @@ pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Valu
     result.map(Some)
 }
 
-/// A method of an immutable type on constants, which the client computes.
-fn constant_method(tracer: &mut Tracer<'_>, path: &str, args: &Args) -> Flow<Option<Value>> {
-    if !of_immutable(path) || !args.kw.is_empty() {
+/// Modules of C whose functions depend on their arguments alone, and such functions of others. The client knows which of them
+/// do so in all cases (`shim/src/describe/evaluate.rs`).
+const PURE: &[&str] = &[
+    "math.",
+    "cmath.",
+    "binascii.",
+    "unicodedata.",
+    "_struct.",
+    "posix.fspath",
+    "sys.intern",
+    "zlib.adler32",
+    "zlib.crc32",
+    "_pickle.dumps",
+];
+
+/// A method of an immutable type, or another pure function of C, on plain values: the client computes it.
+fn constant_call(tracer: &mut Tracer<'_>, path: &str, args: &Args) -> Flow<Option<Value>> {
+    if !of_immutable(path) && !PURE.iter().any(|prefix| path.starts_with(prefix)) {
         return Ok(None);
     }
-    let consts: Option<Vec<Const>> = args.pos.iter().map(|value| fixed_const(tracer, value)).collect();
-    consts.map(|consts| tracer.eval(path, consts)).transpose()
+    let values = args.pos.iter().chain(args.kw.iter().map(|(_, value)| value));
+    let mut plain = Vec::new();
+    for (at, value) in values.enumerate() {
+        match value {
+            // A class method, through its class.
+            Value::Class(class) if at == 0 && class.path.as_deref().is_some_and(|class| path.starts_with(class)) => {}
+            _ => match plain_value(tracer, value, MOST_PLAIN)? {
+                Some(value) => plain.push(value),
+                None => return Ok(None),
+            },
+        }
+    }
+    let names = args.kw.iter().map(|(name, _)| name.clone()).collect();
+    tracer.eval_plain(path, plain, names).map(Some)
+}
+
+/// Items of a container that the client is asked about.
+const MOST_PLAIN: usize = 1000;
+
+/// A constant, or a container of such; symbolic ints in it are fixed to the values seen.
+fn plain_value(tracer: &mut Tracer<'_>, value: &Value, most: usize) -> Flow<Option<Plain>> {
+    flambeau_ir::stack::check();
+    if let Some(constant) = fixed_const(tracer, value) {
+        return Ok(Some(Plain::Const(constant)));
+    }
+    match value {
+        Value::List(id) if tracer.arenas.lists[*id].class.is_none() => {
+            let items = tracer.list_items(*id)?.clone();
+            if items.len() > most {
+                return Ok(None);
+            }
+            let items = items.iter().map(|item| plain_value(tracer, item, most / 2));
+            Ok(items.collect::<Flow<Option<Vec<_>>>>()?.map(Plain::List))
+        }
+        Value::Dict(id) if tracer.arenas.dicts[*id].class.is_none() => {
+            let mut items = Vec::new();
+            for (key, value) in tracer.dict_items(*id)? {
+                match (fixed_const(tracer, &key), plain_value(tracer, &value, most / 2)?) {
+                    (Some(key), Some(value)) if items.len() < most => items.push((key, value)),
+                    _ => return Ok(None),
+                }
+            }
+            Ok(Some(Plain::Dict(items)))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// `value.name` for a value of a built-in type (or of a subclass that does not define it): a data attribute, or a method

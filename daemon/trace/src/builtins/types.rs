@@ -5,9 +5,9 @@ use super::{Table, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
-use crate::value::{Class, Value};
+use crate::value::{Class, Origin, Value};
 use flambeau_ir::code::Const;
-use flambeau_ir::guard::GuardKind;
+use flambeau_ir::guard::{GuardKind, KeyObject};
 use flambeau_ir::object::ObjId;
 use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
@@ -175,10 +175,16 @@ fn own_check(tracer: &mut Tracer<'_>, class: &Rc<Class>, name: &str) -> Flow<Opt
         Some("builtins.type" | "abc.ABCMeta" | "torch._C._TensorMeta" | "enum.EnumType" | "enum.EnumMeta") => Ok(None),
         _ => {
             let meta = tracer.class_of(&Value::Class(class.clone()))?;
-            Ok(tracer.type_lookup(&meta, name)?.and_then(|(_, check)| match check {
-                Value::Function(_) => Some(check),
-                _ => None,
-            }))
+            let Some((_, check @ Value::Function(_))) = tracer.type_lookup(&meta, name)? else { return Ok(None) };
+            let Value::Function(function) = &check else { return Ok(None) };
+            match function.path.as_deref() {
+                // It asks for the other check, which may be the user's.
+                Some("abc.ABCMeta.__instancecheck__") => {
+                    Ok(own_check(tracer, class, "__subclasscheck__")?.map(|_| check))
+                }
+                Some("abc.ABCMeta.__subclasscheck__") => Ok(None),
+                _ => Ok(Some(check)),
+            }
         }
     }
 }
@@ -245,18 +251,25 @@ fn is_subclass(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> Fl
             return Ok(said);
         }
         if has_registered(tracer, origin.object)? {
-            return stop(ReasonCode::UnguardableObject, format!("classes registered with {}", of.name.qualname));
+            return is_registered_with_own(tracer, class, of, origin);
         }
         tracer.guard(origin.source, GuardKind::NoRegistered);
     }
     Ok(false)
 }
 
-/// Whether a class has `ABCMeta` itself as its metaclass.
-fn is_of_abc_meta(tracer: &mut Tracer<'_>, class: &Class) -> Flow<bool> {
+/// Whether a class has `ABCMeta` as its metaclass, or one that checks subclasses as that does.
+fn is_of_abc_meta(tracer: &mut Tracer<'_>, class: &Rc<Class>) -> Flow<bool> {
     let Some(origin) = class.origin else { return Ok(false) };
     let meta = tracer.describe(origin.object)?.class;
-    Ok(tracer.describe(meta)?.path.as_deref() == Some("abc.ABCMeta"))
+    match tracer.describe(meta)?.path.as_deref() {
+        Some("abc.ABCMeta") => Ok(true),
+        Some(_) => Ok(false),
+        None => {
+            let meta = tracer.class_of(&Value::Class(class.clone()))?;
+            Ok(meta.derives("abc.ABCMeta") && own_check(tracer, class, "__subclasscheck__")?.is_none())
+        }
+    }
 }
 
 /// Whether a program's class has a `__subclasshook__` that a program wrote.
@@ -299,10 +312,24 @@ fn is_registered(tracer: &mut Tracer<'_>, class: &Rc<Class>, path: &Arc<str>) ->
     }
     match tracer.ask_one(Question::RegisteredWith { class: origin.object, path: path.clone() })? {
         AnswerValue::Const(Const::Bool(false)) => {
-            tracer.guard(origin.source, GuardKind::NotRegistered(path.clone()));
+            tracer.guard(origin.source, GuardKind::NotRegistered(KeyObject::Path(path.clone())));
             Ok(false)
         }
         _ => stop(ReasonCode::UnguardableObject, format!("{} may be registered with {path}", class.name.qualname)),
+    }
+}
+
+/// Whether a class is registered with an abstract class of the user's. Only that it is not can be checked.
+fn is_registered_with_own(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Class, with: Origin) -> Flow<bool> {
+    let registered =
+        |of: &Class| stop(ReasonCode::UnguardableObject, format!("classes registered with {}", of.name.qualname));
+    let Some(origin) = tracer.real_class(class)?.origin else { return registered(of) };
+    match tracer.ask_one(Question::RegisteredWithOwn { class: origin.object, with: with.object })? {
+        AnswerValue::Const(Const::Bool(false)) => {
+            tracer.guard(origin.source, GuardKind::NotRegistered(KeyObject::Source(with.source)));
+            Ok(false)
+        }
+        _ => registered(of),
     }
 }
 

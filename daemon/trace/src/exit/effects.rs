@@ -1,7 +1,7 @@
 //! Changes to outside objects, and to the thread's state, that a frame leaves behind.
 
 use super::build::Builder;
-use crate::state::tracer::{Recalled, Tracer};
+use crate::state::tracer::{Recalled, Tracer, Written};
 use crate::value::flow::{Flow, stop};
 use crate::value::{DictId, SetValue};
 use flambeau_ir::exit::Effect;
@@ -36,6 +36,14 @@ impl Tracer<'_> {
             }
             let target = builder.source(function.source);
             builder.exit.effects.push(Effect::Recall(target, positional, keywords));
+        }
+        for Written { class, name, value } in self.class_writes.clone() {
+            let Some(origin) = class.origin else {
+                return stop(ReasonCode::Internal, "a class of the trace was written to");
+            };
+            let value = self.build(builder, &value)?;
+            let target = builder.source(origin.source);
+            builder.exit.effects.push(Effect::SetAttr(target, name, value));
         }
         // Nothing is drawn from what was changed before.
         for ahead in self.drawn() {
@@ -105,6 +113,7 @@ impl Tracer<'_> {
             || arenas.sets.iter().any(|(_, s)| s.origin.is_some() && !s.history.changes.is_empty())
             || arenas.cells.iter().any(|(_, c)| c.origin.is_some() && c.dirty)
             || arenas.instances.iter().any(|(_, i)| i.origin.is_some() && !i.slot_writes.is_empty())
+            || !self.class_writes.is_empty()
             || self.drawn().next().is_some()
     }
 

@@ -162,6 +162,43 @@ impl Tracer<'_> {
     /// What `_PyType_Lookup(class, name)` finds, guarded: the class it is on (if its description is known) and the raw value.
     pub fn type_lookup(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<(Rc<Class>, Value)>> {
         let class = &self.searched_class(class, name)?;
+        let Some((position, found)) = self.written_attr(class, name) else {
+            return self.type_lookup_before(class, name);
+        };
+        // What the classes in front of it have themselves goes first.
+        for before in 0..position {
+            let owner = self.mro_class(class, before)?;
+            if let Some(value) = self.own_attr(&owner, name)? {
+                return Ok(Some((owner, value)));
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// What a class itself has, without its bases.
+    fn own_attr(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
+        let Some(origin) = class.origin else { return Ok(None) };
+        let Some(dict) = self.describe(origin.object)?.dict else {
+            return stop(ReasonCode::UnsupportedObject, "__dict__ of a class");
+        };
+        let source = self.step(origin.source, Step::Dict);
+        let dict = self.dict_at(dict, source)?;
+        self.dict_get(dict, &Value::str(name))
+    }
+
+    /// What the trace set in a class of this one's MRO, with its place there.
+    fn written_attr(&self, class: &Class, name: &str) -> Option<(usize, (Rc<Class>, Value))> {
+        let written = self.class_writes.iter().filter(|written| &*written.name == name);
+        let found = written.filter_map(|written| {
+            let object = written.class.origin?.object;
+            let position = class.mro.iter().position(|c| *c == object)?;
+            Some((position, (written.class.clone(), written.value.clone())))
+        });
+        found.min_by_key(|(position, _)| *position)
+    }
+
+    /// As [`Self::type_lookup`], as it was before the trace.
+    fn type_lookup_before(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<(Rc<Class>, Value)>> {
         let Some(origin) = class.origin else { return Ok(None) };
         let key = (origin.object, Arc::from(name));
         if let Some(known) = self.type_attrs.get(&key) {

@@ -509,8 +509,22 @@ impl Tracer<'_> {
 
     /// A raw slot of an instance.
     pub(crate) fn slot(&mut self, receiver: &Value, name: &Arc<str>) -> Flow<Value> {
-        let Value::Instance(id) = receiver else {
-            return stop(ReasonCode::UnsupportedObject, format!("slot {name} of a {}", self.type_name(receiver)));
+        let id = match receiver {
+            Value::Instance(id) => id,
+            // A tuple of C with names for its items.
+            Value::Tuple(tuple) if let Some(origin) = tuple.origin => {
+                if let AnswerValue::Object(Some(object)) =
+                    self.ask_one(Question::Slot { object: origin.object, name: name.to_string() })?
+                {
+                    let source = self.step(origin.source, Step::Slot(name.clone()));
+                    return self.wrap(object, source);
+                }
+                return stop(ReasonCode::UnsupportedObject, format!("slot {name} of a {}", self.type_name(receiver)));
+            }
+            Value::Const(Const::Complex(re, im)) if matches!(&**name, "real" | "imag") => {
+                return Ok(Value::Const(Const::Float(if &**name == "real" { *re } else { *im })));
+            }
+            _ => return stop(ReasonCode::UnsupportedObject, format!("slot {name} of a {}", self.type_name(receiver))),
         };
         let class = self.arenas.instances[*id].class.clone();
         if !self.type_lookup(&class, name)?.is_some_and(|(owner, _)| owner.is_python) {

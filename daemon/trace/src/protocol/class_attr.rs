@@ -1,6 +1,6 @@
 //! Attributes of classes, through their metaclass, and of `super()`.
 
-use crate::state::tracer::Tracer;
+use crate::state::tracer::{Tracer, Written};
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
 use crate::value::function::bound;
@@ -194,6 +194,37 @@ impl Tracer<'_> {
             },
             _ => Ok(raw),
         }
+    }
+
+    /// `class.name = value`: by the metaclass's `__setattr__`. Special methods are what the trace knows classes by.
+    pub(crate) fn set_class_attr(&mut self, class: &Rc<Class>, name: &str, value: Value) -> Flow<()> {
+        let Some(metaclass) = self.own_metaclass(class)? else { return self.store_class_attr(class, name, value) };
+        match self.type_lookup(&metaclass, "__setattr__")? {
+            Some((_, hook @ Value::Function(_))) => {
+                let args = vec![Value::Class(class.clone()), Value::str(name), value];
+                return self.call(&hook, Args::new(args)).map(|_| ());
+            }
+            Some((_, Value::Builtin(b))) if &*b.path == "builtins.type.__setattr__" => {}
+            _ => return stop(ReasonCode::SideEffect, format!("{}.__setattr__", metaclass.name.qualname)),
+        }
+        if let Some((_, raw)) = self.type_lookup(&metaclass, name)?
+            && self.is_data_descriptor(&raw)?
+        {
+            return stop(ReasonCode::SideEffect, format!("setting {name} of a type through a descriptor"));
+        }
+        self.store_class_attr(class, name, value)
+    }
+
+    /// `type.__setattr__(class, name, value)`, of a name that no metaclass has a descriptor for.
+    fn store_class_attr(&mut self, class: &Rc<Class>, name: &str, value: Value) -> Flow<()> {
+        let is_special = name.starts_with("__") && name.ends_with("__");
+        if !class.is_python || class.path.is_some() || class.origin.is_none() || is_special {
+            return stop(ReasonCode::SideEffect, format!("setting {name} of a type"));
+        }
+        let value = self.read(&value)?;
+        self.class_writes.retain(|written| !(written.class.same(class) && &*written.name == name));
+        self.class_writes.push(Written { class: class.clone(), name: name.into(), value });
+        Ok(())
     }
 
     /// `super(after, receiver).name`

@@ -59,6 +59,7 @@ impl Tracer<'_> {
             }
             Value::Module(m) => self.set_module_attr(&m.clone(), name, Some(value)),
             Value::Function(f) => self.set_function_attr(f, name, Some(value)),
+            Value::Class(class) => self.set_class_attr(&class.clone(), name, value),
             Value::Tensor(id) => {
                 let value = self.read(&value)?;
                 self.set_tensor_attr(*id, name, value)

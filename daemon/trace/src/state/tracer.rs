@@ -11,10 +11,11 @@ use crate::value::{Arenas, Args, CellId, Class, DictId, Key, Origin, Value};
 use flambeau_bytecode::Decoded;
 use flambeau_bytecode::dialect::Dialect;
 use flambeau_ir::code::{CodeHash, Const};
+use flambeau_ir::dim::SymId;
 use flambeau_ir::frame::Frame;
 use flambeau_ir::guard::{Ambient, Guard, GuardKind};
 use flambeau_ir::object::{Heap, ObjId, Object};
-use flambeau_ir::oracle::{Answer, AnswerValue, Oracle, Question};
+use flambeau_ir::oracle::{Answer, AnswerValue, Oracle, Plain, Question};
 use flambeau_ir::plan::Symbol;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{SourceId, SourceTable, Step};
@@ -30,6 +31,14 @@ const MAX_EVALS: usize = 1024;
 pub(crate) struct Recalled {
     pub function: Origin,
     pub args: Args,
+}
+
+/// An attribute of a class from outside that the trace set.
+#[derive(Clone)]
+pub(crate) struct Written {
+    pub class: Rc<Class>,
+    pub name: Arc<str>,
+    pub value: Value,
 }
 
 /// The state of one trace.
@@ -69,7 +78,7 @@ pub struct Tracer<'a> {
     address_keys: bool,
     large_keys: bool,
     /// What the client's built-ins gave for constants.
-    evals: HashMap<(String, Vec<Const>), AnswerValue>,
+    evals: HashMap<(String, Vec<Plain>, Vec<Arc<str>>), AnswerValue>,
     pub(super) texts: Texts,
     pub(crate) classes: HashMap<ObjId, Rc<Class>>,
     pub(crate) dicts: HashMap<ObjId, DictId>,
@@ -121,6 +130,8 @@ pub struct Tracer<'a> {
     pub(crate) forced: Option<(usize, Reason)>,
     /// Calls whose results were taken from an `lru_cache`.
     pub(crate) recalled: Vec<Recalled>,
+    /// Attributes of classes from outside that were set, in order.
+    pub(crate) class_writes: Vec<Written>,
     /// The instruction that made what cannot leave the frame, where plain Python could make it as well.
     pub(crate) unmade: Option<usize>,
     /// The frames of the latest break.
@@ -129,6 +140,12 @@ pub struct Tracer<'a> {
     pub(crate) reads: HashMap<SourceId, Value>,
     /// Ints (of the options' dynamic dims) that sizes are made of.
     pub(crate) sized: HashSet<usize>,
+    /// Which of the options' dynamic dims are constants after all, as an op has no rule for others.
+    pub(crate) fixed: HashSet<usize>,
+    /// Some of them became so: the frame is to be traced again.
+    pub(crate) refixed: bool,
+    /// The options' dynamic dims that symbols stand for.
+    pub(crate) varying: HashMap<SymId, usize>,
     /// Plain Python asks a tensor of this trace what only torch's own calls leave in it: the graph runs op by op.
     pub(crate) exact: bool,
     /// Instances whose end runs user code, where this frame may be what ends them.
@@ -194,10 +211,14 @@ impl<'a> Tracer<'a> {
             resuming: false,
             forced: None,
             recalled: Vec::new(),
+            class_writes: Vec::new(),
             unmade: None,
             broken: None,
             reads: HashMap::new(),
             sized: HashSet::new(),
+            fixed: HashSet::new(),
+            refixed: false,
+            varying: HashMap::new(),
             exact: false,
             mortals: Mortals::new(),
             ended: Mortals::new(),
@@ -215,6 +236,7 @@ impl<'a> Tracer<'a> {
         tracer.evals = self.evals;
         tracer.forced = forced;
         tracer.sized = self.sized;
+        tracer.fixed = self.fixed;
         tracer.exact = self.exact;
         tracer
     }
@@ -292,9 +314,14 @@ impl<'a> Tracer<'a> {
     }
 
     /// Calls an allow-listed pure built-in of the client on constants; a Python exception it raises is raised in the trace.
-    /// An answer takes a way to the client and back: in a loop of thousands plain Python is faster, and the call breaks.
     pub fn eval(&mut self, path: &str, args: Vec<Const>) -> Flow<Value> {
-        let asked = (path.into(), args);
+        self.eval_plain(path, args.into_iter().map(Plain::Const).collect(), vec![])
+    }
+
+    /// As [`Self::eval`] on plain values, the last of which have `names`.
+    /// An answer takes a way to the client and back: in a loop of thousands plain Python is faster, and the call breaks.
+    pub(crate) fn eval_plain(&mut self, path: &str, args: Vec<Plain>, names: Vec<Arc<str>>) -> Flow<Value> {
+        let asked = (path.into(), args, names);
         let answer = match self.evals.get(&asked) {
             Some(known) => known.clone(),
             None if self.evals.len() >= MAX_EVALS => {
@@ -304,18 +331,42 @@ impl<'a> Tracer<'a> {
                 );
             }
             None => {
-                let (path, args) = asked.clone();
-                let answer = self.ask_one(Question::Eval { path, args })?;
+                let (path, args, names) = asked.clone();
+                let answer = self.ask_one(Question::Eval { path, args, names })?;
                 self.evals.insert(asked, answer.clone());
                 answer
             }
         };
         match answer {
             AnswerValue::Const(c) => Ok(self.constant(c)),
+            AnswerValue::Made(made) => self.made(made),
             AnswerValue::Raised(class, message) if Self::is_exception(&class) => self.raise_folded(&class, &message),
             AnswerValue::Raised(class, _) => stop(ReasonCode::UnsupportedCall, format!("{path}, which raises {class}")),
             other => stop(ReasonCode::Internal, format!("unexpected answer {other:?}")),
         }
+    }
+
+    /// A new value.
+    fn made(&mut self, made: Plain) -> Flow<Value> {
+        flambeau_ir::stack::check();
+        let items = |tracer: &mut Self, items: Vec<Plain>| -> Flow<Vec<Value>> {
+            items.into_iter().map(|item| tracer.made(item)).collect()
+        };
+        Ok(match made {
+            Plain::Const(c) => self.constant(c),
+            Plain::Tuple(parts) => Value::tuple(items(self, parts)?),
+            Plain::List(parts) => {
+                let parts = items(self, parts)?;
+                self.new_list(parts)
+            }
+            Plain::Dict(parts) => {
+                let mut pairs = Vec::with_capacity(parts.len());
+                for (key, value) in parts {
+                    pairs.push((self.constant(key), self.made(value)?));
+                }
+                self.new_dict(pairs)?
+            }
+        })
     }
 
     /// The description of an object, asked for if need be.

@@ -14,6 +14,7 @@ use flambeau_ir::plan::{Symbol, SymbolOf};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::{SourceId, SourceTable, Step};
 use flambeau_ir::tensor::{TensorDesc, TensorMeta};
+use flambeau_ops::OpArg;
 use std::collections::HashSet;
 
 impl Tracer<'_> {
@@ -73,14 +74,15 @@ impl Tracer<'_> {
         let mut symbolic = false;
         for i in 0..meta.sizes.len() {
             let size = DynamicOf::Size(object, i as u32);
-            let wanted = self.frame.options.dynamic_dims.iter().find(|d| d.of == size);
-            let (min, max) = match wanted {
+            let wanted = self.frame.options.dynamic_dims.iter().position(|d| d.of == size);
+            let (min, max) = match wanted.map(|at| &self.frame.options.dynamic_dims[at]) {
+                _ if wanted.is_some_and(|at| self.fixed.contains(&at)) => continue,
                 Some(d) => (d.min.max(2), d.max),
                 None if all => (2, i64::MAX),
                 None => continue,
             };
             let Some(hint) = meta.sizes[i].as_const().filter(|s| (min..=max).contains(s)) else { continue };
-            meta.sizes[i] = self.new_symbol(source, SymbolOf::Size(i as u32), hint, min, max);
+            meta.sizes[i] = self.new_symbol(source, SymbolOf::Size(i as u32), hint, min, max, wanted);
             symbolic = true;
         }
         if symbolic {
@@ -99,7 +101,7 @@ impl Tracer<'_> {
         for i in order {
             if fixed[i] == expected {
                 if expression.as_const().is_none() {
-                    let symbol = self.new_symbol(source, SymbolOf::Stride(i as u32), fixed[i], 0, i64::MAX);
+                    let symbol = self.new_symbol(source, SymbolOf::Stride(i as u32), fixed[i], 0, i64::MAX, None);
                     let at = self.function_source();
                     self.guard(at, GuardKind::Relation(Relation::Eq, symbol, expression.clone()));
                 }
@@ -113,8 +115,18 @@ impl Tracer<'_> {
         }
     }
 
-    fn new_symbol(&mut self, source: SourceId, of: SymbolOf, hint: i64, min: i64, max: i64) -> Dim {
+    /// A symbol; `option` is the options' dynamic dim that it stands for.
+    fn new_symbol(
+        &mut self,
+        source: SourceId,
+        of: SymbolOf,
+        hint: i64,
+        min: i64,
+        max: i64,
+        option: Option<usize>,
+    ) -> Dim {
         let id = SymId(self.symbols.len() as u32);
+        self.varying.extend(option.map(|at| (id, at)));
         self.symbols.push(Symbol { id, source, of, hint, min, max });
         Dim::sym(id)
     }
@@ -123,13 +135,16 @@ impl Tracer<'_> {
     pub(crate) fn symbolic_int(&mut self, c: &Const, source: SourceId) -> Option<Value> {
         let Const::Int(hint) = c else { return None };
         let (at, wanted) = dynamic_int(&self.frame.options.dynamic_dims, &self.sources, source)?;
+        if self.fixed.contains(&at) {
+            return None;
+        }
         // Zero is where floor division, ranges and indices begin to differ.
         let (min, max) = (wanted.min.max(if self.sized.contains(&at) { 2 } else { 0 }), wanted.max);
         if !(min..=max).contains(hint) {
             return None;
         }
         self.guard(source, GuardKind::Type(ClassRef { module: "builtins".into(), qualname: "int".into() }));
-        Some(Value::Int(self.new_symbol(source, SymbolOf::Int, *hint, min, max)))
+        Some(Value::Int(self.new_symbol(source, SymbolOf::Int, *hint, min, max, Some(at))))
     }
 
     /// A number that a hook was given, as a symbolic int.
@@ -138,7 +153,7 @@ impl Tracer<'_> {
             return Value::Int(Dim::sym(known.id));
         }
         self.guard(source, GuardKind::Type(ClassRef { module: "builtins".into(), qualname: "int".into() }));
-        Value::Int(self.new_symbol(source, SymbolOf::Int, number, 0, i64::MAX))
+        Value::Int(self.new_symbol(source, SymbolOf::Int, number, 0, i64::MAX, None))
     }
 
     /// Symbolic sizes are two at least, as zero and one broadcast in another way. Ints may be less: those that sizes of the
@@ -158,6 +173,34 @@ impl Tracer<'_> {
             }
         }
         again
+    }
+
+    /// Has the frame traced again with constants for the sizes in these arguments of an op that has no rule for others;
+    /// false where they are to stay symbolic. Those that were marked do, and all do once the function was compiled for
+    /// half of its limit: a break at the op costs less than a compile for each size.
+    pub(crate) fn fix_sizes(&mut self, args: &[&OpArg]) -> bool {
+        if self.frame.options.cautious && !self.frame.options.fullgraph {
+            return false;
+        }
+        // An argument that is an int may be all that the rule does not know.
+        let mut symbols = HashSet::new();
+        for of_tensors in [false, true] {
+            if symbols.is_empty() {
+                args.iter()
+                    .for_each(|arg| each_dim(arg, of_tensors, &mut |dim| dim.symbols(&mut |s| _ = symbols.insert(s))));
+            }
+        }
+        let options = &self.frame.options.dynamic_dims;
+        let fixed: Option<HashSet<usize>> = symbols.iter().map(|symbol| self.varying.get(symbol).copied()).collect();
+        let Some(fixed) = fixed.filter(|fixed| !fixed.is_empty() && !fixed.iter().any(|at| options[*at].marked)) else {
+            return false;
+        };
+        // The second time, all at once: each time costs a trace.
+        let all = (0..options.len()).filter(|at| !self.fixed.is_empty() && !options[*at].marked);
+        let all: Vec<usize> = all.collect();
+        self.fixed.extend(fixed.into_iter().chain(all));
+        self.refixed = true;
+        true
     }
 
     /// A readable name for an input, from its source.
@@ -195,6 +238,17 @@ fn dynamic_int<'a>(
 ) -> Option<(usize, &'a DynamicDim)> {
     let asks = |d: &DynamicDim| matches!(&d.of, DynamicOf::Int(steps) if sources.is_at(source, steps));
     options.iter().enumerate().find(|(_, d)| asks(d))
+}
+
+/// Calls `visit` with the sizes of the tensors in an argument, or with the ints.
+fn each_dim(arg: &OpArg, of_tensors: bool, visit: &mut impl FnMut(&Dim)) {
+    match arg {
+        OpArg::Tensor(meta) if of_tensors => meta.sizes.iter().chain(&meta.strides).for_each(visit),
+        OpArg::Dim(dim) if !of_tensors => visit(dim),
+        OpArg::Tuple(items) | OpArg::List(items) => items.iter().for_each(|item| each_dim(item, of_tensors, visit)),
+        OpArg::Slice(parts) => parts.iter().for_each(|item| each_dim(item, of_tensors, visit)),
+        OpArg::Tensor(_) | OpArg::Dim(_) | OpArg::Const(_) => {}
+    }
 }
 
 /// Calls `visit` with each size and stride of the tensors in a value.

@@ -112,7 +112,12 @@ impl Tracer<'_> {
                 Asked::Known(value) => return Ok(value),
                 Asked::Call(inferred) => (inferred, false),
             },
-            Err(error) => return refused(&target, &error),
+            Err(error) => {
+                if matches!(error, InferError::Dynamic(_)) {
+                    self.fix_sizes(&op_args.iter().chain(op_kwargs.iter().map(|(_, arg)| arg)).collect::<Vec<_>>());
+                }
+                return refused(&target, &error);
+            }
         };
         let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
         let is_outside = |i: &usize| argument(*i).is_some_and(|value| self.shows_outside(value));
@@ -557,6 +562,7 @@ impl Tracer<'_> {
         let query_kw: Option<Vec<(String, QueryArg)>> =
             op_kwargs.iter().map(|(n, a)| Some((n.to_string(), query_arg(a)?))).collect();
         let (Some(query), Some(query_kw)) = (query, query_kw) else {
+            self.fix_sizes(&op_args.iter().chain(op_kwargs.iter().map(|(_, arg)| arg)).collect::<Vec<_>>());
             return stop(ReasonCode::DynamicShape, format!("{name} has no rule for symbolic sizes"));
         };
         let question = Question::TorchCall {

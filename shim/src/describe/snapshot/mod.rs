@@ -39,7 +39,7 @@ pub fn take(
             Some(dim) => DynamicOf::Size(describer.root(d.object), dim),
             None => DynamicOf::Int(d.place.clone()),
         };
-        DynamicDim { of, min: d.min, max: d.max }
+        DynamicDim { of, min: d.min, max: d.max, marked: d.marked }
     });
     options.dynamic_dims.extend(marks);
     describer.drain();

@@ -6,6 +6,7 @@ mod getters;
 mod partial;
 mod proxy;
 pub(super) mod range;
+mod record;
 pub(super) mod slice;
 mod super_object;
 
@@ -22,6 +23,7 @@ const KINDS: &[&dyn Kind] = &[
     &getters::ItemGetter,
     &getters::AttrGetter,
     &getters::MethodCaller,
+    &record::Record,
 ];
 
 pub(super) const TABLES: &[Table] = &[
@@ -32,6 +34,7 @@ pub(super) const TABLES: &[Table] = &[
     super_object::TABLE,
     generic_alias::TABLE,
     getters::TABLE,
+    record::TABLE,
 ];
 
 /// The kind of the type at this path, or that is imported from there.
