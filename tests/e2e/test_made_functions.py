@@ -305,3 +305,20 @@ def test_identity_of_what_was_set():
     assert result[1].__annotations__ is notes
     assert result[2] and notes == {"x": 1, "later": 1}
     assert flambeau.counters()["graph_breaks"] == {} or not COUNTED
+
+
+def test_names_of_functions_from_outside_are_taken_over_as_they_are():
+    def given():
+        pass
+
+    def f(x, fn):
+        def inner():
+            pass
+
+        inner.__name__, inner.__qualname__, inner.__module__ = fn.__name__, fn.__qualname__, fn.__module__
+        return x, inner
+
+    for _ in range(2):
+        inner = flambeau.compile(f)(torch.ones(1), given)[1]
+        assert inner.__name__ is given.__name__ and inner.__qualname__ is given.__qualname__
+        assert inner.__module__ is given.__module__

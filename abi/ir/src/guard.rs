@@ -62,6 +62,8 @@ pub enum GuardKind {
     Elements(Vec<Const>),
     /// A set's elements (constants), in the order in which it gives them.
     InOrder(Vec<Const>),
+    /// An immutable object of a type of C, equal to what the function at this path gives for these arguments.
+    Made(Arc<str>, Vec<Const>),
     /// A dict has no such key.
     NoItem(Const),
     /// This very object is none of a dict's keys.
@@ -119,6 +121,7 @@ impl GuardKind {
             GuardKind::Type(_) | GuardKind::IsClass(_) => (0, 0),
             GuardKind::Equals(_)
             | GuardKind::BaseEquals(_)
+            | GuardKind::Made(..)
             | GuardKind::IsPath(_)
             | GuardKind::NoAttributes
             | GuardKind::MethodOf(_)
@@ -160,6 +163,7 @@ impl GuardKind {
             GuardKind::IsClass(class) => format!("{of} is the class {}.{}", class.module, class.qualname),
             GuardKind::Equals(value) => format!("{of} == {}", constant(value)),
             GuardKind::BaseEquals(value) => format!("the base value of {of} == {}", constant(value)),
+            GuardKind::Made(path, args) => format!("{of} == {path}({})", constants(args)),
             GuardKind::IsPath(path) => format!("{of} is {path}"),
             GuardKind::Function { code } => format!("{of} is a function with the code {code}"),
             GuardKind::Tensor(tensor) => format!("{of} is {}", of_tensor(tensor)),

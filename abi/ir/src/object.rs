@@ -47,6 +47,8 @@ pub enum ObjectData {
     Namespace,
     /// An object of exactly this type, by its parts.
     Parts(PartsOf, Vec<ObjId>),
+    /// An immutable object of a type of C: what the function at this path gives for these arguments.
+    Made(Arc<str>, Vec<Const>),
     /// A tensor; the class tells `Tensor` from `Parameter`.
     Tensor(Box<TensorDesc>),
     /// A Python function.

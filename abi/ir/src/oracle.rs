@@ -106,7 +106,7 @@ pub enum Question {
     },
 }
 
-/// A value of exact built-in types: a constant, or a container of its own.
+/// A value of exact built-in types: a constant, a container of its own, an immutable object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Plain {
     /// A constant.
@@ -117,6 +117,8 @@ pub enum Plain {
     List(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<Plain>),
     /// A dict, in order.
     Dict(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<(Const, Plain)>),
+    /// An immutable object of the type of C at this path: what the function at the next path gives for these arguments.
+    Object(Arc<str>, Arc<str>, #[serde(deserialize_with = "crate::stack::nested_items")] Vec<Plain>),
 }
 
 impl Plain {

@@ -3,11 +3,13 @@
 
 use crate::describe::answer::Refusal;
 use crate::python::consts;
+use crate::python::layout::pure;
 use crate::python::paths;
 use crate::python::raw::Raw;
 use flambeau_ir::code::Const;
 use flambeau_ir::oracle::{AnswerValue, Plain};
 use flambeau_ir::reason::ReasonCode;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::sync::Arc;
@@ -81,12 +83,41 @@ const PURE_FUNCTIONS: &[&str] = &[
 
 /// Whether it leaves the lists and dicts alone that it is given.
 fn takes_containers(path: &str) -> bool {
-    path == "_pickle.dumps" || path.strip_prefix("builtins.").is_some_and(|rest| rest.contains('.'))
+    path == "_pickle.dumps"
+        || path.starts_with("math.")
+        || path.strip_prefix("builtins.").is_some_and(|rest| rest.contains('.'))
+}
+
+/// Methods of the immutable types that depend on more than their arguments: the clock, the time zone, the locale, the seed
+/// of hashes.
+const IMPURE_METHODS: &[&str] = &[
+    "__format__",
+    "__hash__",
+    "__reduce__",
+    "__reduce_ex__",
+    "astimezone",
+    "fromtimestamp",
+    "now",
+    "strftime",
+    "strptime",
+    "timestamp",
+    "today",
+    "utcfromtimestamp",
+    "utcnow",
+];
+
+/// What makes immutable objects of C, and what is asked of them.
+fn is_of_pure_type(path: &str) -> bool {
+    let of_type = ["re.Pattern.", "re.Match.", "datetime."].iter().any(|prefix| path.starts_with(prefix));
+    let method = path.rsplit('.').next().unwrap_or(path);
+    path == "flambeau._pure.pattern"
+        || path == "flambeau._pure.attribute"
+        || of_type && !IMPURE_METHODS.contains(&method)
 }
 
 fn is_pure(path: &str) -> bool {
     let in_module = path.split_once('.').is_some_and(|(module, _)| PURE_MODULES.contains(&module));
-    if in_module || PURE_FUNCTIONS.contains(&path) || STATES.contains(&path) {
+    if in_module || PURE_FUNCTIONS.contains(&path) || STATES.contains(&path) || is_of_pure_type(path) {
         return true;
     }
     let Some(rest) = path.strip_prefix("builtins.") else { return false };
@@ -99,8 +130,10 @@ fn is_pure(path: &str) -> bool {
 /// What `path` gives for `args`, the last of which have `names`, or raises.
 pub fn evaluate(py: Python<'_>, path: &str, args: &[Plain], names: &[Arc<str>]) -> Result<AnswerValue, Refusal> {
     let consts: Vec<Const> = args.iter().filter_map(Plain::as_const).cloned().collect();
-    let takes = consts.len() == args.len() || takes_containers(path);
-    if !is_pure(path) || !takes || names.len() > args.len() || asks_registry(path, &consts, names) {
+    let is_object = |arg: &Plain| matches!(arg, Plain::Object(..));
+    let takes = takes_containers(path) || args.iter().all(|arg| arg.as_const().is_some() || is_object(arg));
+    let by_seed = matches!(path, "builtins.hash" | "builtins.format") && args.iter().any(is_object);
+    if !is_pure(path) || !takes || by_seed || names.len() > args.len() || asks_registry(path, args, names) {
         return Err((ReasonCode::UnsupportedCall, path.to_owned()));
     }
     // A pickle refers back to what comes twice as one object, which equal strings may be.
@@ -120,7 +153,7 @@ pub fn evaluate(py: Python<'_>, path: &str, args: &[Plain], names: &[Arc<str>]) 
         Ok(value) => match consts::from_code_const(value.bind(py)) {
             Some(result) if meets_digit_limit(&consts, &result) => many_digits(),
             Some(result) => Ok(AnswerValue::Const(result)),
-            None => match plain(value.bind(py), &mut 0) {
+            None => match object_of(value.bind(py), path, args, names).or_else(|| plain(value.bind(py), &mut 0)) {
                 Some(made) => Ok(AnswerValue::Made(made)),
                 None => Err((ReasonCode::UnsupportedCall, format!("{path} returned an object that is no constant"))),
             },
@@ -141,10 +174,26 @@ pub fn evaluate(py: Python<'_>, path: &str, args: &[Plain], names: &[Arc<str>]) 
     }
 }
 
+/// An immutable object of C that a call gave, by what makes an equal one: constants, or else that call.
+fn object_of(object: &Bound<'_, PyAny>, path: &str, args: &[Plain], names: &[Arc<str>]) -> Option<Plain> {
+    // SAFETY: a live object.
+    let of = unsafe { pure::type_of(object.py(), object.as_ptr()) }?;
+    match pure::made_of(object) {
+        Some((maker, args)) => Some(Plain::Object(of.into(), maker, args.into_iter().map(Plain::Const).collect())),
+        None => names.is_empty().then(|| Plain::Object(of.into(), path.into(), args.to_vec())),
+    }
+}
+
 fn to_object(py: Python<'_>, value: &Plain) -> PyResult<Py<PyAny>> {
     let all = |items: &[Plain]| items.iter().map(|item| to_object(py, item)).collect::<PyResult<Vec<_>>>();
     Ok(match value {
         Plain::Const(value) => consts::to_object(py, value)?.unbind(),
+        Plain::Object(_, path, args) => {
+            if !is_pure(path) {
+                return Err(PyValueError::new_err(format!("{path} makes no immutable object")));
+            }
+            paths::resolve(py, path)?.call1(PyTuple::new(py, all(args)?)?)?.unbind()
+        }
         Plain::Tuple(items) => PyTuple::new(py, all(items)?)?.into_any().unbind(),
         Plain::List(items) => PyList::new(py, all(items)?)?.into_any().unbind(),
         Plain::Dict(items) => {
@@ -187,6 +236,7 @@ fn texts_in(value: &Plain) -> usize {
         Plain::Const(Const::Tuple(items) | Const::FrozenSet(items)) => items.len() + 1,
         Plain::Const(Const::None | Const::Bool(_) | Const::Int(_) | Const::Float(_)) => 0,
         Plain::Const(_) => 1,
+        Plain::Object(..) => 2,
         Plain::Tuple(items) | Plain::List(items) => items.iter().map(texts_in).sum(),
         Plain::Dict(items) => {
             items.iter().map(|(key, value)| texts_in(&Plain::Const(key.clone())) + texts_in(value)).sum()
@@ -216,13 +266,18 @@ const HANDLERS: &[&str] =
     &["strict", "ignore", "replace", "backslashreplace", "surrogateescape", "surrogatepass", "xmlcharrefreplace"];
 
 /// Whether the codec or the error handler is one that the registry of codecs gives.
-fn asks_registry(path: &str, args: &[Const], names: &[Arc<str>]) -> bool {
+fn asks_registry(path: &str, args: &[Plain], names: &[Arc<str>]) -> bool {
     let encodes = matches!(path, "builtins.str.encode" | "builtins.bytes.decode" | "builtins.str" | "builtins.bytes");
-    let is_among = |at: usize, known: &[&str]| match args.get(at) {
+    let positional = args.len().saturating_sub(names.len());
+    let given = |at: usize, word: &str| {
+        let named = names.iter().position(|name| **name == *word).map(|name| positional + name);
+        named.or((at < positional).then_some(at)).and_then(|at| args.get(at)).and_then(Plain::as_const)
+    };
+    let is_among = |given: Option<&Const>, known: &[&str]| match given {
         Some(Const::Str(name)) => known.contains(&name.to_ascii_lowercase().replace('_', "-").as_str()),
         _ => true,
     };
-    encodes && !(names.is_empty() && is_among(1, CODECS) && is_among(2, HANDLERS))
+    encodes && !(is_among(given(1, "encoding"), CODECS) && is_among(given(2, "errors"), HANDLERS))
 }
 
 /// How many digits an int may always have in text; how many more, the program sets (`sys.set_int_max_str_digits`).

@@ -9,6 +9,7 @@ use super::registry::{NoRegistered, NotRegistered};
 use super::source::{Cached, Key, Values, is_cell, is_function};
 use super::symbols::Expr;
 use super::tensor::TensorFact;
+use crate::python::layout::pure::Made;
 use crate::python::raw::{self, Raw};
 use crate::torch::Torch;
 use flambeau_ir::code::CodeHash;
@@ -30,6 +31,8 @@ pub enum Fact {
     Equals(Constant),
     /// Base value of a subclass instance.
     BaseEquals(flambeau_ir::code::Const),
+    /// Equal to what a function makes.
+    Made(Made),
     /// This very object.
     Is(Py<PyAny>),
     /// A function with this code, which a call of it runs.
@@ -121,6 +124,7 @@ impl Fact {
             GuardKind::IsClass(class) => Fact::IsClass(ClassFact::new(class)),
             GuardKind::Equals(value) => Fact::Equals(Constant::new(py, value)),
             GuardKind::BaseEquals(value) => Fact::BaseEquals(value.clone()),
+            GuardKind::Made(maker, args) => Fact::Made(Made::new(maker, args)),
             GuardKind::IsPath(path) => Fact::Is(crate::python::paths::object_at(py, path)?.unbind()),
             GuardKind::Function { code } => Fact::Function(CodeFact::new(*code)),
             GuardKind::Tensor(guard) => {
@@ -239,6 +243,7 @@ impl Fact {
                 Fact::Type(class) => class.holds(raw::class_of(value)),
                 Fact::IsClass(class) => ffi::PyType_Check(value) != 0 && class.holds(value),
                 Fact::Equals(expected) => expected.is(py, value),
+                Fact::Made(made) => made.holds(py, value),
                 Fact::BaseEquals(expected) => constant::base_equals(py, value, expected),
                 Fact::Is(object) => object.as_ptr() == value,
                 Fact::Function(code) => {

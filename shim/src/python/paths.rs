@@ -33,7 +33,7 @@ const TABLE_MODULES: &[&str] = &[
 ];
 
 /// Functions of other modules that are looked up by address.
-const TABLE_FUNCTIONS: &[(&str, &str)] = &[("sys", "getrecursionlimit")];
+const TABLE_FUNCTIONS: &[(&str, &str)] = &[("sys", "getrecursionlimit"), ("torch._C._autograd", "_profiler_enabled")];
 
 /// Types whose own attributes (method descriptors, getsets, static functions) are looked up by address.
 const TABLE_TYPES: &[(&str, &str)] = &[
@@ -104,10 +104,19 @@ const ROOTS: &[&str] = &[
     "flambeau",
     "_bisect",
     "_heapq",
+    "_pickle",
+    "_struct",
+    "binascii",
+    "cmath",
+    "datetime",
+    "posix",
+    "unicodedata",
+    "zlib",
 ];
 
-/// Those of the roots that are modules of C, whose functions polyfills stand for.
-const NATIVE_ROOTS: &[&str] = &["_bisect", "_heapq"];
+/// Those of the roots that are modules of C, whose functions have paths.
+const NATIVE_ROOTS: &[&str] =
+    &["_bisect", "_heapq", "_pickle", "_struct", "binascii", "cmath", "posix", "sys", "unicodedata", "zlib"];
 
 /// About as many objects as have paths in the tables.
 const OBJECTS: usize = 6000;

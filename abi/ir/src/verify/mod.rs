@@ -148,6 +148,7 @@ impl Scope<'_> {
                     ensure(!others.is_empty(), || "a guard about no value".to_owned())?;
                     others.iter().try_for_each(|other| self.source(*other))?;
                 }
+                GuardKind::Made(_, args) => args.iter().try_for_each(constant)?,
                 GuardKind::Tensor(of) => self.layout(&of.sizes, &of.strides)?,
                 GuardKind::Relation(_, a, b) => {
                     self.dim(a)?;

@@ -171,6 +171,10 @@ pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Valu
             _ => constant_call(tracer, path, &args),
         };
     };
+    let asks_pure = OF_PURE.contains(&path) && args.kw.is_empty();
+    if asks_pure && let Some(value) = kinds::pure::operation(tracer, path, &args.pos.iter().collect::<Vec<_>>())? {
+        return Ok(Some(value));
+    }
     let is_odd =
         |value: &Value| matches!(value, Value::Instance(_)) && !matches!(tracer.base(value), Value::Instance(_));
     let odd = args.pos.iter().any(is_odd);
@@ -195,6 +199,20 @@ const PURE: &[&str] = &[
     "zlib.adler32",
     "zlib.crc32",
     "_pickle.dumps",
+    "datetime.",
+    "re.Pattern.",
+    "re.Match.",
+];
+
+/// Functions of which immutable objects of C are asked.
+const OF_PURE: &[&str] = &[
+    "builtins.abs",
+    "builtins.bool",
+    "builtins.divmod",
+    "builtins.len",
+    "builtins.repr",
+    "builtins.round",
+    "builtins.str",
 ];
 
 /// A method of an immutable type, or another pure function of C, on plain values: the client computes it.
@@ -215,7 +233,7 @@ fn constant_call(tracer: &mut Tracer<'_>, path: &str, args: &Args) -> Flow<Optio
         }
     }
     let names = args.kw.iter().map(|(name, _)| name.clone()).collect();
-    tracer.eval_plain(path, plain, names).map(Some)
+    tracer.eval_plain(path, plain, names).map(|made| Some(kinds::pure::made_of(made, path, &args.pos)))
 }
 
 /// Items of a container that the client is asked about.
@@ -228,6 +246,11 @@ fn plain_value(tracer: &mut Tracer<'_>, value: &Value, most: usize) -> Flow<Opti
         return Ok(Some(Plain::Const(constant)));
     }
     match value {
+        Value::Parts(parts) => kinds::pure::as_plain(tracer, &parts.clone()),
+        Value::Tuple(tuple) if tuple.class.is_none() && tuple.items.len() <= most => {
+            let items = tuple.items.iter().map(|item| plain_value(tracer, item, most / 2));
+            Ok(items.collect::<Flow<Option<Vec<_>>>>()?.map(Plain::Tuple))
+        }
         Value::List(id) if tracer.arenas.lists[*id].class.is_none() => {
             let items = tracer.list_items(*id)?.clone();
             if items.len() > most {

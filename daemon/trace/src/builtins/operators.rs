@@ -2,7 +2,7 @@
 
 use super::args::{exactly, name};
 use super::containers::sets::{self, Elements, combine, elements, make};
-use super::kinds::slice;
+use super::kinds::{pure, slice};
 use super::{Table, decided, dims, fixed_int, folded, slots, unsupported};
 use crate::fold;
 use crate::state::tracer::Tracer;
@@ -136,6 +136,9 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: 
     let (a, b) = (&tracer.base(a), &tracer.base(b));
     if let (Value::Const(x), Value::Const(y)) = (a, b) {
         return constants(tracer, op, x, y).map(Some);
+    }
+    if let Some(result) = pure::operation(tracer, &format!("_operator.{}", op.method()), &[a, b])? {
+        return Ok(Some(result));
     }
     if let (Some(x), Some(y)) = (a.as_dim(), b.as_dim()) {
         if let Some(result) = dims::binary(tracer, op, &x, &y)? {
@@ -310,7 +313,7 @@ pub fn unary(tracer: &mut Tracer<'_>, op: Unary, a: &Value) -> Flow<Option<Value
         }
         Value::Const(c) => folded(tracer, fold::unary(op, &c), path, std::slice::from_ref(&c)).map(Some),
         Value::Int(dim) => Ok(Some(dims::unary(op, &dim))),
-        _ => Ok(None),
+        other => pure::operation(tracer, path, &[&other]),
     }
 }
 
@@ -320,6 +323,9 @@ pub fn compare(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Fl
     if let (Value::Const(x), Value::Const(y)) = (x, y) {
         let path = format!("_operator.{}", op.method());
         return folded(tracer, fold::compare(op, x, y), &path, &[x.clone(), y.clone()]).map(Some);
+    }
+    if let Some(result) = pure::operation(tracer, &format!("_operator.{}", op.method()), &[x, y])? {
+        return Ok(Some(result));
     }
     if let (Some(x), Some(y)) = (x.as_dim(), y.as_dim()) {
         return Ok(Some(Value::bool(dims::compare(tracer, op, &x, &y))));
@@ -514,7 +520,10 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
     let given = key;
     let key = &tracer.base(key);
     match container {
-        Value::Parts(parts) => tracer.kind_of(parts).subscript(tracer, parts, given),
+        Value::Parts(parts) => match pure::operation(tracer, "_operator.getitem", &[container, given])? {
+            None => tracer.kind_of(parts).subscript(tracer, parts, given),
+            found => Ok(found),
+        },
         Value::Tuple(tuple) => match key.as_slice() {
             Some(parts) => {
                 let positions = slice::positions(tracer, parts, tuple.items.len(), "tuple slice")?;

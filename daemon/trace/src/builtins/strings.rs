@@ -1,6 +1,7 @@
 //! `str`, `repr`, `format`, f-strings, and the methods of `str`.
 
 use super::args::{bind, exactly, name, receiver};
+use super::kinds::pure;
 use super::{Table, decided, fixed_const, folded, unsupported};
 use crate::fold;
 use crate::state::tracer::Tracer;
@@ -19,7 +20,6 @@ pub const TABLE: Table = &[
     ("builtins.str.format", str_format),
     ("builtins.str.split", pieces),
     ("builtins.str.rsplit", pieces),
-    ("builtins.str.splitlines", pieces),
     ("builtins.str.startswith", method),
     ("builtins.str.endswith", method),
     ("builtins.str.replace", method),
@@ -251,6 +251,9 @@ fn text_by_slot(tracer: &mut Tracer<'_>, value: &Value) -> Flow<Option<String>> 
 
 /// `str(value)`
 pub fn display(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
+    if let Some(Value::Const(Const::Str(text))) = pure::operation(tracer, "builtins.str", &[value])? {
+        return Ok(text.to_string());
+    }
     if let Some(text) = own_text(tracer, value, "__str__", &[])? {
         return text_of(text);
     }
@@ -281,6 +284,9 @@ fn device(value: &Value) -> Flow<String> {
 
 /// `repr(value)`
 pub fn represent(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
+    if let Some(Value::Const(Const::Str(text))) = pure::operation(tracer, "builtins.repr", &[value])? {
+        return Ok(text.to_string());
+    }
     flambeau_ir::stack::check();
     if let Some(text) = own_text(tracer, value, "__repr__", &[])? {
         return text_of(text);

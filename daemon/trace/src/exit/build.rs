@@ -270,7 +270,7 @@ impl Tracer<'_> {
                 Build::Call(path.into(), vec![self.build(builder, &Value::Dict(*dict))?])
             }
             Value::Parts(parts) => match self.kind_of(parts).rebuild(self, parts)? {
-                Some(with) => Build::Call(self.kind_of(parts).import().into(), self.build_all(builder, &with)?),
+                Some(with) => Build::Call(self.kind_of(parts).maker(parts), self.build_all(builder, &with)?),
                 None => return self.cannot_leave(value),
             },
             Value::Instance(id) => self.build_instance(builder, *id)?,
@@ -293,7 +293,8 @@ impl Tracer<'_> {
             Value::Set(_) | Value::Iter(_) | Value::Generator(_) | Value::Builtin(_) => true,
             // No type is derived from these.
             Value::Code(_) | Value::DictView(..) | Value::Cell(_) => true,
-            Value::Parts(parts) => self.kind_of(parts).is_plain(),
+            // Types of these are not derived from, or the object is of exactly this one.
+            Value::Parts(parts) => self.kind_of(parts).is_plain() || self.kind_of(parts).is_pure(),
             // Their types have no name that could be imported.
             Value::Function(_) | Value::Method(_) => {
                 return stop(ReasonCode::SideEffect, format!("{} leaves the frame", method.path));

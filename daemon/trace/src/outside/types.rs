@@ -136,6 +136,7 @@ impl Tracer<'_> {
         let bases: &[&str] = match path {
             "builtins.bool" => &["builtins.int"],
             "torch.Size" => &["builtins.tuple"],
+            "datetime.datetime" => &["datetime.date"],
             "builtins.odict_keys" => &["builtins.dict_keys"],
             "builtins.odict_values" => &["builtins.dict_values"],
             "builtins.odict_items" => &["builtins.dict_items"],

@@ -95,6 +95,15 @@ impl Tracer<'_> {
                 Ok(Value::Dict(id))
             }
             ObjectData::Parts(of, parts) => self.wrap_parts(object, *of, parts, origin),
+            ObjectData::Made(maker, args) => {
+                let class = self.guard_type(object.class, source)?;
+                let kind = class.path.as_ref().and_then(|path| self.library.kind(path)).filter(|kind| kind.is_pure());
+                let Some(kind) = kind else { return self.wrap_opaque(object, origin) };
+                self.guard(source, GuardKind::Made(maker.clone(), args.clone()));
+                let args = args.iter().map(|arg| self.constant(arg.clone()));
+                let items = std::iter::once(Value::Const(Const::Str(maker.clone()))).chain(args).collect();
+                Ok(Value::Parts(Rc::new(Parts { of: kind.path(), items, origin: Some(origin) })))
+            }
             ObjectData::Tensor(desc) => self.wrap_tensor(object, desc, origin),
             ObjectData::Function(desc) => self.wrap_function(object, desc, origin),
             ObjectData::Cell(_) => Ok(Value::Cell(self.cell_at(object.id, source)?)),

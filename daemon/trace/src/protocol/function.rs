@@ -170,6 +170,8 @@ impl Tracer<'_> {
         let source = self.step(origin.source, step);
         let value = Const::Str(value);
         self.guard(source, GuardKind::Equals(value.clone()));
+        // Wrappers have the very object.
+        self.met_text(&value, source);
         Ok(Some(Value::Const(value)))
     }
 

@@ -24,6 +24,10 @@ impl Tracer<'_> {
             Value::Set(id) => !self.arenas.sets[*id].items.is_empty(),
             Value::DictView(dict, _) => self.dict_len(*dict)? > 0,
             // Also of one with more items than a length can tell.
+            Value::Parts(parts) if self.kind_of(parts).is_pure() => {
+                let truth = self.library.call(self, "builtins.bool", Args::new(vec![value.clone()]))?;
+                matches!(truth, Some(Value::Const(Const::Bool(true))))
+            }
             Value::Parts(parts) => match self.kind_of(parts).length(self, parts)? {
                 Some(length) => self.truth(&length)?,
                 None => true,

@@ -6,6 +6,7 @@ use crate::value::parts::Parts;
 use crate::value::{Args, Value};
 use flambeau_ir::object::PARTS;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A type of such objects. Each answer is by default that of a type that has no such thing.
 pub trait Kind: Sync {
@@ -50,6 +51,16 @@ pub trait Kind: Sync {
     /// Whether an object from outside with these parts is one that it knows; others are only passed on.
     fn is_usual(&self, _: &Tracer<'_>, _items: &[Value]) -> bool {
         true
+    }
+
+    /// Its objects never change, and the client can do with them what the trace asks for.
+    fn is_pure(&self) -> bool {
+        false
+    }
+
+    /// What makes an object anew, called with what [`Kind::rebuild`] gives.
+    fn maker(&self, _this: &Parts) -> Arc<str> {
+        self.import().into()
     }
 
     /// The part that is the attribute of this name.
@@ -101,7 +112,7 @@ pub trait Kind: Sync {
         None
     }
 
-    /// With what [`Kind::import`] is called to make it again; `None`: it cannot be.
+    /// With what [`Kind::maker`] is called to make it again; `None`: it cannot be.
     fn rebuild(&self, _: &mut Tracer<'_>, this: &Parts) -> Flow<Option<Vec<Value>>> {
         Ok(Some(this.items.clone()))
     }

@@ -4,7 +4,7 @@ use super::broken::{Broken, Mortals};
 use super::graph::GraphBuilder;
 use super::library::Library;
 use super::texts::Texts;
-use crate::value::flow::{Flow, stop};
+use crate::value::flow::{Flow, internal, stop};
 use crate::value::frame::FrameInfo;
 use crate::value::parts::SLICE;
 use crate::value::{Arenas, Args, CellId, Class, DictId, Key, Origin, Value};
@@ -354,6 +354,14 @@ impl<'a> Tracer<'a> {
         };
         Ok(match made {
             Plain::Const(c) => self.constant(c),
+            Plain::Object(of, maker, args) => {
+                let args = items(self, args)?;
+                let Some(kind) = self.library.kind(&of).filter(|kind| kind.is_pure()) else {
+                    return internal(format!("a {of} is no pure object"));
+                };
+                let parts = std::iter::once(Value::Const(Const::Str(maker))).chain(args);
+                Value::parts(kind.path(), parts.collect::<Vec<_>>())
+            }
             Plain::Tuple(parts) => Value::tuple(items(self, parts)?),
             Plain::List(parts) => {
                 let parts = items(self, parts)?;

@@ -4,7 +4,7 @@ use super::tensor::TensorReader;
 use crate::guard::order;
 use crate::python::code;
 use crate::python::consts;
-use crate::python::layout::{iterators, parts};
+use crate::python::layout::{iterators, parts, pure};
 use crate::python::paths;
 use crate::python::raw::{self, Raw};
 use flambeau_ir::code::{Code, CodeHash};
@@ -332,6 +332,10 @@ impl<'py> Describer<'py> {
             }
             self.prefetch_instance(object.as_ptr(), class);
             return ObjectData::Instance;
+        }
+        // SAFETY: a live object.
+        if unsafe { pure::type_of(self.py, object.as_ptr()) }.is_some() {
+            return pure::made_of(object).map_or(ObjectData::Opaque, |(maker, args)| ObjectData::Made(maker, args));
         }
         let mut part = |name: &str| -> Option<ObjId> {
             let value = object.getattr(name).ok()?;

@@ -5,6 +5,7 @@ mod generic_alias;
 mod getters;
 mod partial;
 mod proxy;
+pub(super) mod pure;
 pub(super) mod range;
 mod record;
 pub(super) mod slice;
@@ -24,6 +25,12 @@ const KINDS: &[&dyn Kind] = &[
     &getters::AttrGetter,
     &getters::MethodCaller,
     &record::Record,
+    &pure::Pure("re.Pattern"),
+    &pure::Pure("re.Match"),
+    &pure::Pure("datetime.date"),
+    &pure::Pure("datetime.datetime"),
+    &pure::Pure("datetime.time"),
+    &pure::Pure("datetime.timedelta"),
 ];
 
 pub(super) const TABLES: &[Table] = &[
@@ -35,6 +42,7 @@ pub(super) const TABLES: &[Table] = &[
     generic_alias::TABLE,
     getters::TABLE,
     record::TABLE,
+    pure::TABLE,
 ];
 
 /// The kind of the type at this path, or that is imported from there.

@@ -1,0 +1,45 @@
+"""Immutable objects of C: how an equal one is made, and what their attributes are."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib
+import re
+from typing import Any
+
+# What these do depends on more than the pattern: on the locale, and on what is printed.
+_NOT_PURE = re.DEBUG | re.LOCALE
+
+
+@functools.lru_cache(500)
+def pattern(text: str | bytes, flags: int) -> re.Pattern[Any]:
+    """`re.compile`, without a trace of it in what `re` keeps."""
+    compiler: Any = importlib.import_module("re._compiler")
+    found: re.Pattern[Any] = compiler.compile(text, flags)
+    return found
+
+
+def made_of(value: Any) -> tuple[str, tuple[Any, ...]] | None:
+    """The path of a function and the constants that it makes an object equal to `value` of; `None` where there is none.
+    Runs no code of users: `value` is of exactly one of these types."""
+    kind = type(value)
+    if kind is re.Pattern:
+        plain = type(value.pattern) in (str, bytes) and not value.flags & _NOT_PURE
+        return ("flambeau._pure.pattern", (value.pattern, value.flags)) if plain else None
+    if kind is datetime.date:
+        return "datetime.date", (value.year, value.month, value.day)
+    if kind is datetime.timedelta:
+        return "datetime.timedelta", (value.days, value.seconds, value.microseconds)
+    if kind in (datetime.datetime, datetime.time) and value.tzinfo is None and not value.fold:
+        clock = value.hour, value.minute, value.second, value.microsecond
+        if kind is datetime.time:
+            return "datetime.time", clock
+        return "datetime.datetime", (value.year, value.month, value.day, *clock)
+    return None
+
+
+def attribute(value: Any, name: str) -> Any:
+    """`value.name` of such an object; `...` where it is a method."""
+    found = getattr(value, name)
+    return ... if callable(found) else found
