@@ -1,6 +1,7 @@
 """Attributes and special methods are looked up as CPython does it: instance, type, metatype; what is found to be absent
 is a fact like any."""
 
+import abc
 import array
 import collections.abc
 import contextvars
@@ -759,3 +760,68 @@ def test_a_value_set_in_the_frame_is_left_to_python():
     compiled = flambeau.compile(sets)
     for _ in range(2):
         assert str(compiled(torch.ones(2))) == str(sets(torch.ones(2)))
+
+
+class OwnMeta(abc.ABCMeta):
+    pass
+
+
+class StubbornMeta(abc.ABCMeta):
+    def __subclasscheck__(cls, sub):
+        return sub.__name__.startswith("S")
+
+
+class AskingMeta(abc.ABCMeta):
+    def __instancecheck__(cls, instance):
+        return super().__instancecheck__(instance) or hasattr(instance, "shape_like")
+
+
+@pytest.mark.parametrize("meta", [abc.ABCMeta, OwnMeta, StubbornMeta, AskingMeta])
+def test_classes_registered_with_an_abstract_class_of_the_users(meta):
+    class Shape(metaclass=meta):
+        pass
+
+    class Round(Shape):
+        pass
+
+    class Circle(Round):
+        pass
+
+    class Foreign:
+        pass
+
+    class Square:
+        pass
+
+    Round.register(Foreign)
+
+    def fn(x, s):
+        kinds = isinstance(s, Shape), isinstance(s, Round), issubclass(type(s), Shape), isinstance(s, (Circle, Shape))
+        return x * 2 if kinds[0] else x, kinds
+
+    compiled = flambeau.compile(fn)
+    values = [Circle(), Square(), Foreign(), 3, [1], torch.ones(1), Square]
+    for round in range(3):
+        for value in values:
+            assert str(compiled(torch.ones(1), value)) == str(fn(torch.ones(1), value))
+        if round == 0:
+            Shape.register(Square)
+        if round == 1:
+            Circle.register(list)
+
+
+def test_no_break_where_others_are_registered():
+    class Shape(metaclass=OwnMeta):
+        pass
+
+    class Foreign:
+        pass
+
+    Shape.register(Foreign)
+
+    def fn(x, s):
+        return x * 2 if isinstance(s, Shape) else x * 3
+
+    before = sum(flambeau.counters()["graph_breaks"].values())
+    assert flambeau.compile(fn)(torch.ones(1), object()).item() == 3
+    assert sum(flambeau.counters()["graph_breaks"].values()) == before or not COUNTED

@@ -566,3 +566,58 @@ def test_what_is_appended_to_may_be_another_list_that_was_read():
         c, d = [1], [2]
         assert str(compiled(torch.ones(1), a, a if same else b)) == str(fn(torch.ones(1), c, c if same else d))
         assert (a, b) == (c, d)
+
+
+@torch.library.custom_op("flambeau_recompiles::paired", mutates_args=())
+def paired(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x, x])
+
+
+@paired.register_fake
+def _(x):
+    return x.new_empty(2 * x.shape[0], *x.shape[1:])
+
+
+def of_unruled(x):
+    return paired(x * 2) + 1
+
+
+def of_an_axis(x, axis):
+    return (x + 1).mean(dim=axis)
+
+
+def of_pieces(x):
+    return torch.stack(x.unbind(0)).sum(0)
+
+
+@pytest.mark.parametrize("fn", [of_unruled, of_pieces])
+def test_sizes_that_an_op_has_no_rule_for_are_constants_at_first(fn):
+    """The graph is whole for the first sizes; where they go on varying, the op is a break and nothing is compiled."""
+    compiled = flambeau.compile(fn)
+    before = flambeau.counters()
+    for n in (3, 4, 5):
+        assert torch.equal(compiled(torch.ones(n, 2)), fn(torch.ones(n, 2)))
+    now = flambeau.counters()
+    assert sum(now["graph_breaks"].values()) == sum(before["graph_breaks"].values())
+    for n in range(6, 30):
+        assert torch.equal(compiled(torch.ones(n, 2)), fn(torch.ones(n, 2)))
+    assert flambeau.counters()["frames_traced"] - before["frames_traced"] <= 16
+
+
+def test_an_int_that_a_rule_does_not_take_is_a_constant():
+    compiled = flambeau.compile(of_an_axis)
+    before = sum(flambeau.counters()["graph_breaks"].values())
+    for axis in (0, 1, 2, -1, 0, 2):
+        x = torch.arange(24.0).reshape(2, 3, 4)
+        assert torch.equal(compiled(x, axis), of_an_axis(x, axis))
+    assert sum(flambeau.counters()["graph_breaks"].values()) == before
+
+
+def test_marked_sizes_stay_symbolic():
+    compiled = flambeau.compile(of_unruled)
+    before = flambeau.counters()["frames_traced"]
+    for n in range(3, 12):
+        x = torch.ones(n, 2)
+        flambeau.mark_dynamic(x, 0)
+        assert torch.equal(compiled(x), of_unruled(torch.ones(n, 2)))
+    assert flambeau.counters()["frames_traced"] - before <= 3

@@ -374,6 +374,49 @@ def f(x, n):
 def arguments():
     return torch.ones(2, 3), 2
 ''',
+    "immutable": '''
+import datetime, re
+WORD = re.compile("(a+)b")
+DAY = datetime.date(2024, 2, 3)
+class Box:
+    pass
+BOX = Box()
+BOX.span = datetime.timedelta(days=2)
+def f(x, text):
+    found = WORD.match(text)
+    return x * (DAY + BOX.span).day + (len(found.group(1)) if found else 0)
+def arguments():
+    return torch.ones(2, 3), "aab"
+''',
+    "set_on_classes": '''
+class A:
+    seen = 1
+class B(A):
+    late = 2
+def f(x, b):
+    A.seen = b.seen + 1
+    return x * B.seen + b.late
+def arguments():
+    return torch.ones(2, 3), B()
+''',
+    "registered": '''
+import abc
+class Meta(abc.ABCMeta):
+    pass
+class Shape(metaclass=Meta):
+    pass
+class Round(Shape):
+    pass
+class Other:
+    pass
+class Square:
+    side = 3
+Shape.register(Other)
+def f(x, s):
+    return x * 2 if isinstance(s, Shape) else x * s.side
+def arguments():
+    return torch.ones(2, 3), Square()
+''',
     "patterns": '''
 K = 2
 class P:

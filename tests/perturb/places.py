@@ -20,6 +20,8 @@ Undo = Callable[[], Any]
 
 CONSTANTS = (int, float, str, bytes, bool, type(None), complex, torch.dtype, torch.device, torch.Size)
 MISSING = object()
+#: Of classes: what says nothing to a program, and what `abc` keeps for itself.
+SKIPPED = ("__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__annotations__", "_abc_impl")
 #: Modules whose names may be changed for the time of a call, as a user's own patches would.
 PATCHED = {"torch", "math", "operator", "torch.nn.functional"}
 
@@ -223,8 +225,7 @@ class Neighbourhood:
                 yield from ((*path, ("part", n)) for n in ("func", "args", "keywords"))
             case type():
                 if user_class(value):
-                    skipped = ("__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__annotations__")
-                    yield from ((*path, ("own", n)) for n in value.__dict__ if n not in skipped)
+                    yield from ((*path, ("own", n)) for n in value.__dict__ if n not in SKIPPED)
                     yield from ((*path, ("base", i)) for i, b in enumerate(value.__mro__) if i and user_class(b))
             case list() | tuple():
                 yield from ((*path, ("index", i)) for i in range(min(len(value), 8)))

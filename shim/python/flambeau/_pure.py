@@ -6,6 +6,8 @@ import datetime
 import functools
 import importlib
 import re
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 # What these do depends on more than the pattern: on the locale, and on what is printed.
@@ -27,6 +29,8 @@ def made_of(value: Any) -> tuple[str, tuple[Any, ...]] | None:
     if kind is re.Pattern:
         plain = type(value.pattern) in (str, bytes) and not value.flags & _NOT_PURE
         return ("flambeau._pure.pattern", (value.pattern, value.flags)) if plain else None
+    if kind.__module__ == "numpy":
+        return f"numpy.{kind.__name__}", (value.item(),)
     if kind is datetime.date:
         return "datetime.date", (value.year, value.month, value.day)
     if kind is datetime.timedelta:
@@ -37,6 +41,22 @@ def made_of(value: Any) -> tuple[str, tuple[Any, ...]] | None:
             return "datetime.time", clock
         return "datetime.datetime", (value.year, value.month, value.day, *clock)
     return None
+
+
+def of_numpy(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """What a function of NumPy's, or of its numbers, gives. `Refused`: it warns or raises."""
+    import numpy
+
+    try:
+        with numpy.errstate(all="raise"), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return function(*args)
+    except Exception as error:
+        raise Refused from error
+
+
+class Refused(Exception):
+    """A call that is left to plain Python."""
 
 
 def attribute(value: Any, name: str) -> Any:

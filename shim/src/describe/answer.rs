@@ -69,21 +69,12 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             Ok(AnswerValue::Const(Const::Bool(any)))
         }
         Question::RegisteredWith { class, path } => {
-            let class = live(describer, *class)?;
-            // SAFETY: a live object.
-            let class = unsafe { Bound::from_borrowed_ptr(py, class) };
-            let with = crate::python::paths::object_at(py, path);
-            let found = with.and_then(|with| guard::registered_with(&class, &with));
-            let found = found.map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
-            Ok(AnswerValue::Const(Const::Bool(found)))
+            is_registered(describer, *class, crate::python::paths::object_at(py, path))
         }
         Question::RegisteredWithOwn { class, with } => {
-            let (class, with) = (live(describer, *class)?, live(describer, *with)?);
-            // SAFETY: live objects.
-            let (class, with) = unsafe { (Bound::from_borrowed_ptr(py, class), Bound::from_borrowed_ptr(py, with)) };
-            let found = guard::registered_with(&class, &with);
-            let found = found.map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
-            Ok(AnswerValue::Const(Const::Bool(found)))
+            let with = live(describer, *with)?;
+            // SAFETY: a live object.
+            is_registered(describer, *class, Ok(unsafe { Bound::from_borrowed_ptr(py, with) }))
         }
         Question::ContextValue { variable, own_default } => {
             let variable = live(describer, *variable)?;
@@ -165,6 +156,20 @@ fn sys_module(describer: &mut Describer<'_>, name: &str) -> Result<AnswerValue, 
         raw::dict_get(modules.as_ptr(), name.as_ptr())
     };
     Ok(AnswerValue::Object((!value.is_null()).then(|| describer.reach(value, 0))))
+}
+
+/// Whether a class is registered with an abstract class.
+fn is_registered(
+    describer: &Describer<'_>,
+    class: ObjId,
+    with: PyResult<Bound<'_, PyAny>>,
+) -> Result<AnswerValue, Refusal> {
+    let class = live(describer, class)?;
+    // SAFETY: a live object.
+    let class = unsafe { Bound::from_borrowed_ptr(describer.py(), class) };
+    let found = with.and_then(|with| guard::registered_with(&class, &with));
+    let found = found.map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+    Ok(AnswerValue::Const(Const::Bool(found)))
 }
 
 fn live(describer: &Describer<'_>, id: ObjId) -> Result<Raw, Refusal> {

@@ -85,6 +85,7 @@ const PURE_FUNCTIONS: &[&str] = &[
 fn takes_containers(path: &str) -> bool {
     path == "_pickle.dumps"
         || path.starts_with("math.")
+        || path.starts_with("numpy.")
         || path.strip_prefix("builtins.").is_some_and(|rest| rest.contains('.'))
 }
 
@@ -115,8 +116,69 @@ fn is_of_pure_type(path: &str) -> bool {
         || of_type && !IMPURE_METHODS.contains(&method)
 }
 
+/// Functions of NumPy that make numbers of numbers.
+const OF_NUMPY: &[&str] = &[
+    "abs",
+    "absolute",
+    "add",
+    "arccos",
+    "arcsin",
+    "arctan",
+    "arctan2",
+    "bool",
+    "bool_",
+    "ceil",
+    "clip",
+    "cos",
+    "cosh",
+    "cumprod",
+    "deg2rad",
+    "divide",
+    "exp",
+    "exp2",
+    "expm1",
+    "float32",
+    "float64",
+    "floor",
+    "floor_divide",
+    "fmod",
+    "hypot",
+    "int32",
+    "int64",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "maximum",
+    "mean",
+    "minimum",
+    "multiply",
+    "negative",
+    "power",
+    "prod",
+    "rad2deg",
+    "rint",
+    "round",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "std",
+    "subtract",
+    "sum",
+    "tan",
+    "tanh",
+    "true_divide",
+    "trunc",
+    "var",
+];
+
 fn is_pure(path: &str) -> bool {
     let in_module = path.split_once('.').is_some_and(|(module, _)| PURE_MODULES.contains(&module));
+    if path.strip_prefix("numpy.").is_some_and(|name| OF_NUMPY.contains(&name)) {
+        return true;
+    }
     if in_module || PURE_FUNCTIONS.contains(&path) || STATES.contains(&path) || is_of_pure_type(path) {
         return true;
     }
@@ -132,21 +194,36 @@ pub fn evaluate(py: Python<'_>, path: &str, args: &[Plain], names: &[Arc<str>]) 
     let consts: Vec<Const> = args.iter().filter_map(Plain::as_const).cloned().collect();
     let is_object = |arg: &Plain| matches!(arg, Plain::Object(..));
     let takes = takes_containers(path) || args.iter().all(|arg| arg.as_const().is_some() || is_object(arg));
-    let by_seed = matches!(path, "builtins.hash" | "builtins.format") && args.iter().any(is_object);
-    if !is_pure(path) || !takes || by_seed || names.len() > args.len() || asks_registry(path, args, names) {
+    let numpy = path.starts_with("numpy.") || args.iter().any(is_of_numpy);
+    // Formats of dates ask the locale.
+    let format = path == "builtins.format" && !numpy && args.get(1) != Some(&Plain::Const(Const::str("")));
+    let by_seed = (path == "builtins.hash" || format) && args.iter().any(is_object);
+    if !is_pure(path)
+        || !takes
+        || by_seed
+        || numpy && !names.is_empty()
+        || names.len() > args.len()
+        || asks_registry(path, args, names)
+    {
         return Err((ReasonCode::UnsupportedCall, path.to_owned()));
     }
     // A pickle refers back to what comes twice as one object, which equal strings may be.
     if path == "_pickle.dumps" && args.iter().map(texts_in).sum::<usize>() > 1 {
         return Err((ReasonCode::UnsupportedCall, format!("{path} of several strings")));
     }
+    let made = args.iter().map(|arg| to_object(py, arg)).collect::<PyResult<Vec<_>>>();
+    let made =
+        made.map_err(|error| (ReasonCode::UnsupportedCall, format!("{path}, whose arguments are none: {error}")))?;
     let call = || -> PyResult<Py<PyAny>> {
-        let args = args.iter().map(|arg| to_object(py, arg)).collect::<PyResult<Vec<_>>>()?;
-        let (positional, named) = args.split_at(args.len() - names.len());
+        let (positional, named) = made.split_at(made.len() - names.len());
         let keywords = PyDict::new(py);
         names.iter().zip(named).try_for_each(|(name, value)| keywords.set_item(&**name, value))?;
         let keywords = (!names.is_empty()).then_some(&keywords);
-        Ok(paths::resolve(py, path)?.call(PyTuple::new(py, positional)?, keywords)?.unbind())
+        let (function, positional) = (paths::resolve(py, path)?, PyTuple::new(py, positional)?);
+        if numpy {
+            return Ok(py.import("flambeau._pure")?.call_method1("of_numpy", (function, positional))?.unbind());
+        }
+        Ok(function.call(positional, keywords)?.unbind())
     };
     let many_digits = || Err((ReasonCode::UnsupportedCall, format!("{path} of an int of many digits")));
     match call() {
@@ -171,6 +248,15 @@ pub fn evaluate(py: Python<'_>, path: &str, args: &[Plain], names: &[Arc<str>]) 
                 _ => Err((ReasonCode::UnsupportedCall, format!("{path}, which raises {module}.{name}"))),
             }
         }
+    }
+}
+
+fn is_of_numpy(value: &Plain) -> bool {
+    match value {
+        Plain::Object(of, ..) => of.starts_with("numpy."),
+        Plain::Tuple(items) | Plain::List(items) => items.iter().any(is_of_numpy),
+        Plain::Dict(items) => items.iter().any(|(_, value)| is_of_numpy(value)),
+        Plain::Const(_) => false,
     }
 }
 

@@ -266,18 +266,15 @@ impl Fact {
                         && raw::type_lookup(value, name.as_ptr()).is_null()
                 }
                 Fact::NoRegistered(registry) => ffi::PyType_Check(value) != 0 && registry.holds(py, value),
-                Fact::NotRegistered(with, registry) => {
-                    ffi::PyType_Check(value) != 0 && registry.holds(py, value, with.as_ptr())
+                Fact::NotRegistered(with, known) => {
+                    ffi::PyType_Check(value) != 0 && known.holds(py, value, with.as_ptr())
                 }
                 Fact::Collection(collection) => raw::collection(value) == Some(*collection),
                 Fact::NoAttributes => {
                     let dict = raw::instance_dict(value);
                     dict.is_null() || ffi::PyDict_Size(dict) == 0
                 }
-                Fact::NoSlot(name) => {
-                    let held = Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr()));
-                    held.is_none()
-                }
+                Fact::NoSlot(name) => Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr())).is_none(),
                 Fact::NoContextValue(own_default) => {
                     raw::is_context_variable(value) && raw::context_value(py, value, *own_default).is_none()
                 }

@@ -279,6 +279,11 @@ pub fn path_of(py: Python<'_>, object: Raw) -> Option<Arc<str>> {
             NATIVE_ROOTS.contains(&module).then_some(())?;
             return named(py, object, module, name);
         }
+        if matches!(raw::tp_name(raw::class_of(object)), "numpy.ufunc" | "numpy._ArrayFunctionDispatcher") {
+            // Attributes of types of C, which run no code of users.
+            let name: String = Bound::from_borrowed_ptr(py, object).getattr("__name__").ok()?.extract().ok()?;
+            return named(py, object, "numpy", &name);
+        }
         if ffi::PyModule_Check(object) != 0 {
             let name = raw::module_name(object)?;
             let found = import(py, &name)?;

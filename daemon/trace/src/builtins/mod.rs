@@ -175,8 +175,12 @@ pub fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Option<Valu
     if asks_pure && let Some(value) = kinds::pure::operation(tracer, path, &args.pos.iter().collect::<Vec<_>>())? {
         return Ok(Some(value));
     }
-    let is_odd =
-        |value: &Value| matches!(value, Value::Instance(_)) && !matches!(tracer.base(value), Value::Instance(_));
+    let is_odd = |value: &Value| match value {
+        Value::Instance(_) => !matches!(tracer.base(value), Value::Instance(_)),
+        // What is no number to the handler may be one to Python.
+        Value::Parts(parts) => tracer.kind_of(parts).is_pure(),
+        _ => false,
+    };
     let odd = args.pos.iter().any(is_odd);
     let result = handler(tracer, path, args);
     if odd && tracer.is_raise_of(&result, "TypeError") {
@@ -202,6 +206,7 @@ const PURE: &[&str] = &[
     "datetime.",
     "re.Pattern.",
     "re.Match.",
+    "numpy.",
 ];
 
 /// Functions of which immutable objects of C are asked.
@@ -209,6 +214,8 @@ const OF_PURE: &[&str] = &[
     "builtins.abs",
     "builtins.bool",
     "builtins.divmod",
+    "builtins.float",
+    "builtins.int",
     "builtins.len",
     "builtins.repr",
     "builtins.round",
@@ -232,6 +239,7 @@ fn constant_call(tracer: &mut Tracer<'_>, path: &str, args: &Args) -> Flow<Optio
             },
         }
     }
+    kinds::pure::note_version(tracer, path, &args.pos)?;
     let names = args.kw.iter().map(|(name, _)| name.clone()).collect();
     tracer.eval_plain(path, plain, names).map(|made| Some(kinds::pure::made_of(made, path, &args.pos)))
 }

@@ -517,6 +517,11 @@ pub fn contains(tracer: &mut Tracer<'_>, container: &Value, item: &Value) -> Flo
 
 /// `container[key]`; `None`: not supported by this type.
 pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flow<Option<Value>> {
+    if !matches!(container, Value::Parts(_))
+        && let Some(key) = pure::as_key(tracer, key)?
+    {
+        return subscript(tracer, container, &key);
+    }
     let given = key;
     let key = &tracer.base(key);
     match container {
@@ -632,6 +637,11 @@ fn find(tracer: &mut Tracer<'_>, key: &Value, length: usize, kind: &str) -> Flow
 
 /// `container[key] = value`; false: not supported by this type.
 pub fn store_subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value, value: Value) -> Flow<bool> {
+    if matches!(container, Value::List(_))
+        && let Some(key) = pure::as_key(tracer, key)?
+    {
+        return store_subscript(tracer, container, &key, value);
+    }
     match container {
         Value::Dict(id) => {
             tracer.dict_set(*id, key.clone(), value)?;

@@ -171,6 +171,9 @@ pub fn format_value(tracer: &mut Tracer<'_>, value: &Value, conversion: u8, spec
 }
 
 fn formatted(tracer: &mut Tracer<'_>, value: &Value, spec: &str) -> Flow<Value> {
+    if let Some(text) = pure::operation(tracer, "builtins.format", &[value, &Value::str(spec)])? {
+        return Ok(text);
+    }
     if let Some(text) = own_text(tracer, value, "__format__", &[Value::str(spec)])? {
         if tracer.class_of(&text)?.derives("builtins.str") {
             return Ok(text);

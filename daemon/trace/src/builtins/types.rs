@@ -11,6 +11,7 @@ use flambeau_ir::guard::{GuardKind, KeyObject};
 use flambeau_ir::object::ObjId;
 use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::Step;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -163,6 +164,9 @@ fn is_parameter_like(tracer: &mut Tracer<'_>, value: &Value, actual: &Class, cla
     }
 }
 
+/// Metaclasses that check instances and subclasses in a way that is known.
+const PLAIN: [&str; 5] = ["builtins.type", "abc.ABCMeta", "torch._C._TensorMeta", "enum.EnumType", "enum.EnumMeta"];
+
 /// A check that the class's metaclass defines in Python.
 fn own_check(tracer: &mut Tracer<'_>, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
     let Some(origin) = class.origin else { return Ok(None) };
@@ -170,22 +174,25 @@ fn own_check(tracer: &mut Tracer<'_>, class: &Rc<Class>, name: &str) -> Flow<Opt
         return Ok(None);
     }
     let meta = tracer.describe(origin.object)?.class;
-    let meta = tracer.describe(meta)?;
-    match meta.path.as_deref() {
-        Some("builtins.type" | "abc.ABCMeta" | "torch._C._TensorMeta" | "enum.EnumType" | "enum.EnumMeta") => Ok(None),
-        _ => {
-            let meta = tracer.class_of(&Value::Class(class.clone()))?;
-            let Some((_, check @ Value::Function(_))) = tracer.type_lookup(&meta, name)? else { return Ok(None) };
-            let Value::Function(function) = &check else { return Ok(None) };
-            match function.path.as_deref() {
-                // It asks for the other check, which may be the user's.
-                Some("abc.ABCMeta.__instancecheck__") => {
-                    Ok(own_check(tracer, class, "__subclasscheck__")?.map(|_| check))
-                }
-                Some("abc.ABCMeta.__subclasscheck__") => Ok(None),
-                _ => Ok(Some(check)),
-            }
+    let meta = tracer.describe(meta)?.path.clone();
+    if let Some(path) = meta.filter(|path| PLAIN.contains(&&**path)) {
+        // Classes of users are known by their names, which say nothing of their metaclass.
+        if class.path.is_none() {
+            let source = tracer.step(origin.source, Step::Class);
+            tracer.guard(source, GuardKind::IsPath(path));
         }
+        return Ok(None);
+    }
+    let meta = tracer.class_of(&Value::Class(class.clone()))?;
+    let Some((_, check @ Value::Function(_))) = tracer.type_lookup(&meta, name)? else { return Ok(None) };
+    let Value::Function(function) = &check else { return Ok(None) };
+    // Its module is frozen: the functions have no path.
+    let of_abc = function.module.as_deref() == Some("abc");
+    match &*function.code.qualname {
+        // It asks for the other check, which may be the user's.
+        "ABCMeta.__instancecheck__" if of_abc => Ok(own_check(tracer, class, "__subclasscheck__")?.map(|_| check)),
+        "ABCMeta.__subclasscheck__" if of_abc => Ok(None),
+        _ => Ok(Some(check)),
     }
 }
 

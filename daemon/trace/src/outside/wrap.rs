@@ -95,15 +95,7 @@ impl Tracer<'_> {
                 Ok(Value::Dict(id))
             }
             ObjectData::Parts(of, parts) => self.wrap_parts(object, *of, parts, origin),
-            ObjectData::Made(maker, args) => {
-                let class = self.guard_type(object.class, source)?;
-                let kind = class.path.as_ref().and_then(|path| self.library.kind(path)).filter(|kind| kind.is_pure());
-                let Some(kind) = kind else { return self.wrap_opaque(object, origin) };
-                self.guard(source, GuardKind::Made(maker.clone(), args.clone()));
-                let args = args.iter().map(|arg| self.constant(arg.clone()));
-                let items = std::iter::once(Value::Const(Const::Str(maker.clone()))).chain(args).collect();
-                Ok(Value::Parts(Rc::new(Parts { of: kind.path(), items, origin: Some(origin) })))
-            }
+            ObjectData::Made(maker, args) => self.wrap_pure(object, maker, args, origin),
             ObjectData::Tensor(desc) => self.wrap_tensor(object, desc, origin),
             ObjectData::Function(desc) => self.wrap_function(object, desc, origin),
             ObjectData::Cell(_) => Ok(Value::Cell(self.cell_at(object.id, source)?)),
@@ -319,6 +311,21 @@ impl Tracer<'_> {
         if !kind.is_usual(self, &items) {
             return self.wrap_opaque(object, origin);
         }
+        Ok(Value::Parts(Rc::new(Parts { of: kind.path(), items, origin: Some(origin) })))
+    }
+
+    /// An immutable object of C. Dates and numbers are likely to be others each time where plain Python gave them, or where
+    /// the function was compiled again and again: what is done with them is plain Python's then.
+    fn wrap_pure(&mut self, object: &Object, maker: &Arc<str>, args: &[Const], origin: Origin) -> Flow<Value> {
+        let class = self.guard_type(object.class, origin.source)?;
+        let kind = class.path.as_ref().and_then(|path| self.library.kind(path)).filter(|kind| kind.is_pure());
+        let varies = self.frame.options.cautious || self.is_handed(origin.source);
+        let Some(kind) = kind.filter(|kind| !varies || kind.path() == "re.Pattern") else {
+            return self.wrap_opaque(object, origin);
+        };
+        self.guard(origin.source, GuardKind::Made(maker.clone(), args.to_vec()));
+        let args = args.iter().map(|arg| self.constant(arg.clone()));
+        let items = std::iter::once(Value::Const(Const::Str(maker.clone()))).chain(args).collect();
         Ok(Value::Parts(Rc::new(Parts { of: kind.path(), items, origin: Some(origin) })))
     }
 

@@ -73,6 +73,10 @@ impl Tracer<'_> {
                     return self.call_torch_path(&path, args);
                 }
                 if let Value::Opaque(o) = callee {
+                    if let Some(path) = o.path.clone().filter(|path| path.starts_with("numpy.")) {
+                        self.guard(o.origin.source, GuardKind::IsPath(path.clone()));
+                        return self.call_path(&path, args);
+                    }
                     if let Some(result) = self.call_cached(o, &args)? {
                         return Ok(result);
                     }

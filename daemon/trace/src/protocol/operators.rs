@@ -244,9 +244,14 @@ impl Tracer<'_> {
     }
 
     fn tensor_binary(&mut self, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Value> {
+        if let Value::Parts(parts) = b
+            && let Some(number) = self.kind_of(parts).number(parts)
+        {
+            return self.tensor_binary(op, inplace, a, &number);
+        }
         let other = if is_tensor(a) { b } else { a };
         if !matches!(other, Value::Tensor(_) | Value::Const(_) | Value::Int(_)) {
-            if may_define(other) {
+            if may_define(other) || matches!(other, Value::Parts(parts) if self.kind_of(parts).is_pure()) {
                 return stop(
                     ReasonCode::UnsupportedObject,
                     format!("a tensor {} a {}", op.symbol(), self.type_name(other)),
@@ -397,6 +402,11 @@ impl Tracer<'_> {
 
     /// `a <op> b` where one is a tensor.
     fn compare_tensors(&mut self, op: Compare, a: &Value, b: &Value) -> Flow<Value> {
+        if let Value::Parts(parts) = b
+            && let Some(number) = self.kind_of(parts).number(parts)
+        {
+            return self.compare_tensors(op, a, &number);
+        }
         let other = if is_tensor(a) { b } else { a };
         let numeric = matches!(
             other,

@@ -58,6 +58,11 @@ pub trait Kind: Sync {
         false
     }
 
+    /// The number that it is where a tensor is computed with it.
+    fn number(&self, _this: &Parts) -> Option<Value> {
+        None
+    }
+
     /// What makes an object anew, called with what [`Kind::rebuild`] gives.
     fn maker(&self, _this: &Parts) -> Arc<str> {
         self.import().into()

@@ -448,6 +448,9 @@ impl<'a> Tracer<'a> {
                     }
                 }
             }
+            Value::Parts(parts) if self.kind_of(parts).is_pure() => {
+                return stop(ReasonCode::UnsupportedObject, format!("a {} as a key", parts.of));
+            }
             Value::Int(dim) => return Ok(Key::Const(Const::Int(self.fix(dim)))),
             Value::Class(class) => self.need_hash(class)?,
             _ => {}

@@ -16,6 +16,7 @@ use flambeau_ir::source::{SourceId, SourceTable, Step};
 use flambeau_ir::tensor::{TensorDesc, TensorMeta};
 use flambeau_ops::OpArg;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 impl Tracer<'_> {
     pub(crate) fn wrap_tensor(&mut self, object: &Object, desc: &TensorDesc, origin: Origin) -> Flow<Value> {
@@ -175,32 +176,30 @@ impl Tracer<'_> {
         again
     }
 
-    /// Has the frame traced again with constants for the sizes in these arguments of an op that has no rule for others;
-    /// false where they are to stay symbolic. Those that were marked do, and all do once the function was compiled for
-    /// half of its limit: a break at the op costs less than a compile for each size.
-    pub(crate) fn fix_sizes(&mut self, args: &[&OpArg]) -> bool {
+    /// Has the frame traced again with constants for the sizes in these arguments of an op that has no rule for others.
+    /// Sizes that were marked stay symbolic, and all do once the function was compiled for half of its limit: a break at
+    /// the op costs less than a compile for each size.
+    pub(crate) fn fix_sizes(&mut self, args: &[OpArg], kwargs: &[(Arc<str>, OpArg)]) {
         if self.frame.options.cautious && !self.frame.options.fullgraph {
-            return false;
+            return;
         }
-        // An argument that is an int may be all that the rule does not know.
         let mut symbols = HashSet::new();
         for of_tensors in [false, true] {
+            // An argument that is an int may be all that the rule does not know.
             if symbols.is_empty() {
-                args.iter()
-                    .for_each(|arg| each_dim(arg, of_tensors, &mut |dim| dim.symbols(&mut |s| _ = symbols.insert(s))));
+                let visit = &mut |dim: &Dim| dim.symbols(&mut |symbol| _ = symbols.insert(symbol));
+                args.iter().chain(kwargs.iter().map(|(_, arg)| arg)).for_each(|arg| each_dim(arg, of_tensors, visit));
             }
         }
         let options = &self.frame.options.dynamic_dims;
         let fixed: Option<HashSet<usize>> = symbols.iter().map(|symbol| self.varying.get(symbol).copied()).collect();
         let Some(fixed) = fixed.filter(|fixed| !fixed.is_empty() && !fixed.iter().any(|at| options[*at].marked)) else {
-            return false;
+            return;
         };
         // The second time, all at once: each time costs a trace.
-        let all = (0..options.len()).filter(|at| !self.fixed.is_empty() && !options[*at].marked);
-        let all: Vec<usize> = all.collect();
-        self.fixed.extend(fixed.into_iter().chain(all));
+        let again = !self.fixed.is_empty();
+        self.fixed.extend(fixed.into_iter().chain((0..options.len()).filter(|at| again && !options[*at].marked)));
         self.refixed = true;
-        true
     }
 
     /// A readable name for an input, from its source.

@@ -29,19 +29,6 @@ const DEEPEST: usize = 70;
 /// Sequences in one argument of a call.
 const MOST_SEQUENCES: usize = 100_000;
 
-/// The break at a call whose result no rule gives.
-fn refused<T>(target: &Target, error: &InferError) -> Flow<T> {
-    let code = match error {
-        InferError::Invalid(_) => ReasonCode::Shape,
-        InferError::Unknown(_) | InferError::NoRule => ReasonCode::OpUnknown,
-        InferError::Dynamic(_) => ReasonCode::DynamicShape,
-    };
-    let (InferError::Invalid(message) | InferError::Unknown(message) | InferError::Dynamic(message)) = error else {
-        return stop(code, target_name(target));
-    };
-    stop(code, format!("{}: {message}", target_name(target)))
-}
-
 /// Arguments of a call as graphs and as rules have them: positional, positional, by keyword, by keyword.
 type CallArgs = (Vec<Arg>, Vec<OpArg>, Vec<(Arc<str>, Arg)>, Vec<(Arc<str>, OpArg)>);
 
@@ -70,6 +57,28 @@ impl Tracer<'_> {
             None if self.holds_tensor_work(path, &args) => self.torch_call(Target::Function(path.into()), args),
             None => stop(ReasonCode::UnsupportedCall, path),
         }
+    }
+
+    /// The break at a call whose result no rule gives.
+    fn refused<T>(
+        &mut self,
+        target: &Target,
+        error: &InferError,
+        args: &[OpArg],
+        kwargs: &[(Arc<str>, OpArg)],
+    ) -> Flow<T> {
+        let code = match error {
+            InferError::Invalid(_) => ReasonCode::Shape,
+            InferError::Unknown(_) | InferError::NoRule => ReasonCode::OpUnknown,
+            InferError::Dynamic(_) => {
+                self.fix_sizes(args, kwargs);
+                ReasonCode::DynamicShape
+            }
+        };
+        let (InferError::Invalid(message) | InferError::Unknown(message) | InferError::Dynamic(message)) = error else {
+            return stop(code, target_name(target));
+        };
+        stop(code, format!("{}: {message}", target_name(target)))
     }
 
     /// Whether a torch function may enter the graph: it takes tensors, or makes one.
@@ -112,12 +121,7 @@ impl Tracer<'_> {
                 Asked::Known(value) => return Ok(value),
                 Asked::Call(inferred) => (inferred, false),
             },
-            Err(error) => {
-                if matches!(error, InferError::Dynamic(_)) {
-                    self.fix_sizes(&op_args.iter().chain(op_kwargs.iter().map(|(_, arg)| arg)).collect::<Vec<_>>());
-                }
-                return refused(&target, &error);
-            }
+            Err(error) => return self.refused(&target, &error, &op_args, &op_kwargs),
         };
         let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
         let is_outside = |i: &usize| argument(*i).is_some_and(|value| self.shows_outside(value));
@@ -562,7 +566,7 @@ impl Tracer<'_> {
         let query_kw: Option<Vec<(String, QueryArg)>> =
             op_kwargs.iter().map(|(n, a)| Some((n.to_string(), query_arg(a)?))).collect();
         let (Some(query), Some(query_kw)) = (query, query_kw) else {
-            self.fix_sizes(&op_args.iter().chain(op_kwargs.iter().map(|(_, arg)| arg)).collect::<Vec<_>>());
+            self.fix_sizes(op_args, op_kwargs);
             return stop(ReasonCode::DynamicShape, format!("{name} has no rule for symbolic sizes"));
         };
         let question = Question::TorchCall {

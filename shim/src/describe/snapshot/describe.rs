@@ -302,6 +302,9 @@ impl<'py> Describer<'py> {
             if let Some(data) = self.iterator(&bound, depth) {
                 return data;
             }
+            if let Some((maker, args)) = pure::type_of(self.py, object).and_then(|_| pure::made_of(&bound)) {
+                return ObjectData::Made(maker, args);
+            }
             if let Some(value) = consts::scalar_base(&bound, false) {
                 return ObjectData::ConstSubclass(value);
             }
@@ -332,10 +335,6 @@ impl<'py> Describer<'py> {
             }
             self.prefetch_instance(object.as_ptr(), class);
             return ObjectData::Instance;
-        }
-        // SAFETY: a live object.
-        if unsafe { pure::type_of(self.py, object.as_ptr()) }.is_some() {
-            return pure::made_of(object).map_or(ObjectData::Opaque, |(maker, args)| ObjectData::Made(maker, args));
         }
         let mut part = |name: &str| -> Option<ObjId> {
             let value = object.getattr(name).ok()?;

@@ -1,4 +1,4 @@
-//! Immutable objects of C, by what makes an equal one: patterns of `re`, dates and times.
+//! Immutable objects of C, by what makes an equal one: patterns of `re`, dates and times, numbers of NumPy.
 
 use crate::python::consts;
 use crate::python::raw::{self, Raw};
@@ -8,8 +8,20 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Their types, as `tp_name` says them. Objects of all of them come from pure functions, those of the last one only so.
-const TYPES: &[&str] =
-    &["re.Pattern", "datetime.date", "datetime.datetime", "datetime.time", "datetime.timedelta", "re.Match"];
+const TYPES: &[&str] = &[
+    "re.Pattern",
+    "datetime.date",
+    "datetime.datetime",
+    "datetime.time",
+    "datetime.timedelta",
+    "numpy.float64",
+    "numpy.float32",
+    "numpy.int64",
+    "numpy.int32",
+    "numpy.bool",
+    "numpy.bool_",
+    "re.Match",
+];
 
 /// The path of the object's type, if it is exactly one of these.
 ///

@@ -31,6 +31,12 @@ const KINDS: &[&dyn Kind] = &[
     &pure::Pure("datetime.datetime"),
     &pure::Pure("datetime.time"),
     &pure::Pure("datetime.timedelta"),
+    &pure::Pure("numpy.float64"),
+    &pure::Pure("numpy.float32"),
+    &pure::Pure("numpy.int64"),
+    &pure::Pure("numpy.int32"),
+    &pure::Pure("numpy.bool"),
+    &pure::Pure("numpy.bool_"),
 ];
 
 pub(super) const TABLES: &[Table] = &[

@@ -1,15 +1,16 @@
-//! Immutable objects of C: patterns and matches of `re`, dates and times. A trace knows how such an object is made; what can be
+//! Immutable objects of C: patterns and matches of `re`, dates and times, numbers of NumPy. A trace knows how such an object is made; what can be
 //! done with it, the client does with one that is made so.
 
 use super::super::args::exactly;
 use super::super::{Table, fixed_const, plain_value, unsupported};
 use crate::state::kind::Kind;
 use crate::state::tracer::Tracer;
-use crate::value::flow::{Flow, Stop};
+use crate::value::flow::{Flow, Stop, stop};
 use crate::value::parts::Parts;
 use crate::value::{Args, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::oracle::Plain;
+use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -31,6 +32,13 @@ impl Kind for Pure {
 
     fn maker(&self, this: &Parts) -> Arc<str> {
         this.items.first().and_then(Value::as_str).cloned().unwrap_or_else(|| self.0.into())
+    }
+
+    /// Torch takes NumPy's numbers for numbers; where it makes a tensor of one, it has the dtype of NumPy's.
+    fn number(&self, this: &Parts) -> Option<Value> {
+        // NumPy's booleans are no numbers to torch.
+        let is_number = self.0.starts_with("numpy.float") || self.0.starts_with("numpy.int");
+        this.items.get(1).filter(|value| is_number && matches!(value, Value::Const(_))).cloned()
     }
 
     fn rebuild(&self, _: &mut Tracer<'_>, this: &Parts) -> Flow<Option<Vec<Value>>> {
@@ -74,7 +82,8 @@ fn pattern(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     }
 }
 
-/// What a pure function gives for operands of which one is such an object; `None` where none is, or one is no plain value.
+/// What a pure function gives for operands of which one is such an object; `None` where none is. What its type does with other
+/// objects, only that knows.
 pub fn operation(tracer: &mut Tracer<'_>, path: &str, operands: &[&Value]) -> Flow<Option<Value>> {
     let is_pure = |value: &Value| matches!(value, Value::Parts(parts) if tracer.kind_of(parts).is_pure());
     if !operands.iter().any(|value| is_pure(value)) {
@@ -84,11 +93,25 @@ pub fn operation(tracer: &mut Tracer<'_>, path: &str, operands: &[&Value]) -> Fl
     for value in operands {
         match plain_value(tracer, value, super::super::MOST_PLAIN)? {
             Some(value) => plain.push(value),
-            None => return Ok(None),
+            None => {
+                let names: Vec<String> = operands.iter().map(|value| tracer.type_name(value)).collect();
+                return stop(ReasonCode::UnsupportedObject, format!("{path} of {}", names.join(" and ")));
+            }
         }
     }
     let given: Vec<Value> = operands.iter().map(|value| (*value).clone()).collect();
+    note_version(tracer, path, &given)?;
     tracer.eval_plain(path, plain, vec![]).map(|made| Some(made_of(made, path, &given)))
+}
+
+/// What NumPy makes of numbers is what this version makes of them.
+pub fn note_version(tracer: &mut Tracer<'_>, path: &str, operands: &[Value]) -> Flow<()> {
+    let is_of_numpy = |value: &Value| matches!(value, Value::Parts(parts) if parts.of.starts_with("numpy."));
+    if path.starts_with("numpy.") || operands.iter().any(is_of_numpy) {
+        let module = tracer.sys_module("numpy")?;
+        tracer.get_attr(&module, "__version__")?;
+    }
+    Ok(())
 }
 
 /// A result that only the call itself makes, made of the very operands.
@@ -119,4 +142,14 @@ pub fn as_plain(tracer: &mut Tracer<'_>, this: &Parts) -> Flow<Option<Plain>> {
         }
     }
     Ok(Some(Plain::Object(kind.path().into(), kind.maker(this), args)))
+}
+
+/// A key that is such an object, as what it is looked up as: a number that has the same hash. Others are not known.
+pub fn as_key(tracer: &mut Tracer<'_>, key: &Value) -> Flow<Option<Value>> {
+    let Value::Parts(parts) = key else { return Ok(None) };
+    let kind = tracer.kind_of(parts);
+    match kind.number(parts) {
+        None if kind.is_pure() => stop(ReasonCode::UnsupportedObject, format!("a {} as a key", kind.path())),
+        number => Ok(number),
+    }
 }
