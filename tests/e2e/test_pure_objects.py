@@ -22,8 +22,9 @@ SPAN = datetime.timedelta(days=3, microseconds=5)
 CLOCK = datetime.time(1, 2)
 NAMES = ["layer_12", "head", "x_7"]
 
-MODULES = ("binascii", "cmath", "math", "pickle", "struct", "sys", "unicodedata", "zlib")
-NAMESPACE = globals() | {name: importlib.import_module(name) for name in MODULES}
+MODULES = "binascii cmath collections.abc math numbers os pathlib pickle struct sys unicodedata zlib".split()
+NAMESPACE = globals() | {name.partition(".")[0]: importlib.import_module(name) for name in MODULES}
+NAMESPACE["collections"] = importlib.import_module("collections")
 
 # Of `x`, and of what is above.
 EXPRESSIONS = [
@@ -53,6 +54,11 @@ EXPRESSIONS = [
     "x, [WORD, DAY]",
     "x, f'{WORD}', str(DAY), repr(SPAN), f'{MOMENT}', f'{DAY!r:>30}'",
     "x, WORD in [WORD, 1], isinstance(WORD, re.Pattern), isinstance(DAY, datetime.date), type(DAY)",
+    "x, re.sub('[[a]', '-', 'a[b'), re.compile('a||b').findall('ab'), re.compile(b'[a--b]')",
+    "x, os.fspath('a'), os.path.join('a', 'b'), os.path.splitext('a.b'), os.path.basename('a/b'), os.fspath(b'a')",
+    "x, os.fspath(pathlib.PurePosixPath('a/b')), str(pathlib.PurePosixPath('a') / 'b.c'), pathlib.PurePath('a/b').name",
+    "x, os.fspath(3)",
+    "x, isinstance(DAY, collections.abc.Hashable), isinstance(WORD, collections.abc.Sized)",
     "x * DAY.year + DAY.day",
     "x, DAY + SPAN, DAY - DAY, DAY - SPAN, SPAN + SPAN, -SPAN, abs(-SPAN), SPAN * 2, 2 * SPAN, SPAN / 2, SPAN // SPAN",
     "x, DAY < DAY + SPAN, DAY == DAY + SPAN, SPAN >= SPAN, max(DAY, DAY + SPAN), sorted([DAY + SPAN, DAY])",
@@ -110,6 +116,10 @@ def test_as_eager(expression):
 
 
 BREAKS = [
+    "x, re.sub('[[a]', '-', 'a[b'), re.compile('a||b').findall('ab'), re.compile(b'[a--b]')",
+    "x, os.fspath(3)",
+    "x, os.fspath(pathlib.PurePosixPath('a/b')), str(pathlib.PurePosixPath('a') / 'b.c'), pathlib.PurePath('a/b').name",
+    "x, isinstance(DAY, collections.abc.Hashable), isinstance(WORD, collections.abc.Sized)",
     "x, dict(WORD.groupindex), DAY.timetuple().tm_yday",
     "x, WORD.match(3)",
     "x, DAY < 3",
@@ -229,9 +239,12 @@ OF_NUMBERS = [
     "x, float(s), repr(s), str(s), f'{s}', bool(s), type(s), round(s)",
     "x, int(s) if s == s else 0",
     "x, isinstance(s, float), isinstance(s, int), isinstance(s, numpy.floating), isinstance(s, numpy.generic)",
+    "x, isinstance(s, numbers.Number), isinstance(s, numbers.Integral), isinstance(s, numbers.Real)",
     "x, s.item(), s.dtype, s.shape, s.real, s.is_integer()",
     "x, numpy.sqrt(s), numpy.exp(s), numpy.floor(s), numpy.sign(s), numpy.maximum(s, 1)",
     "torch.tensor(s), torch.tensor([s, s]), torch.full((2,), s), torch.as_tensor(s), x.new_tensor(s)",
+    "torch.tensor(data=s), torch.full((2,), fill_value=s), torch.scalar_tensor(s), torch.asarray(s), torch.Tensor([s])",
+    "x[s], x.sum(s), x.repeat(s, 1), torch.zeros(s), x.view(1, s)",
     "torch.clamp(x, s), torch.add(x, s), torch.where(x > 1, x, s), x.fill_(s)",
     "x, [1, 2, 3, 4, 5][s] if s > 0 else 0, list(range(s)) if s > 0 else 0",
     "x, {s: 1}, {s: 1}.get(2), s in [2, 3], s in (1, 2.0)",

@@ -6,17 +6,25 @@ import datetime
 import functools
 import importlib
 import re
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 # What these do depends on more than the pattern: on the locale, and on what is printed.
 _NOT_PURE = re.DEBUG | re.LOCALE
+# What may be meant as an operation on sets of characters.
+_WARNED_OF = ("[[", "--", "&&", "~~", "||")
+
+
+class Refused(Exception):
+    """A call that is left to plain Python."""
 
 
 @functools.lru_cache(500)
 def pattern(text: str | bytes, flags: int) -> re.Pattern[Any]:
-    """`re.compile`, without a trace of it in what `re` keeps."""
+    """`re.compile`, without a trace of it in what `re` keeps. `Refused`: compiling it prints, or may warn."""
+    characters = text if isinstance(text, str) else text.decode("latin-1")
+    if flags & _NOT_PURE or any(mark in characters for mark in _WARNED_OF):
+        raise Refused(text)
     compiler: Any = importlib.import_module("re._compiler")
     found: re.Pattern[Any] = compiler.compile(text, flags)
     return found
@@ -27,8 +35,11 @@ def made_of(value: Any) -> tuple[str, tuple[Any, ...]] | None:
     Runs no code of users: `value` is of exactly one of these types."""
     kind = type(value)
     if kind is re.Pattern:
-        plain = type(value.pattern) in (str, bytes) and not value.flags & _NOT_PURE
-        return ("flambeau._pure.pattern", (value.pattern, value.flags)) if plain else None
+        try:
+            same = type(value.pattern) in (str, bytes) and pattern(value.pattern, value.flags) == value
+        except Refused:
+            return None
+        return ("flambeau._pure.pattern", (value.pattern, value.flags)) if same else None
     if kind.__module__ == "numpy":
         return f"numpy.{kind.__name__}", (value.item(),)
     if kind is datetime.date:
@@ -48,15 +59,10 @@ def of_numpy(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     import numpy
 
     try:
-        with numpy.errstate(all="raise"), warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with numpy.errstate(all="raise"):
             return function(*args)
     except Exception as error:
         raise Refused from error
-
-
-class Refused(Exception):
-    """A call that is left to plain Python."""
 
 
 def attribute(value: Any, name: str) -> Any:

@@ -20,6 +20,7 @@ pub const TABLE: Table = &[
     ("builtins.setattr", setattr),
     ("builtins.delattr", delattr),
     ("builtins.object", object),
+    ("posix.fspath", fspath),
     ("builtins.object.__getattribute__", generic_getattr),
     ("builtins.object.__setattr__", generic_setattr),
     ("builtins.object.__delattr__", generic_delattr),
@@ -278,6 +279,22 @@ fn generic_getattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Valu
             let class = tracer.type_name(&object);
             tracer.raise_named("AttributeError", &format!("'{class}' object has no attribute '{name}'"))
         }
+    }
+}
+
+/// `os.fspath(path)`: of a str or bytes itself, of another object what its class says.
+fn fspath(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [value] = bind(path, args, ["path"], 1)?;
+    match value {
+        Some(text @ Value::Const(Const::Str(_) | Const::Bytes(_))) => Ok(text),
+        Some(value @ Value::Instance(_)) => match tracer.python_special(&value, "__fspath__")? {
+            Some(method) => match tracer.call(&method, Args::default())? {
+                text @ Value::Const(Const::Str(_) | Const::Bytes(_)) => Ok(text),
+                _ => unsupported(path),
+            },
+            None => unsupported(path),
+        },
+        _ => unsupported(path),
     }
 }
 

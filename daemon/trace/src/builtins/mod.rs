@@ -198,7 +198,6 @@ const PURE: &[&str] = &[
     "binascii.",
     "unicodedata.",
     "_struct.",
-    "posix.fspath",
     "sys.intern",
     "zlib.adler32",
     "zlib.crc32",
@@ -247,9 +246,13 @@ fn constant_call(tracer: &mut Tracer<'_>, path: &str, args: &Args) -> Flow<Optio
 /// Items of a container that the client is asked about.
 const MOST_PLAIN: usize = 1000;
 
-/// A constant, or a container of such; symbolic ints in it are fixed to the values seen.
+/// A constant, or a container of such; symbolic ints in it are fixed to the values seen, unless the function was compiled
+/// for half of its limit.
 fn plain_value(tracer: &mut Tracer<'_>, value: &Value, most: usize) -> Flow<Option<Plain>> {
     flambeau_ir::stack::check();
+    if matches!(value, Value::Int(_)) && tracer.frame.options.cautious {
+        return Ok(None);
+    }
     if let Some(constant) = fixed_const(tracer, value) {
         return Ok(Some(Plain::Const(constant)));
     }

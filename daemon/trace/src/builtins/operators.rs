@@ -137,7 +137,7 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: 
     if let (Value::Const(x), Value::Const(y)) = (a, b) {
         return constants(tracer, op, x, y).map(Some);
     }
-    if let Some(result) = pure::operation(tracer, &format!("_operator.{}", op.method()), &[a, b])? {
+    if let Some(result) = pure::operator(tracer, op.method(), &[a, b])? {
         return Ok(Some(result));
     }
     if let (Some(x), Some(y)) = (a.as_dim(), b.as_dim()) {
@@ -324,7 +324,7 @@ pub fn compare(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Fl
         let path = format!("_operator.{}", op.method());
         return folded(tracer, fold::compare(op, x, y), &path, &[x.clone(), y.clone()]).map(Some);
     }
-    if let Some(result) = pure::operation(tracer, &format!("_operator.{}", op.method()), &[x, y])? {
+    if let Some(result) = pure::operator(tracer, op.method(), &[x, y])? {
         return Ok(Some(result));
     }
     if let (Some(x), Some(y)) = (x.as_dim(), y.as_dim()) {

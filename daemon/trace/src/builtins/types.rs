@@ -309,6 +309,7 @@ fn subclass_hook(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Rc<Class>) -> 
 /// Whether a class is registered with an abstract class of the standard library: one of the user's, or one of C that the
 /// tables below do not know (`array.array`, `decimal.Decimal`, NumPy's scalars).
 fn is_registered(tracer: &mut Tracer<'_>, class: &Rc<Class>, path: &Arc<str>) -> Flow<bool> {
+    let class = &tracer.real_class(class)?;
     let Some(origin) = class.origin else { return Ok(false) };
     let in_tables = |path: &Arc<str>| class.is_python || path.starts_with("builtins.") || path.starts_with("torch.");
     if class.path.as_ref().is_some_and(in_tables) {

@@ -57,7 +57,8 @@ impl Tracer<'_> {
     /// A scalar of numpy's that derives from a number of Python's has its own type as data of a tensor.
     pub(super) fn check_data(&mut self, target: &Target, args: &Args) -> Flow<()> {
         let name = target_name(target);
-        if is(name, Mark::TakesData) && args.pos.iter().any(|v| self.holds_numpy(v)) {
+        let mut values = args.pos.iter().chain(args.kw.iter().map(|(_, value)| value));
+        if is(name, Mark::TakesData) && values.any(|value| self.holds_numpy(value)) {
             return stop(ReasonCode::UnsupportedObject, format!("{name} of a scalar of numpy's"));
         }
         Ok(())
@@ -66,6 +67,7 @@ impl Tracer<'_> {
     fn holds_numpy(&self, value: &Value) -> bool {
         match value {
             Value::Instance(id) => &*self.arenas.instances[*id].class.name.module == "numpy",
+            Value::Parts(parts) => parts.of.starts_with("numpy."),
             Value::Tuple(tuple) => tuple.items.iter().any(|item| self.holds_numpy(item)),
             Value::List(id) => self.arenas.lists[*id].items.iter().any(|item| self.holds_numpy(item)),
             _ => false,

@@ -524,6 +524,9 @@ impl Tracer<'_> {
                 let ((ga, oa), (gb, ob), (gc, oc)) = (self.torch_arg(a)?, self.torch_arg(b)?, self.torch_arg(c)?);
                 (Arg::Slice(Box::new([ga, gb, gc])), OpArg::Slice(Box::new([oa, ob, oc])))
             }
+            Value::Parts(parts) if let Some(Value::Const(c)) = self.kind_of(parts).number(parts) => {
+                (Arg::Const(c.clone()), OpArg::Const(c))
+            }
             _ if self.is_sequence_of_parts(value) => {
                 let items = self.collect(value)?;
                 let (g, o) = self.torch_args(&items)?;

@@ -1,5 +1,5 @@
-//! Immutable objects of C: patterns and matches of `re`, dates and times, numbers of NumPy. A trace knows how such an object is made; what can be
-//! done with it, the client does with one that is made so.
+//! Immutable objects of C: patterns and matches of `re`, dates and times, numbers of NumPy. A trace knows how such an object
+//! is made; what can be done with it, the client does with one that is made so.
 
 use super::super::args::exactly;
 use super::super::{Table, fixed_const, plain_value, unsupported};
@@ -80,6 +80,14 @@ fn pattern(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         }
         _ => unsupported(path),
     }
+}
+
+/// What an operator of module `operator` gives, as [`operation`].
+pub fn operator(tracer: &mut Tracer<'_>, name: &str, operands: &[&Value]) -> Flow<Option<Value>> {
+    if !operands.iter().any(|value| matches!(value, Value::Parts(_))) {
+        return Ok(None);
+    }
+    operation(tracer, &format!("_operator.{name}"), operands)
 }
 
 /// What a pure function gives for operands of which one is such an object; `None` where none is. What its type does with other
