@@ -81,3 +81,34 @@ def test_the_order_is_the_eager_one(program):
     expected, got = f(X, theirs)[0], flambeau.compile(f)(X, ours)[0]
     assert listed(got) == listed(expected)
     assert list(ours) == list(theirs)
+
+
+def drawn(items, log):
+    for item in items:
+        log.append(item)
+        yield item
+
+
+FIRST = [{2}, {1, 2}, set(), frozenset({1, 2, 3}), {1.0, True, 5}]
+OTHERS = [[2.0, 5], [2, 1.0, 1, 7], [7, 2, 2, 1, 9], [], [True, 1], (3.0, 2), {2.0}, {1.0, 2.0, 9, 8}, {1.0: 1, 2: 2}]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("other", OTHERS, ids=repr)
+@pytest.mark.parametrize("first", FIRST, ids=repr)
+def test_intersections_give_the_elements_that_cpython_gives_and_draw_no_more(first, other, lazy):
+    def f(x, first, other):
+        log = []
+        given = drawn(other, log) if lazy else other
+        found = [first.intersection(given), log]
+        if isinstance(first, set):
+            changed = set(first)
+            changed.intersection_update(drawn(other, log) if lazy else other)
+            found.append(changed)
+        if isinstance(other, (set, dict)) and not lazy:
+            view = other.keys() if isinstance(other, dict) else other
+            found += [first & view, view & first, {1: 0, 2.0: 0}.keys() & view, {2.0: 0}.keys() & {2: 1, 3: 1}.keys()]
+        found += [first.difference(other), first.symmetric_difference(other), first.union(other)]
+        return x, [sorted(part, key=repr) if isinstance(part, (set, frozenset)) else part for part in found]
+
+    assert str(flambeau.compile(f)(torch.ones(1), first, other)) == str(f(torch.ones(1), first, other))

@@ -268,6 +268,26 @@ fn set_like(value: &Value) -> bool {
     matches!(value, Value::Set(_) | Value::DictView(_, ViewKind::Keys | ViewKind::Items))
 }
 
+/// The elements of `a & b`: where one is a view of a dict, by `_PyDictView_Intersect` in CPython's `Objects/dictobject.c`.
+fn common(a: &Value, b: &Value, left: Elements, right: Elements) -> Elements {
+    let is_view = |value: &Value| matches!(value, Value::DictView(..));
+    let both = is_view(a) && is_view(b);
+    let (view, other) = if is_view(a) { (left, right) } else { (right, left) };
+    match (is_view(a) || is_view(b), both) {
+        (false, _) => combine("intersection", other, view),
+        // The longer view is asked for the items of the other one.
+        (true, true) if other.len() > view.len() => in_both(view, &other),
+        // A set that is no smaller goes through the view.
+        (true, false) if view.len() <= other.len() => in_both(view, &other),
+        _ => in_both(other, &view),
+    }
+}
+
+/// What is in both, as the first one has it.
+fn in_both(items: Elements, other: &Elements) -> Elements {
+    items.into_iter().filter(|(key, _)| other.contains_key(key)).collect()
+}
+
 fn sets(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Option<Value>> {
     if !set_like(a) || !set_like(b) {
         return Ok(None);
@@ -282,7 +302,10 @@ fn sets(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value
     let operands = [sets::operand(tracer, a, &left)?, sets::operand(tracer, b, &right)?];
     let [_, other] = operands.clone();
     let operands = operands.into_iter().collect();
-    let items = combine(how, left, right);
+    let items = match op {
+        Binary::And => common(a, b, left, right),
+        _ => combine(how, left, right),
+    };
     // Sets leave it to a view (`dictviews_as_number` in CPython's `Objects/dictobject.c`), which makes a plain set.
     let of_view = matches!(b, Value::DictView(..));
     match a {

@@ -262,24 +262,54 @@ fn combined(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     for other in &rest.pos {
         let length = tracer.arenas.sets[id].items.len();
         let value = other;
-        let other = elements(tracer, other)?;
+        let (other, common) = match name(path) {
+            "intersection" => intersected(tracer, &items, value)?,
+            _ => (elements(tracer, value)?, None),
+        };
         let made = operand(tracer, value, &other)?;
         operands = operands.zip(made).map(|(operands, made)| [operands, vec![made]].concat());
         if tracer.arenas.sets[id].items.len() != length {
             return stop(ReasonCode::UnsupportedCall, format!("{path} with an iterator that changes the set"));
         }
-        items = combine(name(path), items, other);
+        items = common.unwrap_or_else(|| combine(name(path), items, other));
     }
     Ok(make(tracer, items, frozen, path, operands))
 }
 
-/// Union, intersection, difference or symmetric difference, by the method's name.
+/// What is drawn of the other operand of `set.intersection`, and the elements that are in both, unless it is a set. It stops
+/// where the result has as many as the set (`set_intersection` in CPython's `Objects/setobject.c`).
+fn intersected(tracer: &mut Tracer<'_>, set: &Elements, other: &Value) -> Flow<(Elements, Option<Elements>)> {
+    if let Value::Set(id) = other {
+        return Ok((tracer.arenas.sets[*id].items.clone(), None));
+    }
+    let (mut drawn, mut common) = (Elements::new(), Elements::new());
+    let iterator = tracer.iter(other)?;
+    while let Some(item) = tracer.next(&iterator)? {
+        let key = tracer.key(&item)?;
+        if set.contains_key(&key) {
+            common.entry(key.clone()).or_insert_with(|| item.clone());
+        }
+        let is_whole = set.contains_key(&key) && common.len() >= set.len();
+        drawn.entry(key).or_insert(item);
+        if is_whole {
+            break;
+        }
+    }
+    Ok((drawn, Some(common)))
+}
+
+/// Union, intersection, difference or symmetric difference of two sets, by the method's name.
 pub fn combine(how: &str, mut a: Elements, b: Elements) -> Elements {
     match how {
         "union" => {
             for (key, item) in b {
                 a.entry(key).or_insert(item);
             }
+        }
+        // The elements are those of the smaller one, or of the other one.
+        "intersection" if b.len() <= a.len() => {
+            let common = b.into_iter().filter(|(key, _)| a.contains_key(key));
+            return common.collect();
         }
         "intersection" => a.retain(|key, _| b.contains_key(key)),
         "difference" => a.retain(|key, _| !b.contains_key(key)),
