@@ -89,7 +89,7 @@ def drawn(items, log):
         yield item
 
 
-FIRST = [{2}, {1, 2}, set(), frozenset({1, 2, 3}), {1.0, True, 5}]
+FIRST = [{2}, {1, 2}, set(), frozenset({1, 2, 3}), {1.0, 5}]
 OTHERS = [[2.0, 5], [2, 1.0, 1, 7], [7, 2, 2, 1, 9], [], [True, 1], (3.0, 2), {2.0}, {1.0, 2.0, 9, 8}, {1.0: 1, 2: 2}]
 
 
