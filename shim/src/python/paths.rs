@@ -33,7 +33,12 @@ const TABLE_MODULES: &[&str] = &[
 ];
 
 /// Functions of other modules that are looked up by address.
-const TABLE_FUNCTIONS: &[(&str, &str)] = &[("sys", "getrecursionlimit"), ("torch._C._autograd", "_profiler_enabled")];
+const TABLE_FUNCTIONS: &[(&str, &str)] = &[
+    ("posix", "fspath"),
+    ("sys", "getrecursionlimit"),
+    ("sys", "intern"),
+    ("torch._C._autograd", "_profiler_enabled"),
+];
 
 /// Types whose own attributes (method descriptors, getsets, static functions) are looked up by address.
 const TABLE_TYPES: &[(&str, &str)] = &[
@@ -109,14 +114,12 @@ const ROOTS: &[&str] = &[
     "binascii",
     "cmath",
     "datetime",
-    "posix",
     "unicodedata",
     "zlib",
 ];
 
 /// Those of the roots that are modules of C, whose functions have paths.
-const NATIVE_ROOTS: &[&str] =
-    &["_bisect", "_heapq", "_pickle", "_struct", "binascii", "cmath", "posix", "sys", "unicodedata", "zlib"];
+const NATIVE_ROOTS: &[&str] = &["_bisect", "_heapq", "_pickle", "_struct", "binascii", "cmath", "unicodedata", "zlib"];
 
 /// About as many objects as have paths in the tables.
 const OBJECTS: usize = 6000;

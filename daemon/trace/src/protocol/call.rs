@@ -148,7 +148,10 @@ impl Tracer<'_> {
         }
         match self.polyfill(path)? {
             Some(polyfill) => self.call_polyfill(path, &polyfill, args),
-            None => self.call_torch_path(path, args),
+            None => {
+                self.library.note_frames(self, path);
+                self.call_torch_path(path, args)
+            }
         }
     }
 
