@@ -213,12 +213,13 @@ pub fn evaluate(py: Python<'_>, path: &str, args: &[Plain], names: &[Arc<str>]) 
     let made = args.iter().map(|arg| to_object(py, arg)).collect::<PyResult<Vec<_>>>();
     let made =
         made.map_err(|error| (ReasonCode::UnsupportedCall, format!("{path}, whose arguments are none: {error}")))?;
+    let function = paths::resolve(py, path).map_err(|_| (ReasonCode::UnsupportedCall, path.to_owned()))?;
     let call = || -> PyResult<Py<PyAny>> {
         let (positional, named) = made.split_at(made.len() - names.len());
         let keywords = PyDict::new(py);
         names.iter().zip(named).try_for_each(|(name, value)| keywords.set_item(&**name, value))?;
         let keywords = (!names.is_empty()).then_some(&keywords);
-        let (function, positional) = (paths::resolve(py, path)?, PyTuple::new(py, positional)?);
+        let positional = PyTuple::new(py, positional)?;
         if numpy {
             return Ok(py.import("flambeau._pure")?.call_method1("of_numpy", (function, positional))?.unbind());
         }
