@@ -87,6 +87,8 @@ pub fn operator(tracer: &mut Tracer<'_>, name: &str, operands: &[&Value]) -> Flo
     if !operands.iter().any(|value| matches!(value, Value::Parts(_))) {
         return Ok(None);
     }
+    // Names that are keywords of Python.
+    let name = if matches!(name, "and" | "or") { format!("{name}_") } else { name.to_owned() };
     operation(tracer, &format!("_operator.{name}"), operands)
 }
 
