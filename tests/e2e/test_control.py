@@ -379,3 +379,61 @@ def test_messages_of_several_mistakes(backend):
         return told, a + b
 
     check(f, inputs(), backend=backend, graphs=None)
+
+
+def missing_halves_of_managers(x):
+    class OnlyEnter:
+        def __enter__(self):
+            return self
+
+    class OnlyExit:
+        def __exit__(self, *args):
+            return None
+
+    said = []
+    for make in (OnlyEnter, OnlyExit, int):
+        try:
+            with make():
+                x = x + 1
+        except Exception as error:
+            said.append((type(error).__name__, str(error)))
+    return x, said
+
+
+def thrown_that_is_no_exception(x):
+    class Odd(Exception):
+        def __new__(cls, *args):
+            return cls
+
+    def numbers():
+        yield 1
+
+    said = []
+    for give in (lambda: numbers().throw(Odd), lambda: [].throw):
+        try:
+            give()
+        except Exception as error:
+            said.append(type(error).__name__)
+    return x, said
+
+
+def tee_that_enters_itself(x):
+    class Again:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return next(self.other)
+
+    again = Again()
+    first, again.other = itertools.tee(again)
+    try:
+        next(first)
+    except RuntimeError as error:
+        return x, str(error)
+    return x
+
+
+@pytest.mark.parametrize("f", [missing_halves_of_managers, thrown_that_is_no_exception, tee_that_enters_itself])
+def test_exceptions_are_those_of_python(f):
+    assert str(flambeau.compile(f)(torch.ones(1))) == str(f(torch.ones(1)))

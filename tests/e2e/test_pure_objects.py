@@ -1,6 +1,7 @@
 """Immutable objects of C and pure functions: a trace has what they give, a frame leaves equal objects behind."""
 
 import datetime
+import enum
 import importlib
 import itertools
 import re
@@ -20,8 +21,19 @@ DAY = datetime.date(2024, 2, 29)
 MOMENT = datetime.datetime(2024, 2, 29, 12, 30, 15, 99)
 SPAN = datetime.timedelta(days=3, microseconds=5)
 CLOCK = datetime.time(1, 2)
-NAMES = ["layer_12", "head", "x_7"]
 
+
+class Small(enum.IntEnum):
+    ONE = 1
+    FOUR = 4
+
+
+class Text(str):
+    def __radd__(self, other):
+        return "added"
+
+
+NAMES = ["layer_12", "head", "x_7"]
 MODULES = "binascii cmath collections.abc math numbers os pathlib pickle struct sys unicodedata zlib".split()
 NAMESPACE = globals() | {name.partition(".")[0]: importlib.import_module(name) for name in MODULES}
 NAMESPACE["collections"] = importlib.import_module("collections")
@@ -62,6 +74,12 @@ EXPRESSIONS = [
     "x * DAY.year + DAY.day",
     "x, DAY + SPAN, DAY - DAY, DAY - SPAN, SPAN + SPAN, -SPAN, abs(-SPAN), SPAN * 2, 2 * SPAN, SPAN / 2, SPAN // SPAN",
     "x, DAY < DAY + SPAN, DAY == DAY + SPAN, SPAN >= SPAN, max(DAY, DAY + SPAN), sorted([DAY + SPAN, DAY])",
+    "x, DAY.fromordinal(5), MOMENT.fromordinal(5), DAY.fromisoformat('2020-01-02'), MOMENT.today",
+    "x, pickle.loads(pickle.dumps(Small.ONE)), pickle.loads(pickle.dumps([Text('a')])), struct.pack('<i', Small.ONE)",
+    "x, numpy.sqrt(Small.FOUR), cmath.exp(Small.ONE), datetime.timedelta(days=Small.ONE), DAY + Text('a')",
+    "x, DAY.fromordinal(5), MOMENT.fromordinal(5), DAY.fromisoformat('2020-01-02'), DAY.max",
+    "x, pickle.loads(pickle.dumps(Small.ONE)), pickle.loads(pickle.dumps([Text('a')])), struct.pack('<i', Small.ONE)",
+    "x, numpy.sqrt(Small.FOUR), cmath.exp(Small.ONE), datetime.timedelta(days=Small.ONE), DAY + Text('a')",
     "x, DAY < 3",
     "x, DAY + 3",
     "x, DAY == 3, DAY != None, DAY is DAY",
@@ -116,6 +134,8 @@ def test_as_eager(expression):
 
 
 BREAKS = [
+    "x, pickle.loads(pickle.dumps(Small.ONE)), pickle.loads(pickle.dumps([Text('a')])), struct.pack('<i', Small.ONE)",
+    "x, numpy.sqrt(Small.FOUR), cmath.exp(Small.ONE), datetime.timedelta(days=Small.ONE), DAY + Text('a')",
     "x, re.sub('[[a]', '-', 'a[b'), re.compile('a||b').findall('ab'), re.compile(b'[a--b]')",
     "x, os.fspath(3)",
     "x, os.fspath(pathlib.PurePosixPath('a/b')), str(pathlib.PurePosixPath('a') / 'b.c'), pathlib.PurePath('a/b').name",

@@ -66,6 +66,8 @@ def of_numpy(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """`value.name` of such an object; `...` where it is a method."""
+    """`value.name` of such an object; `...` where it is a method, `NotImplemented` where it is one of the class."""
     found = getattr(value, name)
-    return ... if callable(found) else found
+    if not callable(found):
+        return found
+    return ... if getattr(found, "__self__", None) is value else NotImplemented

@@ -71,6 +71,10 @@ fn throw(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         (Some(kind @ Value::Class(_)), Some(value)) if value.is_none() => tracer.call(&kind, Args::default())?,
         _ => return unsupported(path),
     };
+    let base = tracer.exception_class("BaseException");
+    if !tracer.class_of(&exception)?.is_subclass(&base) {
+        return tracer.raise_inexact("TypeError", "something that is no exception is thrown");
+    }
     let end = tracer.resume(id, Err(exception))?;
     yielded(tracer, end)
 }

@@ -232,7 +232,8 @@ fn constant_call(tracer: &mut Tracer<'_>, path: &str, args: &Args) -> Flow<Optio
         match value {
             // A class method, through its class.
             Value::Class(class) if at == 0 && class.path.as_deref().is_some_and(|class| path.starts_with(class)) => {}
-            _ => match plain_value(tracer, value, MOST_PLAIN)? {
+            // Methods of a type take an instance of a subclass for one of the type.
+            _ => match plain_value(tracer, value, !of_immutable(path), MOST_PLAIN)? {
                 Some(value) => plain.push(value),
                 None => return Ok(None),
             },
@@ -247,10 +248,10 @@ fn constant_call(tracer: &mut Tracer<'_>, path: &str, args: &Args) -> Flow<Optio
 const MOST_PLAIN: usize = 1000;
 
 /// A constant, or a container of such; symbolic ints in it are fixed to the values seen, unless the function was compiled
-/// for half of its limit.
-fn plain_value(tracer: &mut Tracer<'_>, value: &Value, most: usize) -> Flow<Option<Plain>> {
+/// for half of its limit. `exact`: instances of subclasses are no values of their base.
+fn plain_value(tracer: &mut Tracer<'_>, value: &Value, exact: bool, most: usize) -> Flow<Option<Plain>> {
     flambeau_ir::stack::check();
-    if matches!(value, Value::Int(_)) && tracer.frame.options.cautious {
+    if matches!(value, Value::Int(_)) && tracer.frame.options.cautious || exact && matches!(value, Value::Instance(_)) {
         return Ok(None);
     }
     if let Some(constant) = fixed_const(tracer, value) {
@@ -259,7 +260,7 @@ fn plain_value(tracer: &mut Tracer<'_>, value: &Value, most: usize) -> Flow<Opti
     match value {
         Value::Parts(parts) => kinds::pure::as_plain(tracer, &parts.clone()),
         Value::Tuple(tuple) if tuple.class.is_none() && tuple.items.len() <= most => {
-            let items = tuple.items.iter().map(|item| plain_value(tracer, item, most / 2));
+            let items = tuple.items.iter().map(|item| plain_value(tracer, item, exact, most / 2));
             Ok(items.collect::<Flow<Option<Vec<_>>>>()?.map(Plain::Tuple))
         }
         Value::List(id) if tracer.arenas.lists[*id].class.is_none() => {
@@ -267,13 +268,13 @@ fn plain_value(tracer: &mut Tracer<'_>, value: &Value, most: usize) -> Flow<Opti
             if items.len() > most {
                 return Ok(None);
             }
-            let items = items.iter().map(|item| plain_value(tracer, item, most / 2));
+            let items = items.iter().map(|item| plain_value(tracer, item, exact, most / 2));
             Ok(items.collect::<Flow<Option<Vec<_>>>>()?.map(Plain::List))
         }
         Value::Dict(id) if tracer.arenas.dicts[*id].class.is_none() => {
             let mut items = Vec::new();
             for (key, value) in tracer.dict_items(*id)? {
-                match (fixed_const(tracer, &key), plain_value(tracer, &value, most / 2)?) {
+                match (fixed_const(tracer, &key), plain_value(tracer, &value, exact, most / 2)?) {
                     (Some(key), Some(value)) if items.len() < most => items.push((key, value)),
                     _ => return Ok(None),
                 }

@@ -106,7 +106,8 @@ pub(super) fn before_with(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> 
         if t.type_lookup(&class, "__enter__")?.is_some() && t.type_lookup(&class, "__exit__")?.is_some() {
             return stop(ReasonCode::UnsupportedObject, format!("a {name} as a context manager"));
         }
-        let message = format!("'{name}' object does not support the context manager protocol");
+        let half = if t.special(&manager, "__enter__")?.is_some() { " (missed __exit__ method)" } else { "" };
+        let message = format!("'{name}' object does not support the context manager protocol{half}");
         return t.raise_named("TypeError", &message);
     };
     f.push(exit);

@@ -208,15 +208,22 @@ def groupby(iterable: Any, key: Any = None) -> Any:
 
 
 class Tee(Kind):
-    """State: the iterator and the items that it gave, which all that came of one call share; how many this one gave."""
+    """State: the iterator, the items that it gave and whether it is giving one, which all that came of one call share; how
+    many this one gave."""
 
     made_by = itertools._tee  # type: ignore[attr-defined]
 
     @staticmethod
     def step(state: list[Any]) -> Any:
-        (iterator, items), at = state
+        (iterator, items, giving), at = state
         if at == len(items):
-            items.append(next(iterator))
+            if giving:
+                raise RuntimeError("cannot re-enter the tee iterator")
+            giving.append(True)
+            try:
+                items.append(next(iterator))
+            finally:
+                giving.pop()
         state[1] = at + 1
         return items[at]
 
@@ -236,7 +243,7 @@ def tee(iterable: Any, n: Any = 2, /) -> Any:
     iterator = iter(iterable)
     if hasattr(type(iterator), "__copy__"):
         refuse()
-    shared = (iterator, [])  # type: ignore[var-annotated]
+    shared = (iterator, [], [])  # type: ignore[var-annotated]
     return tuple([Lazy(Tee, [shared, 0]) for _ in range(n)])
 
 

@@ -7,7 +7,7 @@ use crate::state::kind::Kind;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::parts::Parts;
-use crate::value::{Args, Value};
+use crate::value::{Args, Builtin, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::oracle::Plain;
 use flambeau_ir::reason::ReasonCode;
@@ -61,6 +61,10 @@ impl Kind for Pure {
             Ok(Some(Value::Const(Const::Ellipsis))) => {
                 Ok(Some(Value::bound_builtin(&format!("{}.{name}", self.0), value)))
             }
+            Ok(Some(Value::Const(Const::NotImplemented))) => {
+                let path = format!("{}.{name}", self.0).into();
+                Ok(Some(Value::Builtin(Rc::new(Builtin { path, receiver: None, unbound: false, origin: None }))))
+            }
             Err(Stop::Raise(_)) => Ok(None),
             found => found,
         }
@@ -101,7 +105,7 @@ pub fn operation(tracer: &mut Tracer<'_>, path: &str, operands: &[&Value]) -> Fl
     }
     let mut plain = Vec::with_capacity(operands.len());
     for value in operands {
-        match plain_value(tracer, value, super::super::MOST_PLAIN)? {
+        match plain_value(tracer, value, true, super::super::MOST_PLAIN)? {
             Some(value) => plain.push(value),
             None => {
                 let names: Vec<String> = operands.iter().map(|value| tracer.type_name(value)).collect();
@@ -146,7 +150,7 @@ pub fn as_plain(tracer: &mut Tracer<'_>, this: &Parts) -> Flow<Option<Plain>> {
     }
     let mut args = Vec::with_capacity(this.items.len());
     for item in &this.items[1..] {
-        match plain_value(tracer, item, super::super::MOST_PLAIN)? {
+        match plain_value(tracer, item, true, super::super::MOST_PLAIN)? {
             Some(item) => args.push(item),
             None => return Ok(None),
         }
