@@ -34,7 +34,7 @@ class Text(str):
 
 
 NAMES = ["layer_12", "head", "x_7"]
-MODULES = "binascii cmath collections.abc math numbers os pathlib pickle struct sys unicodedata zlib".split()
+MODULES = "binascii cmath copy collections.abc math numbers os pathlib pickle struct sys unicodedata zlib".split()
 NAMESPACE = globals() | {name.partition(".")[0]: importlib.import_module(name) for name in MODULES}
 NAMESPACE["collections"] = importlib.import_module("collections")
 
@@ -80,6 +80,7 @@ EXPRESSIONS = [
     "x, DAY.fromordinal(5), MOMENT.fromordinal(5), DAY.fromisoformat('2020-01-02'), DAY.max",
     "x, pickle.loads(pickle.dumps(Small.ONE)), pickle.loads(pickle.dumps([Text('a')])), struct.pack('<i', Small.ONE)",
     "x, numpy.sqrt(Small.FOUR), cmath.exp(Small.ONE), datetime.timedelta(days=Small.ONE), DAY + Text('a')",
+    "x, copy.copy(WORD) is WORD, copy.deepcopy(WORD) is WORD, copy.copy(WORD.match('ab_1')).group(), copy.copy(DAY)",
     "x, DAY < 3",
     "x, DAY + 3",
     "x, DAY == 3, DAY != None, DAY is DAY",
@@ -134,6 +135,7 @@ def test_as_eager(expression):
 
 
 BREAKS = [
+    "x, copy.copy(WORD) is WORD, copy.deepcopy(WORD) is WORD, copy.copy(WORD.match('ab_1')).group(), copy.copy(DAY)",
     "x, pickle.loads(pickle.dumps(Small.ONE)), pickle.loads(pickle.dumps([Text('a')])), struct.pack('<i', Small.ONE)",
     "x, numpy.sqrt(Small.FOUR), cmath.exp(Small.ONE), datetime.timedelta(days=Small.ONE), DAY + Text('a')",
     "x, re.sub('[[a]', '-', 'a[b'), re.compile('a||b').findall('ab'), re.compile(b'[a--b]')",

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-# What these do depends on more than the pattern: on the locale, and on what is printed.
-_NOT_PURE = re.DEBUG | re.LOCALE
+# What these do depends on more than the pattern: on the locale, on what is printed; the last one (`re.TEMPLATE`) warns.
+_NOT_PURE = re.DEBUG | re.LOCALE | 1
 # What may be meant as an operation on sets of characters.
 _WARNED_OF = ("[[", "--", "&&", "~~", "||")
 

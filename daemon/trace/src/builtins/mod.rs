@@ -226,6 +226,9 @@ fn constant_call(tracer: &mut Tracer<'_>, path: &str, args: &Args) -> Flow<Optio
     if !of_immutable(path) && !PURE.iter().any(|prefix| path.starts_with(prefix)) {
         return Ok(None);
     }
+    if matches!(path.rsplit('.').next(), Some("__copy__" | "__deepcopy__")) && path.starts_with("re.") {
+        return Ok(args.pos.first().cloned());
+    }
     let values = args.pos.iter().chain(args.kw.iter().map(|(_, value)| value));
     let mut plain = Vec::new();
     for (at, value) in values.enumerate() {

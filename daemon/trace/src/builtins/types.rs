@@ -186,8 +186,9 @@ fn own_check(tracer: &mut Tracer<'_>, class: &Rc<Class>, name: &str) -> Flow<Opt
     let meta = tracer.class_of(&Value::Class(class.clone()))?;
     let Some((_, check @ Value::Function(_))) = tracer.type_lookup(&meta, name)? else { return Ok(None) };
     let Value::Function(function) = &check else { return Ok(None) };
-    // Its module is frozen: the functions have no path.
-    let of_abc = function.module.as_deref() == Some("abc");
+    // Its module is frozen: the functions have no path. Protocols say something else to who asks from elsewhere.
+    let of_typing = meta.mro_paths.iter().any(|path| path.starts_with("typing."));
+    let of_abc = function.module.as_deref() == Some("abc") && meta.path.is_none() && !of_typing;
     match &*function.code.qualname {
         // It asks for the other check, which may be the user's.
         "ABCMeta.__instancecheck__" if of_abc => Ok(own_check(tracer, class, "__subclasscheck__")?.map(|_| check)),

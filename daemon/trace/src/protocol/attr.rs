@@ -21,6 +21,7 @@ impl Tracer<'_> {
             Some(found) => Ok(found),
             None => {
                 let message = match value {
+                    Value::Module(m) if m.name.is_empty() => format!("module has no attribute '{name}'"),
                     Value::Module(m) => format!("module '{}' has no attribute '{name}'", m.name),
                     Value::Class(c) => format!("type object '{}' has no attribute '{name}'", c.tp_name()),
                     // `method_getattro` in CPython's `Objects/classobject.c` asks the function last.

@@ -208,8 +208,8 @@ def groupby(iterable: Any, key: Any = None) -> Any:
 
 
 class Tee(Kind):
-    """State: the iterator, the items that it gave and whether it is giving one, which all that came of one call share; how
-    many this one gave."""
+    """State: the iterator, the items that it gave and whether it is giving one, which all that came of one call share;
+    how many this one gave."""
 
     made_by = itertools._tee  # type: ignore[attr-defined]
 
