@@ -92,6 +92,14 @@ pub enum InferError {
     Unknown(String),
 }
 
+/// The shape that these broadcast to. [`InferError::Invalid`]: they do not fit.
+pub fn broadcast_shapes<'s>(
+    env: &mut dyn ShapeEnv,
+    shapes: impl IntoIterator<Item = &'s [Dim]>,
+) -> Result<Vec<Dim>, InferError> {
+    call::broadcast(&mut layout::Sizes(env), shapes)
+}
+
 /// Metadata of calling `target`.
 pub fn infer(
     target: &Target,

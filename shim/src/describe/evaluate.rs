@@ -3,9 +3,8 @@
 
 use crate::describe::answer::Refusal;
 use crate::python::consts;
-use crate::python::layout::pure;
-use crate::python::paths;
 use crate::python::raw::Raw;
+use crate::python::{paths, pure};
 use flambeau_ir::code::Const;
 use flambeau_ir::oracle::{AnswerValue, Plain};
 use flambeau_ir::reason::ReasonCode;

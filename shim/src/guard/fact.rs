@@ -9,7 +9,7 @@ use super::registry::{NoRegistered, NotRegistered};
 use super::source::{Cached, Key, Values, is_cell, is_function};
 use super::symbols::Expr;
 use super::tensor::TensorFact;
-use crate::python::layout::pure::Made;
+use crate::python::pure::Made;
 use crate::python::raw::{self, Raw};
 use crate::torch::Torch;
 use flambeau_ir::code::CodeHash;

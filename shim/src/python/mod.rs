@@ -10,6 +10,7 @@ pub mod layout;
 pub mod lines;
 pub mod observers;
 pub mod paths;
+pub mod pure;
 pub mod raw;
 pub mod structure;
 pub mod view;

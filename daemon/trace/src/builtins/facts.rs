@@ -163,7 +163,10 @@ fn device(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 /// `torch.broadcast_shapes(*shapes)`, of shapes that fit.
 fn broadcast_shapes(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let mut result: Vec<Dim> = Vec::new();
+    if !args.kw.is_empty() {
+        return unsupported(path);
+    }
+    let mut shapes: Vec<Vec<Dim>> = Vec::new();
     for shape in &args.pos {
         let sizes = match shape {
             Value::Tuple(tuple) => tuple.items.clone(),
@@ -173,25 +176,14 @@ fn broadcast_shapes(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Val
         let Some(sizes) = sizes.iter().map(Value::as_dim).collect::<Option<Vec<Dim>>>() else {
             return unsupported(path);
         };
-        while result.len() < sizes.len() {
-            result.insert(0, Dim::Const(1));
+        if sizes.iter().any(|size| tracer.decide(Relation::Lt, size, &Dim::Const(0))) {
+            return unsupported(path);
         }
-        let first = result.len() - sizes.len();
-        for (size, known) in sizes.into_iter().zip(&mut result[first..]) {
-            if tracer.decide(Relation::Lt, &size, &Dim::Const(0)) {
-                return unsupported(path);
-            }
-            if tracer.decide(Relation::Eq, known, &Dim::Const(1)) {
-                *known = size;
-            } else if !tracer.decide(Relation::Eq, &size, &Dim::Const(1)) && !tracer.decide(Relation::Eq, &size, known)
-            {
-                return unsupported(path);
-            }
-        }
+        shapes.push(sizes);
     }
-    if !args.kw.is_empty() {
+    let Ok(result) = flambeau_ops::broadcast_shapes(tracer, shapes.iter().map(Vec::as_slice)) else {
         return unsupported(path);
-    }
+    };
     let items = result.into_iter().map(Value::dim).collect();
     Ok(Value::Tuple(Rc::new(Tuple { items, class: Some(tracer.builtin_class("torch.Size")), origin: None })))
 }

@@ -1,7 +1,7 @@
 //! Operators between values of built-in types, and the `operator` module.
 
 use super::args::{exactly, name};
-use super::containers::sets::{self, Elements, combine, elements, make};
+use super::containers::sets::{self, Elements, combine, elements, in_both, make};
 use super::kinds::{pure, slice};
 use super::{Table, decided, dims, fixed_int, folded, slots, unsupported};
 use crate::fold;
@@ -271,21 +271,13 @@ fn set_like(value: &Value) -> bool {
 /// The elements of `a & b`: where one is a view of a dict, by `_PyDictView_Intersect` in CPython's `Objects/dictobject.c`.
 fn common(a: &Value, b: &Value, left: Elements, right: Elements) -> Elements {
     let is_view = |value: &Value| matches!(value, Value::DictView(..));
-    let both = is_view(a) && is_view(b);
-    let (view, other) = if is_view(a) { (left, right) } else { (right, left) };
-    match (is_view(a) || is_view(b), both) {
-        (false, _) => combine("intersection", other, view),
-        // The longer view is asked for the items of the other one.
-        (true, true) if other.len() > view.len() => in_both(view, &other),
-        // A set that is no smaller goes through the view.
-        (true, false) if view.len() <= other.len() => in_both(view, &other),
-        _ => in_both(other, &view),
+    if !is_view(a) && !is_view(b) {
+        return combine("intersection", left, right);
     }
-}
-
-/// What is in both, as the first one has it.
-fn in_both(items: Elements, other: &Elements) -> Elements {
-    items.into_iter().filter(|(key, _)| other.contains_key(key)).collect()
+    let (view, other) = if is_view(a) { (left, right) } else { (right, left) };
+    // The longer one of two views is asked for the items of the other one; a set that is no smaller goes through the view.
+    let through_view = if is_view(a) && is_view(b) { other.len() > view.len() } else { other.len() >= view.len() };
+    if through_view { in_both(view, &other) } else { in_both(other, &view) }
 }
 
 fn sets(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Option<Value>> {

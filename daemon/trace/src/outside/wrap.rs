@@ -324,8 +324,7 @@ impl Tracer<'_> {
             return self.wrap_opaque(object, origin);
         };
         self.guard(origin.source, GuardKind::Made(maker.clone(), args.to_vec()));
-        let args = args.iter().map(|arg| self.constant(arg.clone()));
-        let items = std::iter::once(Value::Const(Const::Str(maker.clone()))).chain(args).collect();
+        let items = Value::made_by(maker.clone(), args.iter().map(|arg| self.constant(arg.clone())));
         Ok(Value::Parts(Rc::new(Parts { of: kind.path(), items, origin: Some(origin) })))
     }
 

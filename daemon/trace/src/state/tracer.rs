@@ -359,8 +359,7 @@ impl<'a> Tracer<'a> {
                 let Some(kind) = self.library.kind(&of).filter(|kind| kind.is_pure()) else {
                     return internal(format!("a {of} is no pure object"));
                 };
-                let parts = std::iter::once(Value::Const(Const::Str(maker))).chain(args);
-                Value::parts(kind.path(), parts.collect::<Vec<_>>())
+                Value::parts(kind.path(), Value::made_by(maker, args))
             }
             Plain::Tuple(parts) => Value::tuple(items(self, parts)?),
             Plain::List(parts) => {

@@ -2,7 +2,9 @@
 //! with its parts is in its file in `builtins/kinds`.
 
 use super::{Origin, Value};
+use flambeau_ir::code::Const;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// `slice`
 pub const SLICE: &str = "builtins.slice";
@@ -30,6 +32,11 @@ impl Value {
     /// A new object of the type at this path.
     pub fn parts(of: &'static str, items: impl Into<Vec<Value>>) -> Value {
         Value::Parts(Rc::new(Parts { of, items: items.into(), origin: None }))
+    }
+
+    /// The parts of an immutable object of C: the path of what makes it, and the arguments.
+    pub fn made_by(maker: Arc<str>, args: impl IntoIterator<Item = Value>) -> Vec<Value> {
+        std::iter::once(Value::Const(Const::Str(maker))).chain(args).collect()
     }
 
     /// The parts of an object of exactly this type, which has so many.

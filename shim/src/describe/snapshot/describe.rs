@@ -4,9 +4,9 @@ use super::tensor::TensorReader;
 use crate::guard::order;
 use crate::python::code;
 use crate::python::consts;
-use crate::python::layout::{iterators, parts, pure};
-use crate::python::paths;
+use crate::python::layout::{iterators, parts};
 use crate::python::raw::{self, Raw};
+use crate::python::{paths, pure};
 use flambeau_ir::code::{Code, CodeHash};
 use flambeau_ir::object::{
     ClassDesc, Described, FunctionDesc, MOST_AHEAD, ObjId, Object, ObjectData, PrefetchedItem, PrefetchedLookup,

@@ -9,7 +9,6 @@ mod dict;
 mod frame;
 pub mod iterators;
 pub mod parts;
-pub mod pure;
 #[cfg(Py_3_12)]
 mod watched;
 

@@ -286,12 +286,12 @@ fn intersected(tracer: &mut Tracer<'_>, set: &Elements, other: &Value) -> Flow<(
     let iterator = tracer.iter(other)?;
     while let Some(item) = tracer.next(&iterator)? {
         let key = tracer.key(&item)?;
-        if set.contains_key(&key) {
+        let is_common = set.contains_key(&key);
+        if is_common {
             common.entry(key.clone()).or_insert_with(|| item.clone());
         }
-        let is_whole = set.contains_key(&key) && common.len() >= set.len();
         drawn.entry(key).or_insert(item);
-        if is_whole {
+        if is_common && common.len() >= set.len() {
             break;
         }
     }
@@ -307,11 +307,8 @@ pub fn combine(how: &str, mut a: Elements, b: Elements) -> Elements {
             }
         }
         // The elements are those of the smaller one, or of the other one.
-        "intersection" if b.len() <= a.len() => {
-            let common = b.into_iter().filter(|(key, _)| a.contains_key(key));
-            return common.collect();
-        }
-        "intersection" => a.retain(|key, _| b.contains_key(key)),
+        "intersection" if b.len() <= a.len() => return in_both(b, &a),
+        "intersection" => return in_both(a, &b),
         "difference" => a.retain(|key, _| !b.contains_key(key)),
         _ => {
             for (key, item) in b {
@@ -322,6 +319,12 @@ pub fn combine(how: &str, mut a: Elements, b: Elements) -> Elements {
         }
     }
     a
+}
+
+/// What is in both, as the first one has it.
+pub fn in_both(mut items: Elements, other: &Elements) -> Elements {
+    items.retain(|key, _| other.contains_key(key));
+    items
 }
 
 fn related(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
