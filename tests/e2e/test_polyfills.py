@@ -6,8 +6,12 @@ import functools
 import heapq
 import importlib
 import itertools
+import json
 import operator
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -420,3 +424,38 @@ def test_a_heap_that_grows_from_call_to_call():
         assert torch.equal(compiled(X, heaps[0]), program(X, heaps[1])) and heaps[0] == heaps[1]
     found = flambeau.counters()
     assert (found["recompile_limit_hits"] == 0 and found["graph_breaks"] == {"unsupported_call": 1}) or not COUNTED
+
+
+IN_A_PROCESS = """
+import heapq, itertools, json, sys
+
+import torch
+import flambeau
+
+
+def program(x, numbers):
+    heapq.heapify(numbers)
+    left = itertools.takewhile(lambda number: number < 3, numbers)
+    next(left)
+    return x * len(numbers), left, iter([x])
+
+
+loaded = [name for name in sys.modules if name.startswith(("flambeau._begun", "flambeau._pure", "flambeau.polyfills"))]
+result, left, tensors = flambeau.compile(program)(torch.ones(2), [2, 1, 3])
+print(json.dumps([loaded, result.tolist(), list(left), type(tensors).__name__, flambeau.counters()["frames_traced"]]))
+"""
+
+
+@pytest.mark.plain_only("counts traces")
+def test_polyfills_are_loaded_where_a_trace_asks_for_them(tmp_path):
+    """A process that needs none of them does not pay for them; guards of a stored frame find them in the next one."""
+    script = tmp_path / "script.py"
+    script.write_text(IN_A_PROCESS)
+    env = {**os.environ, "FLAMBEAU_CACHE_DIR": str(tmp_path / "cache")}
+    found = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout))
+    subprocess.run([sys.executable, "-m", "flambeau", "stop"], env=env, capture_output=True, timeout=60, check=False)
+    assert found == [[[], [3.0, 3.0], [2], "list_iterator", traces] for traces in (1, 0)]

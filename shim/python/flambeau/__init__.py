@@ -6,10 +6,7 @@
 
 from __future__ import annotations
 
-from flambeau import _begun as _begun  # compiled frames name its functions by their paths, and those of the next one
 from flambeau import _extension as _extension
-from flambeau import _pure as _pure
-from flambeau import polyfills as polyfills  # traces call its functions
 from flambeau._compile import compile
 from flambeau._config import config
 from flambeau._marks import (

@@ -5,6 +5,7 @@ use crate::describe::snapshot::describe::Describer;
 use crate::guard;
 use crate::python::consts;
 use crate::python::layout::cached;
+use crate::python::paths::import_helper;
 use crate::python::raw::{self, Raw};
 use flambeau_ir::code::Const;
 use flambeau_ir::object::ObjId;
@@ -145,6 +146,7 @@ fn type_lookup(describer: &mut Describer<'_>, class: ObjId, name: &str) -> Resul
 
 fn sys_module(describer: &mut Describer<'_>, name: &str) -> Result<AnswerValue, Refusal> {
     let py = describer.py();
+    import_helper(py, name);
     let modules = py.import("sys").and_then(|sys| sys.getattr("modules"));
     let modules = modules.map_err(|e| (ReasonCode::Internal, e.to_string()))?;
     let name = PyString::new(py, name);

@@ -14,6 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::{OnceCell, RefCell};
 use std::ffi::{CStr, c_void};
+use std::ptr;
 
 /// Number of words.
 const WORDS: usize = 35;
@@ -284,30 +285,34 @@ impl Probe {
     /// Gives each word; `None` where torch cannot be asked.
     #[inline]
     fn visit(&self, py: Python<'_>, any_precision: bool, on_cuda: bool, give: &mut impl FnMut(u64)) -> Option<()> {
-        HERE.with(|here| {
-            let here = here.get_or_init(|| self.find_here()).as_ref()?;
-            // SAFETY: torch's own getters and data, the calling thread's.
-            unsafe {
-                here.words.visit(give);
-                here.function_modes.iter().for_each(|state| give(FunctionModes::read(*state)));
-                here.hooks.iter().for_each(|state| give(SavedHooks::read(*state)));
-                self.switches.getters.iter().for_each(|getter| give(getter.ask()));
-                if here.hooks.is_none() {
-                    give(call_address(py, self.top_saved_hooks.as_ptr(), &[ffi::Py_True()])?);
-                }
-                if on_cuda {
-                    give(call_address(py, self.current_device.as_ref()?.as_ptr(), &[])?);
-                }
-                if !any_precision {
-                    self.precision.words.visit(give);
-                    self.precision.getters.iter().for_each(|getter| give(getter.ask()));
-                    for call in &self.precision_calls {
-                        give(call_address(py, call.as_ptr(), &[])?);
-                    }
+        // SAFETY: the calling thread's, which lives as long as it; torch's own getters and data.
+        unsafe {
+            let here = &*self.here()?;
+            here.words.visit(give);
+            here.function_modes.iter().for_each(|state| give(FunctionModes::read(*state)));
+            here.hooks.iter().for_each(|state| give(SavedHooks::read(*state)));
+            self.switches.getters.iter().for_each(|getter| give(getter.ask()));
+            if here.hooks.is_none() {
+                give(call_address(py, self.top_saved_hooks.as_ptr(), &[ffi::Py_True()])?);
+            }
+            if on_cuda {
+                give(call_address(py, self.current_device.as_ref()?.as_ptr(), &[])?);
+            }
+            if !any_precision {
+                self.precision.words.visit(give);
+                self.precision.getters.iter().for_each(|getter| give(getter.ask()));
+                for call in &self.precision_calls {
+                    give(call_address(py, call.as_ptr(), &[])?);
                 }
             }
-            Some(())
-        })
+        }
+        Some(())
+    }
+
+    /// The calling thread's.
+    #[inline]
+    fn here(&self) -> Option<*const Here> {
+        HERE.with(|here| here.get_or_init(|| self.find_here()).as_ref().map(ptr::from_ref))
     }
 
     /// Looked for once a thread.
@@ -345,7 +350,7 @@ impl Probe {
 unsafe fn call_address(py: Python<'_>, callable: Raw, args: &[Raw]) -> Option<u64> {
     // SAFETY: a live callable and arguments; the result is owned here.
     unsafe {
-        let result = ffi::PyObject_Vectorcall(callable, args.as_ptr(), args.len(), std::ptr::null_mut());
+        let result = ffi::PyObject_Vectorcall(callable, args.as_ptr(), args.len(), ptr::null_mut());
         let Some(result) = Py::<PyAny>::from_owned_ptr_or_opt(py, result) else {
             ffi::PyErr_Clear();
             return None;

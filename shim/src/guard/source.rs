@@ -3,6 +3,7 @@
 use crate::python::code;
 use crate::python::consts;
 use crate::python::layout::{cached, iterators, parts};
+use crate::python::paths::import_helper;
 use crate::python::raw::{self, Raw};
 use flambeau_ir::code::Const;
 use flambeau_ir::source::{CallKey, SourceId, SourceTable, Step};
@@ -205,7 +206,10 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
     Ok(match step {
         Step::Arg(i) => Read::Arg(*i as usize),
         Step::Function => Read::Function,
-        Step::SysModule(name) => Read::SysModule(Key::new(py, &Const::Str(name.clone()))?),
+        Step::SysModule(name) => {
+            import_helper(py, name);
+            Read::SysModule(Key::new(py, &Const::Str(name.clone()))?)
+        }
         Step::Builtins => Read::Builtins,
         Step::Dict => Read::Dict,
         Step::Item(key) => Read::Item(Key::new(py, key)?),

@@ -228,8 +228,27 @@ impl Paths {
     }
 }
 
-/// A module that was imported already; nothing is imported that the user did not import.
+/// Modules of this package that only traces and what they made name: most processes need none of them.
+const HELPERS: &[&str] = &["flambeau._begun", "flambeau._pure", "flambeau.polyfills"];
+
+/// Imports the helper that a module is, or is a part of.
+pub fn import_helper(py: Python<'_>, name: &str) {
+    let is_part = |helper: &str| name.strip_prefix(helper).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    if let Some(helper) = HELPERS.iter().find(|helper| is_part(helper))
+        && imported(py, helper).is_none()
+    {
+        // Where it fails, as it may while the interpreter ends, the module is missing.
+        let _ = py.import(*helper);
+    }
+}
+
+/// A module that was imported already. Nothing is imported that the user did not import, but helpers.
 fn import<'py>(py: Python<'py>, name: &str) -> Option<Bound<'py, PyModule>> {
+    import_helper(py, name);
+    imported(py, name)
+}
+
+fn imported<'py>(py: Python<'py>, name: &str) -> Option<Bound<'py, PyModule>> {
     let key = PyString::intern(py, name);
     // SAFETY: the interpreter's module dict.
     let module =
