@@ -440,6 +440,75 @@ def test_look_ups(program, backend):
     check(program, (X,), backend=backend, graphs=None)
 
 
+class Unlike:
+    """What instances of the classes below say their class to be."""
+
+
+class Asked(abc.ABC):  # noqa: B024 (a hook is what it has)
+    """Notes which classes it is asked about."""
+
+    asked = []  # noqa: RUF012
+
+    @classmethod
+    def __subclasshook__(cls, other):
+        Asked.asked.append(other.__name__)
+        return NotImplemented
+
+
+def raising(error):
+    def said(self):
+        raise error
+
+    return said
+
+
+SAID = {
+    "method": lambda self: None,
+    "class": Unlike,
+    "number": 3,
+    "property": property(lambda self: Unlike),
+    "raises": property(raising(ValueError("said"))),
+    "misses": property(raising(AttributeError("said"))),
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("base", [object, list, tuple, dict, set, int, str, Exception, type], ids=lambda b: b.__name__)
+def test_what_objects_say_of_their_class(base, said):
+    """An abstract class believes it first, others after the type; what is no class is an error for the former alone."""
+    kind = type("Kind", (base,), {"__class__": SAID[said]})
+    value = kind("Value", (), {}) if base is type else kind()
+    plain = [Unlike, base, kind, object, (int, Unlike)]
+    abstract = [collections.abc.Sized, collections.abc.Hashable, Asked]
+
+    def program(x, value):
+        told = []
+        for of in [*plain, *abstract]:
+            try:
+                told.append(isinstance(value, of))
+            except Exception as error:
+                told.append(str(error))
+        for of in plain[:-1]:
+            try:
+                told.append(type.__instancecheck__(of, value))
+            except Exception as error:
+                told.append(str(error))
+        try:
+            told.append(value.__class__ is Unlike)
+        except Exception as error:
+            told.append(str(error))
+        return x + 1, told, list(Asked.asked)
+
+    found = []
+    for run in (program, flambeau.compile(program)):
+        # What it said of a class is kept.
+        for of in abstract:
+            of._abc_caches_clear()
+        Asked.asked.clear()
+        found.append(run(X, value)[1:])
+    assert found[0] == found[1]
+
+
 def test_an_attribute_of_a_function_that_appears_later():
     def flagged(x):
         return x

@@ -410,6 +410,57 @@ def test_programs_that_break(program):
         assert str(compiled(X)) == str(program(X))
 
 
+class Sized(type):
+    """Its classes have a length; their instances have none."""
+
+    def __len__(cls):
+        return 2
+
+
+class NoLength(metaclass=Sized):
+    pass
+
+
+class Hinted:
+    def __len__(self):
+        raise TypeError("no length")
+
+    def __length_hint__(self):
+        return 7
+
+
+class Copied:
+    """An iterator that `tee` copies: the attribute is the instance's."""
+
+    def __init__(self):
+        self.__copy__ = lambda: iter("copy")
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return 1
+
+
+@pytest.mark.parametrize("value", [NoLength(), NoLength, Hinted(), Hinted, [1], 3], ids=lambda v: type(v).__name__)
+def test_lengths_are_of_the_type(value):
+    def program(x):
+        try:
+            return x + 1, operator.length_hint(value), operator.length_hint(value, 5)
+        except TypeError as error:
+            return x, str(error)
+
+    assert str(flambeau.compile(program)(X)) == str(program(X))
+
+
+def test_tee_copies_what_has_an_own_copy():
+    def program(x):
+        first, second = itertools.tee(Copied())
+        return x + 1, next(first), next(second)
+
+    assert str(flambeau.compile(program)(X)) == str(program(X))
+
+
 def test_a_heap_that_grows_from_call_to_call():
     """It is read for half of the limit; then the call is a break, and the rest stays compiled."""
 

@@ -25,10 +25,29 @@ const PACKAGES: &[(&str, &str)] = &[
 /// The version of cargo-deny that `deny.toml` was written for.
 const CARGO_DENY: &str = "0.20.2";
 
+/// GB that the environments and the builds of all versions take in a fresh checkout.
+const NEEDED: u64 = 20;
+
 /// Everything that is needed to build for this version of Python and to test with it.
 pub fn all(python: Python) -> Result<()> {
+    warn_of_space();
     system_packages()?;
     python.set_up()
+}
+
+/// A fresh checkout looks for the space first: what fails for want of it later on does not say so.
+fn warn_of_space() {
+    if root().join(".venv").exists() {
+        return;
+    }
+    let asked = command("df").args(["-Pk", "."]).output();
+    let text = asked.map(|done| String::from_utf8_lossy(&done.stdout).into_owned()).unwrap_or_default();
+    let free = text.lines().nth(1).and_then(|line| line.split_whitespace().nth(3)?.parse::<u64>().ok());
+    if let Some(free) = free.map(|kilobytes| kilobytes >> 20).filter(|free| *free < NEEDED) {
+        eprintln!(
+            "    {free} GB are free on this disk. All of a fresh checkout takes {NEEDED}: make room if it runs out"
+        );
+    }
 }
 
 fn system_packages() -> Result<()> {
@@ -45,10 +64,10 @@ fn system_packages() -> Result<()> {
     Step::new("System packages").run(command("sh").args(["-c", &line]).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// The program `cargo-deny`: an installed one, else one that is built into `target` at first use. Where it cannot be built
-/// the check is left out, and a line says how to get it.
+/// The program `cargo-deny`: an installed one, else one that is built at first use and kept in the user's cache, for other
+/// checkouts. Where it cannot be built the check is left out, and a line says how to get it.
 pub fn cargo_deny() -> Option<PathBuf> {
-    let tools = root().join("target/tools");
+    let tools = tools();
     let own = tools.join("bin/cargo-deny");
     let answers = |program: &Path| Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
     if let Some(found) = [PathBuf::from("cargo-deny"), own.clone()].into_iter().find(|p| answers(p)) {
@@ -61,4 +80,12 @@ pub fn cargo_deny() -> Option<PathBuf> {
         return None;
     }
     Some(own)
+}
+
+/// Where programs are kept that only this project's automation uses, by their versions.
+fn tools() -> PathBuf {
+    let home = std::env::home_dir().map(|home| home.join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or(home);
+    let of = |cache: PathBuf| cache.join(format!("flambeau-xtask/cargo-deny-{CARGO_DENY}"));
+    cache.map_or_else(|| root().join("target/tools"), of)
 }

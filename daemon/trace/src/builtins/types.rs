@@ -67,7 +67,9 @@ fn instancecheck(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value>
     match exactly(path, args)? {
         [Value::Class(class), value] => {
             let actual = tracer.class_of(&value)?;
-            Ok(Value::bool(actual.is_subclass(&class)))
+            let is_one =
+                actual.is_subclass(&class) || said_class(tracer, &value)?.is_some_and(|c| c.is_subclass(&class));
+            Ok(Value::bool(is_one))
         }
         _ => unsupported(path),
     }
@@ -120,18 +122,32 @@ pub fn is_instance(tracer: &mut Tracer<'_>, value: &Value, class: &Value) -> Flo
         let result = tracer.call(&check, Args::new(vec![Value::Class(class), value.clone()]))?;
         return tracer.truth(&result);
     }
+    // An abstract class asks for what the object says first.
+    if tracer.overrides_class(value)? && is_of_abc_meta(tracer, &class)? {
+        let Value::Class(said) = tracer.get_attr(value, "__class__")? else {
+            return tracer.raise_named("TypeError", "issubclass() arg 1 must be a class");
+        };
+        return Ok(is_subclass(tracer, &said, &class)? || is_subclass(tracer, &actual, &class)?);
+    }
     if is_subclass(tracer, &actual, &class)? {
         return Ok(true);
     }
-    // `object_isinstance` in CPython's `Objects/abstract.c`: what the object says of itself counts as well.
-    if tracer.overrides_class(value)? {
-        let said = tracer.find_attr(value, "__class__")?;
-        return match said {
-            Some(Value::Class(said)) => is_subclass(tracer, &said, &class),
-            _ => Ok(false),
-        };
+    match said_class(tracer, value)? {
+        Some(said) => is_subclass(tracer, &said, &class),
+        None => Ok(false),
     }
-    Ok(false)
+}
+
+/// The class that an object says to have beside its type, which counts as well: `object_isinstance` in CPython's
+/// `Objects/abstract.c`.
+fn said_class(tracer: &mut Tracer<'_>, value: &Value) -> Flow<Option<Rc<Class>>> {
+    if !tracer.overrides_class(value)? {
+        return Ok(None);
+    }
+    match tracer.find_attr(value, "__class__")? {
+        Some(Value::Class(said)) => Ok(Some(said)),
+        _ => Ok(None),
+    }
 }
 
 /// `torch.FloatTensor` and its like: of a dtype and a device.

@@ -149,7 +149,12 @@ impl Tracer<'_> {
         /// Types of C that hand on all reads to another object, in `tp_getattro`.
         const PROXIES: [&str; 4] = ["ProxyType", "CallableProxyType", "weakproxy", "weakcallableproxy"];
         let class = match value {
-            Value::Instance(id) => self.arenas.instances[*id].class.clone(),
+            Value::Instance(_)
+            | Value::List(_)
+            | Value::Dict(_)
+            | Value::Set(_)
+            | Value::Tuple(_)
+            | Value::Class(_) => self.class_of(value)?,
             Value::Opaque(o) if &*o.class.name.module == "weakref" => {
                 return Ok(PROXIES.contains(&&*o.class.name.qualname));
             }

@@ -47,9 +47,12 @@ def delitem(a: Any, b: Any, /) -> None:
 
 @instead_of("_operator.length_hint")
 def length_hint(obj: Any, default: Any = 0, /) -> int:
-    if type(default) is not int or not hasattr(type(obj), "__len__"):
+    if type(default) is not int or not any("__len__" in vars(cls) for cls in type(obj).__mro__):
         refuse()
-    return len(obj)
+    try:
+        return len(obj)
+    except TypeError:
+        refuse()
 
 
 @instead_of("_collections._count_elements")

@@ -241,7 +241,7 @@ def tee(iterable: Any, n: Any = 2, /) -> Any:
     if n == 0:
         return ()
     iterator = iter(iterable)
-    if hasattr(type(iterator), "__copy__"):
+    if hasattr(iterator, "__copy__"):
         refuse()
     shared = (iterator, [], [])  # type: ignore[var-annotated]
     return tuple([Lazy(Tee, [shared, 0]) for _ in range(n)])
