@@ -16,7 +16,8 @@ RAISES = [
 HANDLERS = ["Oops", "Uh", "Exception", "(Oops, ValueError)", "ZeroDivisionError", "(IndexError, KeyError)", "RuntimeError", "TypeError", "LookupError", "AttributeError", "BaseException"]  # fmt: skip
 CONTEXTS = ["torch.no_grad()", "torch.no_grad()", "torch.enable_grad()", "torch.set_grad_enabled({cond})", "Quiet('k')",
             "Quiet('k', True)", "contextlib.suppress(Oops, ValueError)", "contextlib.nullcontext({i}) as {new}", "lock",
-            "contextlib.ExitStack() as {other}", "torch.no_grad(), Quiet('z')", "torch.autocast('cpu', enabled=False)"]  # fmt: skip
+            "contextlib.ExitStack() as {other}", "torch.no_grad(), Quiet('z')", "torch.autocast('cpu', enabled=False)",
+            "torch.autocast('cpu', torch.bfloat16)", "torch.autocast('cpu', torch.bfloat16), torch.no_grad()"]  # fmt: skip
 LOUD = ["Ctx('k')", "Ctx({c}) as {new}", "Ctx('m', True)", "Ctx('a'), Ctx('b', {cond})"]
 
 

@@ -112,6 +112,8 @@ pub enum Effect {
     SetDescriptor(BuildId, Arc<str>, BuildId),
     /// Sets ambient state that the frame changed for its caller, e.g. `torch.set_grad_enabled(False)`.
     SetGradMode(bool),
+    /// `torch.clear_autocast_cache()`, of a region that changed nothing else.
+    ClearAutocastCache,
     /// Sets how the calling thread takes graph breaks: a region that the frame entered or left before a break of its own.
     SetBreaks {
         /// As [`crate::frame::TraceOptions::nested_breaks`].

@@ -92,6 +92,16 @@ pub enum NodeOp {
     },
 }
 
+/// What torch's autocast manager calls, each in the form that takes the kind of device.
+const SETS_AUTOCAST: &[&str] = &[
+    "torch.set_autocast_enabled",
+    "torch.set_autocast_dtype",
+    "torch.set_autocast_cache_enabled",
+    "torch.autocast_increment_nesting",
+    "torch.autocast_decrement_nesting",
+    "torch.clear_autocast_cache",
+];
+
 /// What a call node calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Target {
@@ -102,9 +112,19 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether it is the call that switches grad mode, which executors undo themselves.
+    /// Whether it is the call that switches grad mode.
     pub fn sets_grad_mode(&self) -> bool {
         matches!(self, Target::Function(path) if path.ends_with("._set_grad_enabled"))
+    }
+
+    /// Whether it is a call that switches autocast, or that counts its regions.
+    pub fn sets_autocast(&self) -> bool {
+        matches!(self, Target::Function(path) if SETS_AUTOCAST.contains(&&**path))
+    }
+
+    /// Whether it is a call that changes the thread's state, which executors undo themselves.
+    pub fn sets_state(&self) -> bool {
+        self.sets_grad_mode() || self.sets_autocast()
     }
 }
 

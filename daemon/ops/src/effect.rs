@@ -37,7 +37,7 @@ fn has(kwargs: &[(Arc<str>, Arg)], name: &str) -> bool {
 
 /// Whether a failure after this call must be raised instead of running the frame again.
 pub fn commits(target: &Target, args: &[Arg], kwargs: &[(Arc<str>, Arg)]) -> bool {
-    if target.sets_grad_mode() {
+    if target.sets_state() {
         return false;
     }
     let (Target::Method(name) | Target::Function(name)) = target;
@@ -68,12 +68,12 @@ mod tests {
             assert!(!function(path), "{path}");
         }
         assert!(!commits(&Target::Method("__add__".into()), &[], &[]));
+        assert!(!function("torch.set_autocast_enabled") && !function("torch._C._set_grad_enabled"));
     }
 
     #[test]
     fn writes_randomness_and_the_unknown_commit() {
-        let autocast =
-            ["torch.amp.autocast_mode._enter_autocast", "torch.clear_autocast_cache", "torch.set_autocast_enabled"];
+        let autocast = ["torch.amp.autocast_mode._enter_autocast", "torch.set_autocast_cpu_enabled"];
         let others = ["torch.relu_", "_operator.iadd", "torch.rand", "torch.dropout", "mylib.op", "_operator.setitem"];
         for path in others.into_iter().chain(autocast) {
             assert!(function(path), "{path}");

@@ -44,7 +44,7 @@ def call(
             stack.enter_context(torch.inference_mode(state["inference_mode"]))
             stack.enter_context(torch.set_grad_enabled(state["grad_enabled"]))
             for device, (enabled, number) in state["autocast"]:
-                if device == "cpu" or enabled:
+                if device == "cpu" or enabled or torch.is_autocast_enabled(device):
                     dtype = _DTYPES.get(number)
                     stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
             stack.enter_context(mode())

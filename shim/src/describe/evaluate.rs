@@ -49,8 +49,10 @@ const PURE: &[&str] = &[
 /// Switches that the ambient state's guard covers, functions of dtypes, and states of the process, each with a guard.
 const STATES: &[&str] = &[
     "sys.getrecursionlimit",
+    "flambeau._autocast.depth",
     "flambeau._begun.hash_seed",
     "torch._C._autograd._profiler_enabled",
+    "torch._C._get_privateuse1_backend_name",
     "torch._C._get_cudnn_enabled",
     "torch._C._get_cudnn_benchmark",
     "torch._C._get_mkldnn_enabled",

@@ -33,6 +33,7 @@ pub enum Change {
     SetCell(usize, Option<usize>),
     /// Grad mode.
     SetGradMode(bool),
+    ClearAutocastCache,
     /// How graph breaks are taken.
     SetBreaks(Region),
     /// Items drawn from an iterator.
@@ -71,6 +72,7 @@ impl Change {
                 Change::Recall(at(function), args.iter().map(at).collect(), keywords.collect())
             }
             Effect::SetGradMode(on) => Change::SetGradMode(*on),
+            Effect::ClearAutocastCache => Change::ClearAutocastCache,
             Effect::SetBreaks { nested, error } => Change::SetBreaks(Region { nested: *nested, error: *error }),
         }
     }
@@ -129,6 +131,9 @@ impl Change {
             Change::SetBreaks(region) => {
                 region.enter();
                 Ok(())
+            }
+            Change::ClearAutocastCache => {
+                crate::python::paths::resolve(py, "torch.clear_autocast_cache")?.call0().map(drop)
             }
             Change::SetGradMode(on) => {
                 crate::python::paths::resolve(py, "torch._C._set_grad_enabled")?.call1((*on,)).map(|_| ())

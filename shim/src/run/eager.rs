@@ -26,6 +26,8 @@ pub struct EagerBody {
     commit: usize,
     /// Whether grad mode changes on the way.
     grad_mode: bool,
+    /// Whether autocast does.
+    autocast: bool,
     /// Whether a failure takes back what was drawn.
     restores: bool,
 }
@@ -60,6 +62,7 @@ impl EagerBody {
             regs: graph.nodes.len(),
             commit: usize::MAX,
             grad_mode: false,
+            autocast: false,
             restores: graph.restores,
         };
         for (dest, node) in graph.nodes.iter().enumerate() {
@@ -71,6 +74,7 @@ impl EagerBody {
                         body.commit = body.steps.len();
                     }
                     body.grad_mode |= target.sets_grad_mode();
+                    body.autocast |= target.sets_autocast();
                     let mut step = Step::new(py, target, args, kwargs, dest)
                         .map_err(|e| format!("{}: {target:?} cannot be called: {e}", node.name))?;
                     step.stack =
@@ -113,9 +117,30 @@ impl EagerBody {
         outputs: &mut Outputs,
     ) -> Result<(), Failure> {
         if self.restores {
-            return generator::restoring(py, || self.run_in_mode(py, values, symbols, outputs));
+            return generator::restoring(py, || self.run_in_autocast(py, values, symbols, outputs));
         }
-        self.run_in_mode(py, values, symbols, outputs)
+        self.run_in_autocast(py, values, symbols, outputs)
+    }
+
+    /// Runs it, and puts autocast back if it failed.
+    fn run_in_autocast(
+        &self,
+        py: Python<'_>,
+        values: &[Option<Py<PyAny>>],
+        symbols: &[i64],
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
+        if !self.autocast {
+            return self.run_in_mode(py, values, symbols, outputs);
+        }
+        let failed = |error: PyErr| Failure::Before(error.to_string());
+        let autocast = py.import("flambeau._autocast").map_err(failed)?;
+        let before = autocast.call_method0("state").map_err(failed)?;
+        let done = self.run_in_mode(py, values, symbols, outputs);
+        if done.is_err() {
+            autocast.call_method1("restore", (before,)).map_err(failed)?;
+        }
+        done
     }
 
     /// Runs it, and puts grad mode back if it failed.

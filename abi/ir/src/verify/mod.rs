@@ -308,7 +308,7 @@ fn parts_of(effect: &Effect) -> Vec<BuildId> {
             items.iter().flat_map(|(key, value)| [*key, *value]).chain([*object]).collect()
         }
         Effect::SetCell(cell, value) => value.iter().chain([cell]).copied().collect(),
-        Effect::SetGradMode(_) | Effect::SetBreaks { .. } => vec![],
+        Effect::SetGradMode(_) | Effect::ClearAutocastCache | Effect::SetBreaks { .. } => vec![],
     }
 }
 

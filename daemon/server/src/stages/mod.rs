@@ -127,8 +127,12 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
         let reason = Reason::new(ReasonCode::NotLowered, "writes to an input that shares memory with another");
         return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason))));
     }
-    if autocasts && matches!(options.backend, BackendKind::Native(_)) {
-        let reason = Reason::new(ReasonCode::NotLowered, "autocast is on: torch converts arguments of its calls");
+    let switches = graph.nodes.iter().any(|n| matches!(&n.op, NodeOp::Call { target, .. } if target.sets_autocast()));
+    let native = matches!(options.backend, BackendKind::Native(_));
+    if autocasts && native || switches && (native || options.backend == BackendKind::Fx) {
+        let how = if switches { "switched inside" } else { "on" };
+        let reason =
+            Reason::new(ReasonCode::NotLowered, format!("autocast is {how}: torch converts arguments of its calls"));
         return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason))));
     }
     let backend = match options.backend {

@@ -28,6 +28,7 @@ pub const TABLE: Table = &[
     ("torch._C._get_cudnn_sdp_enabled", ambient_flag),
     ("torch._C._get_float32_matmul_precision", ambient_flag),
     ("sys.getrecursionlimit", process_state),
+    ("torch._C._get_privateuse1_backend_name", process_state),
     ("torch.fx.experimental.symbolic_shapes.expect_true", truth),
     ("torch.fx.experimental.symbolic_shapes.guard_or_false", truth),
     ("torch.fx.experimental.symbolic_shapes.guard_or_true", truth),

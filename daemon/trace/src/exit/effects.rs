@@ -5,6 +5,7 @@ use crate::state::tracer::{Recalled, Tracer, Written};
 use crate::value::flow::{Flow, stop};
 use crate::value::{DictId, SetValue};
 use flambeau_ir::exit::Effect;
+use flambeau_ir::guard::Ambient;
 use flambeau_ir::reason::ReasonCode;
 
 impl Tracer<'_> {
@@ -18,8 +19,10 @@ impl Tracer<'_> {
         if (nested, error) != (options.nested_breaks, options.error_on_break) {
             builder.exit.effects.push(Effect::SetBreaks { nested, error });
         }
-        let mut restored = self.ambient.clone();
+        // Autocast is switched by the graph itself.
+        let mut restored = Ambient { autocast_cache: initial.autocast_cache, ..self.ambient.clone() };
         restored.grad_enabled = initial.grad_enabled;
+        restored.autocast = initial.autocast;
         if restored != *initial {
             return stop(ReasonCode::SideEffect, "torch's state is left changed for the caller");
         }

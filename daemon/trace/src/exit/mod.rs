@@ -17,7 +17,7 @@ use build::{Builder, Identity};
 use flambeau_bytecode::resume::NAMES;
 use flambeau_core::trace::Trace;
 use flambeau_ir::code::Const;
-use flambeau_ir::exit::{End, Exit};
+use flambeau_ir::exit::{Effect, End, Exit};
 use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Arg, NodeOp, Target};
 use flambeau_ir::guard::{Ambient, GuardKind};
@@ -153,6 +153,9 @@ impl Tracer<'_> {
     fn seal(&mut self, mut builder: Builder) -> Flow<Trace> {
         self.effects(&mut builder)?;
         self.ambient_effects(&mut builder)?;
+        if self.take_out_idle_autocast() {
+            builder.exit.effects.push(Effect::ClearAutocastCache);
+        }
         if flambeau_ir::mutated!("effects_reversed") {
             builder.exit.effects.reverse();
         }

@@ -59,6 +59,8 @@ pub struct Tracer<'a> {
     pub(crate) symbols: Vec<Symbol>,
     /// The simulated ambient state: grad mode, autocast, default dtype.
     pub ambient: Ambient,
+    /// How many regions of autocast are entered, at the beginning and now; where the frame counts them.
+    pub(crate) autocast_depth: Option<(i64, i64)>,
     /// Inlined frames, outermost first, for locations and limits.
     pub(crate) stack: Vec<FrameInfo>,
     /// The value of each outside object met, with its first source.
@@ -169,6 +171,7 @@ impl<'a> Tracer<'a> {
             graph: GraphBuilder::default(),
             symbols: Vec::new(),
             ambient: frame.ambient.clone(),
+            autocast_depth: None,
             stack: Vec::new(),
             known: HashMap::new(),
             const_objects: HashMap::new(),

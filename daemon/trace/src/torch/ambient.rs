@@ -7,10 +7,13 @@ use crate::value::flow::{Flow, stop};
 use flambeau_ir::code::Const;
 use flambeau_ir::device::DeviceKind;
 use flambeau_ir::frame::BackendKind;
-use flambeau_ir::graph::{Arg, Target, ValueMeta};
+use flambeau_ir::graph::{Arg, NodeOp, Target, ValueMeta};
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::ReasonCode;
+
+/// Forgets the casts of weights that autocast keeps.
+const CLEARS: &str = "torch.clear_autocast_cache";
 
 impl Tracer<'_> {
     /// Makes the guard on the thread's state cover what precision torch's libraries compute with.
@@ -53,15 +56,19 @@ impl Tracer<'_> {
             }
             "is_deterministic_algorithms_warn_only_enabled" => flag(self.ambient.deterministic.1),
             "set_autocast_enabled"
+            | "set_autocast_cpu_enabled"
             | "set_autocast_dtype"
-            | "autocast_increment_nesting"
-            | "autocast_decrement_nesting"
-            | "set_autocast_cache_enabled"
-            | "clear_autocast_cache"
-            | "amp.autocast_mode.autocast"
-            | "autocast_mode.autocast" => {
-                stop(ReasonCode::UnsupportedCall, format!("{path} (autocast inside a compiled function)"))
+            | "set_autocast_cpu_dtype"
+            | "set_autocast_gpu_dtype"
+            | "set_autocast_cache_enabled" => self.set_autocast(name, args),
+            // Each kind that programs run on has autocast.
+            "_is_autocast_available" => {
+                let kind = args.pos.first().and_then(Value::as_str).filter(|kind| self.autocast_of(kind).is_some());
+                Ok(kind.map(|_| Value::bool(true)))
             }
+            "autocast_increment_nesting" => self.count_autocast(name, 1),
+            "autocast_decrement_nesting" => self.count_autocast(name, -1),
+            "clear_autocast_cache" => self.state_call(name, vec![]).map(Some),
             "autograd.grad_mode.inference_mode" => {
                 stop(ReasonCode::UnsupportedCall, "inference_mode inside a compiled function")
             }
@@ -93,6 +100,93 @@ impl Tracer<'_> {
     fn autocast_of(&self, kind: &str) -> Option<(bool, u8)> {
         let at = DeviceKind::running().position(|running| running.name == kind)?;
         Some(self.ambient.autocast[at])
+    }
+
+    /// A call that changes the thread's state, in the graph.
+    fn state_call(&mut self, name: &str, args: Vec<Const>) -> Flow<Value> {
+        let target = Target::Function(format!("torch.{name}").into());
+        let args = args.into_iter().map(Arg::Const).collect();
+        self.graph_call(&target, args, vec![], ValueMeta::Const(Const::None))?;
+        Ok(Value::NONE)
+    }
+
+    /// A switch of autocast, also in the graph where it changes anything.
+    fn set_autocast(&mut self, name: &str, args: &Args) -> Flow<Option<Value>> {
+        let unknown = || stop(ReasonCode::UnsupportedCall, format!("torch.{name} with these arguments"));
+        let given = args.pos.iter().map(|value| match value {
+            Value::Const(c) => Some(c.clone()),
+            _ => None,
+        });
+        let Some(given) = given.collect::<Option<Vec<Const>>>().filter(|_| args.kw.is_empty()) else {
+            return unknown();
+        };
+        let (kind, value) = match (name, given.as_slice()) {
+            ("set_autocast_cache_enabled", [Const::Bool(keeps)]) => {
+                if self.ambient.autocast_cache != *keeps {
+                    self.ambient.autocast_cache = *keeps;
+                    self.state_call(name, given)?;
+                }
+                return Ok(Some(Value::NONE));
+            }
+            ("set_autocast_enabled" | "set_autocast_dtype", [Const::Str(kind), value]) => (kind.as_ref(), value),
+            ("set_autocast_cpu_enabled" | "set_autocast_cpu_dtype", [value]) => ("cpu", value),
+            ("set_autocast_enabled" | "set_autocast_gpu_dtype", [value]) => ("cuda", value),
+            _ => return unknown(),
+        };
+        let Some(at) = DeviceKind::running().position(|running| running.name == kind) else { return unknown() };
+        let (enabled, number) = self.ambient.autocast[at];
+        let (after, setter) = match value {
+            Const::Bool(on) if name.ends_with("enabled") => ((*on, number), "set_autocast_enabled"),
+            Const::Dtype(dtype) if name.ends_with("dtype") => ((enabled, *dtype as u8), "set_autocast_dtype"),
+            _ => return unknown(),
+        };
+        if after != (enabled, number) {
+            self.ambient.autocast[at] = after;
+            self.state_call(setter, vec![Const::str(kind), value.clone()])?;
+        }
+        Ok(Some(Value::NONE))
+    }
+
+    /// Enters a region of autocast or leaves one, also in the graph; how many are entered then. How many are entered
+    /// where the frame begins is a fact.
+    fn count_autocast(&mut self, name: &str, by: i64) -> Flow<Option<Value>> {
+        const DEPTH: &str = "flambeau._autocast.depth";
+        let (first, now) = match self.autocast_depth {
+            Some(known) => known,
+            None => {
+                let Value::Const(Const::Int(first)) = self.eval(DEPTH, vec![])? else {
+                    return stop(ReasonCode::UnusualAmbient, "a number of autocast regions that is not known");
+                };
+                let source = self.function_source();
+                self.guard(source, GuardKind::Gives(DEPTH.into(), Const::Int(first)));
+                (first, first)
+            }
+        };
+        self.autocast_depth = Some((first, now + by));
+        self.state_call(name, vec![])?;
+        Ok(Some(Value::Const(Const::Int(now + by))))
+    }
+
+    /// Takes regions of autocast out of the graph in which it was off as it is outside of them, and which were left again:
+    /// they change nothing but what is kept of earlier ones. Whether that is to be cleared.
+    pub(crate) fn take_out_idle_autocast(&mut self) -> bool {
+        let is_call = |target: &Target, name: &str| matches!(target, Target::Function(path) if &**path == name);
+        let counts = |target: &Target| {
+            ["torch.autocast_increment_nesting", "torch.autocast_decrement_nesting", CLEARS]
+                .iter()
+                .any(|n| is_call(target, n))
+        };
+        let called = |wanted: &dyn Fn(&Target) -> bool| {
+            self.graph.nodes.iter().any(|n| matches!(&n.op, NodeOp::Call { target, .. } if wanted(target)))
+        };
+        let switches = called(&|target| target.sets_autocast() && !counts(target));
+        let is_left = self.autocast_depth.is_none_or(|(first, now)| first == now);
+        if switches || !is_left || self.frame.ambient.autocasts() {
+            return false;
+        }
+        let clears = called(&|target| is_call(target, CLEARS));
+        self.graph.drop_calls(0, |target, _| target.sets_autocast());
+        clears
     }
 
     fn autocast_flag(&mut self, name: &str, args: &Args) -> Flow<Option<Value>> {

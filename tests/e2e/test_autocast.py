@@ -1,0 +1,237 @@
+"""Autocast that compiled functions switch: results, what is left to the caller, and when it costs nothing."""
+
+import contextlib
+import functools
+
+import pytest
+import torch
+from mode import COUNTED
+
+import flambeau
+
+BF16, F16 = torch.bfloat16, torch.float16
+
+
+def state():
+    """All that the managers change."""
+    kinds = [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
+    torch.autocast_increment_nesting()
+    return kinds, torch.is_autocast_cache_enabled(), torch.autocast_decrement_nesting()
+
+
+def region(net, x):
+    with torch.autocast("cpu", BF16):
+        y = net(x)
+        seen = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()
+    return y, y.float() @ x.mT, seen
+
+
+def off_inside_of_on(net, x):
+    with torch.autocast("cpu", BF16):
+        y = net(x)
+        with torch.autocast("cpu", enabled=False):
+            z = net(x)
+        return y, z, net(x)
+
+
+def other_type_inside(net, x):
+    with torch.autocast("cpu", BF16), torch.autocast("cpu", F16):
+        y = x @ x.mT
+    return y
+
+
+def without_cache(net, x):
+    with torch.autocast("cpu", BF16, cache_enabled=False):
+        return net(x), torch.is_autocast_cache_enabled()
+
+
+@torch.autocast("cpu", BF16)
+def decorated(net, x):
+    return net(x) * 2
+
+
+def returns_within(net, x):
+    with torch.autocast("cpu", BF16):
+        if x.dim() == 2:
+            return net(x)
+    return x
+
+
+def raises_within(net, x):
+    try:
+        with torch.autocast("cpu", BF16):
+            y = net(x)
+            raise ValueError(str(y.dtype))
+    except ValueError as error:
+        return net(x), str(error), torch.is_autocast_enabled("cpu")
+
+
+def breaks_within(net, x):
+    with torch.autocast("cpu", BF16):
+        y = net(x)
+        flambeau.graph_break()
+        z = net(x)
+    return y, z, net(x), torch.is_autocast_enabled("cpu")
+
+
+def breaks_within_idle(net, x):
+    with torch.autocast("cpu", enabled=False):
+        y = net(x)
+        flambeau.graph_break()
+        z = net(x)
+    return y, z
+
+
+def left_to_the_caller(net, x):
+    manager = torch.autocast("cpu", BF16)
+    manager.__enter__()
+    return net(x), manager
+
+
+def entered_before(net, x):
+    y = net(x)
+    manager = torch.autocast("cpu", BF16)
+    manager.__enter__()
+    z = net(x)
+    manager.__exit__(None, None, None)
+    return y, z, manager.prev, manager.prev_fastdtype, manager.prev_cache_enabled
+
+
+def older_names(net, x):
+    with torch.cpu.amp.autocast(dtype=BF16):
+        return net(x)
+
+
+def switches(net, x):
+    torch.set_autocast_enabled("cpu", True)
+    torch.set_autocast_dtype("cpu", BF16)
+    torch.set_autocast_cache_enabled(False)
+    y = net(x)
+    torch.set_autocast_cache_enabled(True)
+    torch.set_autocast_enabled("cpu", False)
+    return y, torch.autocast_increment_nesting(), torch.autocast_decrement_nesting()
+
+
+def weights_that_change(net, x):
+    with torch.autocast("cpu", BF16):
+        y = net(x)
+        with torch.no_grad():
+            net.weight.mul_(2)
+        return y, net(x)
+
+
+def trained(net, x):
+    with torch.autocast("cpu", BF16):
+        loss = net(x).float().square().mean()
+    return loss
+
+
+PROGRAMS = [
+    region, off_inside_of_on, other_type_inside, without_cache, decorated, returns_within, raises_within, breaks_within,
+    breaks_within_idle, left_to_the_caller, entered_before, older_names, switches, weights_that_change, trained,
+]  # fmt: skip
+
+
+def outside(kind):
+    """What the call is in."""
+    return {
+        "nothing": contextlib.nullcontext,
+        "on": lambda: torch.autocast("cpu", BF16),
+        "off": lambda: torch.autocast("cpu", enabled=False),
+    }[kind]()
+
+
+@functools.cache
+def weights():
+    torch.manual_seed(0)
+    return torch.randn(4, 4), torch.randn(4), torch.randn(3, 4)
+
+
+def run(call, kind, grad):
+    """What two calls give, gradients, and the thread's state in between and afterwards."""
+    weight, bias, x = (part.clone() for part in weights())
+    net = torch.nn.Linear(4, 4).requires_grad_(grad)
+    with torch.no_grad():
+        net.weight.copy_(weight)
+        net.bias.copy_(bias)
+    told = []
+    for _ in range(2):
+        with outside(kind):
+            made = call(net, x)
+            told.append((state(), parts(made)))
+            if isinstance(made, tuple) and isinstance(made[-1], torch.autocast):
+                made[-1].__exit__(None, None, None)
+                made = made[0]
+            first = made[0] if isinstance(made, tuple) else made
+            if grad and first.requires_grad:
+                told.append([part.clone() for part in torch.autograd.grad(first.float().sum(), net.parameters())])
+    return told, state()
+
+
+def parts(value):
+    """A value with its managers by what they keep."""
+    if isinstance(value, torch.autocast):
+        return {name: kept for name, kept in vars(value).items() if name != "custom_device_mod"}
+    return [parts(part) for part in value] if isinstance(value, tuple) else value
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["", "grad"])
+@pytest.mark.parametrize("kind", ["nothing", "on", "off"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_switched_inside(program, kind, grad, backend):
+    expected = run(program, kind, grad)
+    actual = run(flambeau.compile(program, backend=backend), kind, grad)
+    assert str(actual) == str(expected)
+
+
+@pytest.mark.plain_only("counts graphs")
+@pytest.mark.parametrize("program", [p for p in PROGRAMS if p is not older_names], ids=lambda p: p.__name__)
+def test_a_region_is_no_break(program):
+    """But for one that warns of its name."""
+    net, x = torch.nn.Linear(4, 4), torch.randn(3, 4)
+    made = flambeau.compile(program)(net, x)
+    if program is left_to_the_caller:
+        made[1].__exit__(None, None, None)
+    breaks = flambeau.counters()["graph_breaks"]
+    assert not breaks or ("breaks_within" in program.__name__ and breaks == {"user_break": 1})
+
+
+@torch.autocast("cpu", enabled=False)
+@torch.autocast("cuda", enabled=False)
+def idle(x):
+    return (x * 2).sin() + 1
+
+
+@pytest.mark.plain_only("counts graphs")
+def test_a_region_that_changes_nothing_is_compiled():
+    x = torch.randn(5)
+    compiled = flambeau.compile(idle)
+    assert torch.equal(compiled(x), idle(x)) and state()[2] == 0
+    found = flambeau.counters()
+    assert (found["graph_breaks"] == {} and found["eager_graph"] == 0) or not COUNTED
+    # It is another program where a region is entered already.
+    with torch.autocast("cpu", BF16):
+        assert torch.equal(compiled(x), idle(x)) and state()[2] == 1
+    with torch.autocast("cpu", enabled=False):
+        assert torch.equal(compiled(x), idle(x)) and state()[2] == 1
+
+
+def test_a_failure_inside_is_undone():
+    """The compiled frame fails within the region, runs again as plain Python, and nothing is left switched."""
+
+    def program(net, x, n):
+        with torch.autocast("cpu", BF16):
+            return net(x).view(n, -1)
+
+    net, x = torch.nn.Linear(4, 4), torch.randn(3, 4)
+    compiled = flambeau.compile(program)
+    before = state()
+    for n in (3, 2, 5, 3, 7):
+        told = []
+        for call in (program, compiled):
+            try:
+                told.append(str(call(net, x, n)))
+            except RuntimeError as error:
+                told.append(str(error))
+            assert state() == before
+        assert told[0] == told[1]
