@@ -1,5 +1,5 @@
-"""The calling thread's autocast, which torch's managers switch: read as a whole, and put back where a compiled frame that
-switched it has failed."""
+"""The calling thread's autocast, which torch's managers switch: read as a whole, and put back where a compiled frame
+that switched it has failed."""
 
 from __future__ import annotations
 
