@@ -206,14 +206,19 @@ def idle(x):
 def test_a_region_that_changes_nothing_is_compiled():
     x = torch.randn(5)
     compiled = flambeau.compile(idle)
-    assert torch.equal(compiled(x), idle(x)) and state()[2] == 0
+
+    def call(depth):
+        torch.testing.assert_close(compiled(x), idle(x))
+        assert state()[2] == depth
+
+    call(0)
     found = flambeau.counters()
     assert (found["graph_breaks"] == {} and found["eager_graph"] == 0) or not COUNTED
     # It is another program where a region is entered already.
     with torch.autocast("cpu", BF16):
-        assert torch.equal(compiled(x), idle(x)) and state()[2] == 1
+        call(1)
     with torch.autocast("cpu", enabled=False):
-        assert torch.equal(compiled(x), idle(x)) and state()[2] == 1
+        call(1)
 
 
 def test_a_failure_inside_is_undone():

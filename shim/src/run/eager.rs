@@ -137,8 +137,10 @@ impl EagerBody {
         let autocast = py.import("flambeau._autocast").map_err(failed)?;
         let before = autocast.call_method0("state").map_err(failed)?;
         let done = self.run_in_mode(py, values, symbols, outputs);
-        if done.is_err() {
-            autocast.call_method1("restore", (before,)).map_err(failed)?;
+        if done.is_err()
+            && let Err(error) = autocast.call_method1("restore", (before,))
+        {
+            error.write_unraisable(py, Some(&autocast));
         }
         done
     }

@@ -12,9 +12,6 @@ use flambeau_ir::guard::GuardKind;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::ReasonCode;
 
-/// Forgets the casts of weights that autocast keeps.
-const CLEARS: &str = "torch.clear_autocast_cache";
-
 impl Tracer<'_> {
     /// Makes the guard on the thread's state cover what precision torch's libraries compute with.
     pub(crate) fn guard_precision(&mut self) {
@@ -64,7 +61,12 @@ impl Tracer<'_> {
             // Each kind that programs run on has autocast.
             "_is_autocast_available" => {
                 let kind = args.pos.first().and_then(Value::as_str).filter(|kind| self.autocast_of(kind).is_some());
-                Ok(kind.map(|_| Value::bool(true)))
+                Ok(kind.filter(|_| args.pos.len() == 1 && args.kw.is_empty()).map(|_| Value::bool(true)))
+            }
+            "autocast_increment_nesting" | "autocast_decrement_nesting" | "clear_autocast_cache"
+                if !args.pos.is_empty() || !args.kw.is_empty() =>
+            {
+                stop(ReasonCode::UnsupportedCall, format!("{path} with these arguments"))
             }
             "autocast_increment_nesting" => self.count_autocast(name, 1),
             "autocast_decrement_nesting" => self.count_autocast(name, -1),
@@ -170,21 +172,17 @@ impl Tracer<'_> {
     /// Takes regions of autocast out of the graph in which it was off as it is outside of them, and which were left again:
     /// they change nothing but what is kept of earlier ones. Whether that is to be cleared.
     pub(crate) fn take_out_idle_autocast(&mut self) -> bool {
-        let is_call = |target: &Target, name: &str| matches!(target, Target::Function(path) if &**path == name);
-        let counts = |target: &Target| {
-            ["torch.autocast_increment_nesting", "torch.autocast_decrement_nesting", CLEARS]
-                .iter()
-                .any(|n| is_call(target, n))
+        let called = |wanted: &dyn Fn(&str) -> bool| {
+            self.graph.nodes.iter().any(|node| match &node.op {
+                NodeOp::Call { target: target @ Target::Function(path), .. } => target.sets_autocast() && wanted(path),
+                _ => false,
+            })
         };
-        let called = |wanted: &dyn Fn(&Target) -> bool| {
-            self.graph.nodes.iter().any(|n| matches!(&n.op, NodeOp::Call { target, .. } if wanted(target)))
-        };
-        let switches = called(&|target| target.sets_autocast() && !counts(target));
         let is_left = self.autocast_depth.is_none_or(|(first, now)| first == now);
-        if switches || !is_left || self.frame.ambient.autocasts() {
+        if called(&|path| path.starts_with("torch.set_")) || !is_left || self.frame.ambient.autocasts() {
             return false;
         }
-        let clears = called(&|target| is_call(target, CLEARS));
+        let clears = called(&|path| path == "torch.clear_autocast_cache");
         self.graph.drop_calls(0, |target, _| target.sets_autocast());
         clears
     }
