@@ -15,6 +15,16 @@ from mode import COUNTED
 import flambeau
 
 WORD = re.compile(r"(?P<name>[a-z]+)_(\d+)")
+
+
+class Count(int):
+    """An int of another class, as `re.sub` of later versions has for its default."""
+
+    def __index__(self):
+        return 7
+
+
+ONCE = Count(1)
 RAW = re.compile(rb"[^a]")
 ANY_CASE = re.compile("(?i)ab", re.MULTILINE)
 DAY = datetime.date(2024, 2, 29)
@@ -53,6 +63,7 @@ EXPRESSIONS = [
     "x, [int(m.group(2)) for m in map(WORD.match, NAMES) if m]",
     "x, RAW.sub(b'', b'abca'), ANY_CASE.findall('xAB\\nab')",
     "x, WORD == WORD, WORD == re.compile(WORD.pattern), WORD != ANY_CASE, WORD == 1",
+    "x, WORD.sub('-', 'a_1 b_2', ONCE), WORD.sub('-', 'a_1 b_2', count=ONCE), WORD.search('a_1', ONCE)",
     "x, re.sub('a+', 'b', 'caab'), re.split(',', 'a,b'), re.findall('a', 'aba'), re.escape('a.b')",
     "x, re.match('a(.)', 'ab').group(1), re.match('b', 'ab'), re.fullmatch('ab', 'ab').end()",
     "x, re.compile('a|b', re.I).sub('', 'ABc'), re.sub(WORD, '-', 'ab_1')",

@@ -232,11 +232,15 @@ fn constant_call(tracer: &mut Tracer<'_>, path: &str, args: &Args) -> Flow<Optio
     let values = args.pos.iter().chain(args.kw.iter().map(|(_, value)| value));
     let mut plain = Vec::new();
     for (at, value) in values.enumerate() {
+        // How often and from where a pattern is looked for: C takes an int of any class for its value.
+        let is_number = path.starts_with("re.Pattern.")
+            && matches!(value, Value::Instance(_))
+            && tracer.class_of(value)?.derives("builtins.int");
         match value {
             // A class method, through its class.
             Value::Class(class) if at == 0 && class.path.as_deref().is_some_and(|class| path.starts_with(class)) => {}
             // Methods of a type take an instance of a subclass for one of the type.
-            _ => match plain_value(tracer, value, !of_immutable(path), MOST_PLAIN)? {
+            _ => match plain_value(tracer, value, !of_immutable(path) && !is_number, MOST_PLAIN)? {
                 Some(value) => plain.push(value),
                 None => return Ok(None),
             },
