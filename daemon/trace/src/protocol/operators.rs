@@ -153,6 +153,18 @@ impl Tracer<'_> {
             Binary::FloorDivide | Binary::Remainder => (1, 2),
             _ => (1, 1),
         };
+        // A class of Python code for either order has a number's slot, which finds what the sequence does: that is the answer.
+        let by_sequence = matches!(op, Binary::Add | Binary::Multiply) && is_sequence(&self.base(a)) && may_define(a);
+        if asks_right
+            && by_sequence
+            && self.python_special(a, &method)?.is_none()
+            && self.python_special(a, &reflected)?.is_some()
+        {
+            if op == Binary::Multiply && !self.base(b).is_int() {
+                return stop(ReasonCode::UnsupportedObject, "a sequence of Python code, multiplied with no int");
+            }
+            return Ok(None);
+        }
         if self.answers_as_number(a, b, &method, least..=most)? {
             return Ok(None);
         }
