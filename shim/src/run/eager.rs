@@ -116,55 +116,10 @@ impl EagerBody {
         symbols: &[i64],
         outputs: &mut Outputs,
     ) -> Result<(), Failure> {
-        if self.restores {
-            return generator::restoring(py, || self.run_in_autocast(py, values, symbols, outputs));
-        }
-        self.run_in_autocast(py, values, symbols, outputs)
-    }
-
-    /// Runs it, and puts autocast back if it failed.
-    fn run_in_autocast(
-        &self,
-        py: Python<'_>,
-        values: &[Option<Py<PyAny>>],
-        symbols: &[i64],
-        outputs: &mut Outputs,
-    ) -> Result<(), Failure> {
-        if !self.autocast {
-            return self.run_in_mode(py, values, symbols, outputs);
-        }
-        let failed = |error: PyErr| Failure::Before(error.to_string());
-        let autocast = py.import("flambeau._autocast").map_err(failed)?;
-        let before = autocast.call_method0("state").map_err(failed)?;
-        let done = self.run_in_mode(py, values, symbols, outputs);
-        if done.is_err()
-            && let Err(error) = autocast.call_method1("restore", (before,))
-        {
-            error.write_unraisable(py, Some(&autocast));
-        }
-        done
-    }
-
-    /// Runs it, and puts grad mode back if it failed.
-    fn run_in_mode(
-        &self,
-        py: Python<'_>,
-        values: &[Option<Py<PyAny>>],
-        symbols: &[i64],
-        outputs: &mut Outputs,
-    ) -> Result<(), Failure> {
-        if !self.grad_mode {
-            return self.run_steps(py, values, symbols, outputs);
-        }
-        let torch = Torch::get(py).map_err(Failure::Before)?;
-        // SAFETY: reads a thread-local flag.
-        let before = unsafe { (torch.c.grad_enabled)() };
-        let done = self.run_steps(py, values, symbols, outputs);
-        if done.is_err() {
-            // SAFETY: writes a thread-local flag.
-            unsafe { (torch.c.set_grad_enabled)(before) };
-        }
-        done
+        let mut steps = || self.run_steps(py, values, symbols, outputs);
+        let in_mode = || if self.grad_mode { restoring_grad_mode(py, steps) } else { steps() };
+        let in_autocast = || if self.autocast { restoring_autocast(py, in_mode) } else { in_mode() };
+        if self.restores { generator::restoring(py, in_autocast) } else { in_autocast() }
     }
 
     fn run_steps(
@@ -205,6 +160,33 @@ impl EagerBody {
         }
         Ok(())
     }
+}
+
+/// Runs a graph that switches grad mode, and puts it back if the run failed.
+fn restoring_grad_mode(py: Python<'_>, run: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    let torch = Torch::get(py).map_err(Failure::Before)?;
+    // SAFETY: reads a thread-local flag.
+    let before = unsafe { (torch.c.grad_enabled)() };
+    let done = run();
+    if done.is_err() {
+        // SAFETY: writes a thread-local flag.
+        unsafe { (torch.c.set_grad_enabled)(before) };
+    }
+    done
+}
+
+/// The same of autocast.
+fn restoring_autocast(py: Python<'_>, run: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    let failed = |error: PyErr| Failure::Before(error.to_string());
+    let autocast = py.import("flambeau._autocast").map_err(failed)?;
+    let before = autocast.call_method0("state").map_err(failed)?;
+    let done = run();
+    if done.is_err()
+        && let Err(error) = autocast.call_method1("restore", (before,))
+    {
+        error.write_unraisable(py, Some(&autocast));
+    }
+    done
 }
 
 impl Step {

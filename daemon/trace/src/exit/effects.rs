@@ -20,9 +20,12 @@ impl Tracer<'_> {
             builder.exit.effects.push(Effect::SetBreaks { nested, error });
         }
         // Autocast is switched by the graph itself.
-        let mut restored = Ambient { autocast_cache: initial.autocast_cache, ..self.ambient.clone() };
-        restored.grad_enabled = initial.grad_enabled;
-        restored.autocast = initial.autocast;
+        let restored = Ambient {
+            grad_enabled: initial.grad_enabled,
+            autocast: initial.autocast,
+            autocast_cache: initial.autocast_cache,
+            ..self.ambient.clone()
+        };
         if restored != *initial {
             return stop(ReasonCode::SideEffect, "torch's state is left changed for the caller");
         }
