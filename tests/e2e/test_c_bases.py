@@ -7,12 +7,16 @@ import collections.abc
 import datetime
 import decimal
 import functools
+import io
+import pickle
 import types
 
 import numpy
 import pytest
 import torch
 from support import check
+
+import flambeau
 
 X = torch.arange(3.0)
 
@@ -26,6 +30,10 @@ class Day(datetime.date):
 
 
 class Price(decimal.Decimal):
+    pass
+
+
+class Writer(pickle.Pickler):
     pass
 
 
@@ -154,3 +162,16 @@ def test_the_factory_of_a_subclass_of_defaultdict():
 
 def test_a_function_of_c_is_no_str_as_a_key():
     check(lambda x: (x + 1, "builtins.len" in {len}, {len: 1}.get("builtins.len"), {len: 1}[len]), (X,), graphs=None)
+
+
+def test_a_method_that_takes_its_defining_class_leaves():
+    """From 3.13 `dump` is such a method; it is bound with the class, without which CPython crashes."""
+
+    def f(x):
+        file = io.BytesIO()
+        dump = Writer(file, 2).dump
+        flambeau.graph_break()
+        dump("text")
+        return x + 1, file.getvalue()
+
+    check(f, (X,), graphs=None)

@@ -4,8 +4,10 @@
 
 import abc
 import codecs
+import enum
 import itertools
 import math
+import operator
 import sys
 from typing import Any
 
@@ -101,6 +103,7 @@ def seen(call: Any, *args: Any) -> Any:
 
 def same(call: Any, *args: Any) -> None:
     """Compiled twice as eager: with the exception caught in the frame, and leaving it."""
+    flambeau.reset()  # the frames of this function count for all that call it: past the limit they would run eagerly
 
     def caught(*args):
         return seen(call, *args)
@@ -355,6 +358,14 @@ class Right:
     __radd__ = __ror__ = own
 
 
+class Items:
+    def __radd__(self, other):
+        return NotImplemented
+
+    def __iter__(self):
+        return iter([1, 2])
+
+
 class Both(list):
     __add__ = own
 
@@ -385,7 +396,7 @@ def test_in_place_a_built_in_base_comes_first(make):
         return held
 
     for fn in (add, multiply, unite, subtract):
-        for other in ([1], 2, {1: 2}, {3}, frozenset({4}), Right()):
+        for other in ([1], 2, {1: 2}, {3}, frozenset({4}), Right(), Items()):
             same(fn, other)
 
 
@@ -475,3 +486,73 @@ def test_torch_asks_arguments_for_attributes():
 
     for value in (AnyAttribute(1), Named((1, 2)), Overrides(1)):
         same(run, value)
+
+
+class Size(int):
+    def __index__(self):
+        LOG.append("index")
+        return 50
+
+    def __int__(self):
+        LOG.append("int")
+        return 60
+
+
+class Rate(float):
+    def __float__(self):
+        LOG.append("float")
+        return 70.0
+
+
+class Answers(int):
+    def __add__(self, other):
+        return "add"
+
+    def __radd__(self, other):
+        return "radd"
+
+    def __rsub__(self, other):
+        return NotImplemented
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 3
+
+
+OPERATORS = [
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
+    operator.and_, operator.iadd, operator.imul, operator.isub,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [2, Size(2), Rate(2.5), Answers(2), Level.HIGH, Level.LOW], ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool], ids=str)
+def test_tensors_with_numbers_of_own_classes(value, dtype):
+    """torch reads the number itself, whatever its class defines; the class of a left operand is asked first."""
+    x = torch.tensor([1, 2, 3]).to(dtype)
+    for op in OPERATORS:
+        for left in (False, True):
+
+            def run(value, op=op, left=left):
+                LOG.clear()
+                result = op(value, x.clone()) if left else op(x.clone(), value)
+                return str(result), str(getattr(result, "dtype", None)), LOG[:]
+
+            same(run, value)
+
+
+class Steps(int):
+    pass
+
+
+class Speed(float):
+    pass
+
+
+def test_a_number_of_an_own_class_scales_without_a_break():
+    def f(x, steps, speed, level):
+        return x * steps + speed - level / x
+
+    given = torch.ones(3) * 2, Steps(4), Speed(0.5), Level.HIGH
+    torch.testing.assert_close(flambeau.compile(f, fullgraph=True)(*given), f(*given))

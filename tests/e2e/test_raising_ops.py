@@ -290,3 +290,38 @@ def test_an_int_of_more_than_64_bits():
     for n in (3, 5, 1 << 40):
         assert compiled(torch.zeros(1), n)[1] == n * n
     assert flambeau.counters()["eager_fallbacks"] == {"large_int": 1}
+
+
+UNARY = """
+abs neg sign sgn exp exp2 expm1 log log1p sqrt rsqrt sin cos tan atan sinh tanh asinh sigmoid relu erf erfinv lgamma ceil
+floor round trunc frac reciprocal square bitwise_not logical_not isnan signbit positive nan_to_num logit sum prod mean amax
+argmax any std median angle real
+""".split()
+BINARY = """
+add sub rsub mul div floor_divide remainder fmod atan2 maximum fmax bitwise_and bitwise_left_shift logical_xor lt hypot
+copysign xlogy gcd heaviside logaddexp float_power dot
+""".split()
+
+
+@pytest.mark.plain_only("many calls, of one op each")
+@pytest.mark.parametrize("name", UNARY + BINARY)
+def test_types_that_an_op_does_not_take(name):
+    """Fake tensors know of some types only what the result would be, where the op has no kernel for them."""
+    op = getattr(torch, name)
+    tensors = [torch.tensor([1, 0, 1]).to(dtype) for dtype in (torch.bool, torch.int64, torch.float32, torch.complex64)]
+    others = [*tensors[:3], True, 2] if name in BINARY else [None]
+    for x in tensors:
+        for y in others:
+            given = (x,) if y is None else (x, y)
+
+            def run(*args):
+                return op(*args)
+
+            assert dtype_or_error(flambeau.compile(run), given) == dtype_or_error(run, given), (x.dtype, y)
+
+
+def dtype_or_error(run, args):
+    try:
+        return run(*args).dtype
+    except Exception as error:
+        return type(error), str(error)

@@ -110,6 +110,8 @@ pub enum ObjectData {
     Module(Arc<str>),
     /// Any other object with a Python-level class; its state is [`Object::dict`] and its slots.
     Instance,
+    /// A `threading.local`, or of a subclass; what it holds for the calling thread is [`Object::dict`].
+    ThreadLocal,
     /// An object whose inside is not readable without running code (generator, file, C extension type).
     Opaque,
     /// A built-in iterator whose next items can be told without advancing it.

@@ -22,6 +22,8 @@ pub enum Step {
     Builtins,
     /// The instance `__dict__`, raw.
     Dict,
+    /// The attributes that a `threading.local` has in the calling thread, a dict.
+    ThreadDict,
     /// Item of a dict by constant key.
     Item(Const),
     /// The key at this position of a dict's order.
@@ -217,6 +219,7 @@ impl SourceTable {
             Step::SysModule(name) => format!("sys.modules['{name}']"),
             Step::Builtins => "builtins".into(),
             Step::Dict => format!("{base}.__dict__"),
+            Step::ThreadDict => format!("the calling thread's {base}.__dict__"),
             Step::Item(Const::Str(s)) => format!("{base}['{s}']"),
             Step::Item(k) => format!("{base}[{k:?}]"),
             Step::Key(i) => format!("list({base})[{i}]"),

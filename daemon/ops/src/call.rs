@@ -51,6 +51,9 @@ pub(crate) fn run(
     if ambient.autocasts() && canon.op.has(Mark::Autocast) {
         return Err(InferError::NoRule);
     }
+    if canon.op.has(Mark::NoBools) && ["input", "other"].iter().any(|name| is_bool(bound.arg(name))) {
+        return invalid("not implemented for bools");
+    }
     // `x += y` writes only into a tensor; a number on the left makes a new tensor.
     let inplace = canon.inplace && matches!(args.first(), Some(OpArg::Tensor(_)));
     let mut call = Call { canon, bound, ambient, env: Sizes(env), inplace };
@@ -58,6 +61,14 @@ pub(crate) fn run(
         // What torch refuses differs from device to device.
         Err(InferError::Invalid(_)) if devices.foreign => Err(InferError::NoRule),
         answer => answer.map(|inferred| Inferred { checks: inferred.checks || canon.op.has(Mark::Checks), ..inferred }),
+    }
+}
+
+fn is_bool(arg: Option<&OpArg>) -> bool {
+    match arg {
+        Some(OpArg::Tensor(t)) => t.dtype == DType::Bool,
+        Some(OpArg::Const(c)) => matches!(c, Const::Bool(_)),
+        _ => false,
     }
 }
 

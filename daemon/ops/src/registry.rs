@@ -56,6 +56,8 @@ pub enum Mark {
     Autocast,
     /// It may raise for what its tensors hold.
     Checks,
+    /// Torch raises where an operand is a bool, which fake tensors do not.
+    NoBools,
     /// Its only form writes into its first argument.
     Writes,
     /// It writes into its first argument and gives `None`.

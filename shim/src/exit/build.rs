@@ -7,6 +7,7 @@ use crate::python::consts;
 use crate::python::gil::GilOnce;
 use crate::python::paths;
 use crate::python::raw::{self, Raw};
+use crate::python::thread_local;
 use flambeau_ir::code::Const;
 use flambeau_ir::exit::{Build, BuildId};
 use flambeau_ir::source::SourceId;
@@ -293,5 +294,11 @@ fn instance(
 /// The instance dict, made if it is not there yet.
 pub fn instance_dict(py: Python<'_>, object: Raw) -> PyResult<Py<PyAny>> {
     // SAFETY: a live object; a new reference or an exception comes back.
-    unsafe { Py::from_owned_ptr_or_err(py, ffi::PyObject_GenericGetDict(object, null_mut())) }
+    unsafe {
+        if thread_local::is_one(object) {
+            let dict = Py::from_borrowed_ptr_or_opt(py, thread_local::dict(object));
+            return dict.ok_or_else(|| PyRuntimeError::new_err("a thread has no dict of its own"));
+        }
+        Py::from_owned_ptr_or_err(py, ffi::PyObject_GenericGetDict(object, null_mut()))
+    }
 }

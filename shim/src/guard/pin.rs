@@ -255,6 +255,7 @@ impl<'a> Pinner<'a> {
                 | Read::Function
                 | Read::Builtins
                 | Read::SysModule(_)
+                | Read::ThreadDict
                 | Read::Grad(_)
                 | Read::Ahead(_)
                 | Read::DrawnFrom(_)

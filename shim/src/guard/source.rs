@@ -5,6 +5,7 @@ use crate::python::consts;
 use crate::python::layout::{cached, iterators, parts};
 use crate::python::paths::import_helper;
 use crate::python::raw::{self, Raw};
+use crate::python::thread_local;
 use flambeau_ir::code::Const;
 use flambeau_ir::source::{CallKey, SourceId, SourceTable, Step};
 use pyo3::ffi;
@@ -23,6 +24,8 @@ pub enum Read {
     SysModule(Key),
     /// Instance dict.
     Dict,
+    /// What a `threading.local` holds for this thread.
+    ThreadDict,
     /// Dict item.
     Item(Key),
     /// Dict key by position.
@@ -212,6 +215,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         }
         Step::Builtins => Read::Builtins,
         Step::Dict => Read::Dict,
+        Step::ThreadDict => Read::ThreadDict,
         Step::Item(key) => Read::Item(Key::new(py, key)?),
         Step::Key(i) => Read::KeyAt(*i as usize),
         Step::Value(i) => Read::ValueAt(*i as usize),
@@ -441,6 +445,7 @@ pub unsafe fn borrowed_step(base: Raw, read: &Read) -> Raw {
     unsafe {
         match read {
             Read::Dict => raw::attributes(base),
+            Read::ThreadDict => thread_local::dict(base),
             Read::Item(key) if ffi::PyDict_Check(base) != 0 => key.get(base),
             Read::KeyAt(i) if ffi::PyDict_Check(base) != 0 => super::order::key_at(base, *i),
             Read::ValueAt(i) if ffi::PyDict_Check(base) != 0 => super::order::value_at(base, *i),

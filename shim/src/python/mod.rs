@@ -13,4 +13,5 @@ pub mod paths;
 pub mod pure;
 pub mod raw;
 pub mod structure;
+pub mod thread_local;
 pub mod view;

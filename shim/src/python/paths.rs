@@ -69,6 +69,8 @@ const TABLE_TYPES: &[(&str, &str)] = &[
     ("collections", "defaultdict"),
     ("collections", "deque"),
     ("contextvars", "ContextVar"),
+    ("types", "SimpleNamespace"),
+    ("_thread", "_local"),
     ("torch", "Tensor"),
     ("torch._C", "_VariableFunctionsClass"),
     ("torch", "Size"),

@@ -524,6 +524,28 @@ pub unsafe fn is_python_class(py: pyo3::Python<'_>, class: Raw) -> bool {
     }
 }
 
+/// Whether instances of a type of C have a `__dict__` and nothing else, which is read and stored as that of `object` is, as
+/// those of `types.SimpleNamespace`.
+///
+/// # Safety
+/// As [`type_lookup_where`].
+pub unsafe fn is_bare(class: Raw) -> bool {
+    let generic =
+        (ffi::PyObject_GenericGetAttr as *const () as usize, ffi::PyObject_GenericSetAttr as *const () as usize);
+    let head = std::mem::size_of::<ffi::PyObject>();
+    // SAFETY: a live type.
+    unsafe {
+        let class = &*class.cast::<ffi::PyTypeObject>();
+        class.tp_dictoffset == head as isize
+            && class.tp_basicsize as usize == head + std::mem::size_of::<Raw>()
+            && class.tp_call.is_none()
+            && class.tp_descr_get.is_none()
+            && class.tp_descr_set.is_none()
+            && (class.tp_getattro.map(|f| f as usize), class.tp_setattro.map(|f| f as usize))
+                == (Some(generic.0), Some(generic.1))
+    }
+}
+
 /// Whether calls of the class make instances by another function than its MRO says: a `__new__` that was deleted from a
 /// class stays behind in its slot, which `object.__new__` and `object.__init__` ask when they count arguments.
 ///

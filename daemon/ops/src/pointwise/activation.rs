@@ -1,10 +1,14 @@
 //! Activation functions: float tensors in, the same type and layout out.
 
 use super::decompose_activation as decompose;
-use super::{no_bool, same_type};
+use super::same_type;
 use crate::call::{Answer, Call};
 use crate::layout::strides_in;
-use crate::registry::{Mark::Autocast, OpDef, place::*};
+use crate::registry::{
+    Mark::{Autocast, NoBools},
+    OpDef,
+    place::*,
+};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
 
@@ -15,7 +19,7 @@ const fn activation(name: &'static str, text: &'static str, places: u16) -> OpDe
 const NN_ALL: u16 = NN | INPLACE;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("relu", "input:T", no_bool, ALL).lowers(decompose::relu),
+    OpDef::new("relu", "input:T", same_type, ALL).is(NoBools).lowers(decompose::relu),
     OpDef::new("relu6", "input:T", like, NN_ALL).lowers(|cx| decompose::clamped(cx, 0.0, 6.0)),
     OpDef::new("hardtanh", "input:T, min_val:N=-1.0, max_val:N=1.0, *, out:T=None", like, NN_ALL)
         .lowers(decompose::hardtanh),

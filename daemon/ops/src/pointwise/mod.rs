@@ -7,7 +7,11 @@ mod select;
 
 use crate::call::{Answer, Call, Pointwise, invalid};
 use crate::promote::{Category, category, real_of};
-use crate::registry::{Mark::KeepsNumbers, OpDef, place::*};
+use crate::registry::{
+    Mark::{KeepsNumbers, NoBools},
+    OpDef,
+    place::*,
+};
 use crate::signature::Value;
 use crate::{InferError, Inferred, OpArg};
 use flambeau_ir::code::Const;
@@ -58,11 +62,13 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("add", SCALED, arithmetic, ALL)
         .lowers(|cx| decompose::scaled(cx, Binary::Add, false))
         .commutative("add"),
-    OpDef::new("sub", SCALED, subtraction, ALL)
+    OpDef::new("sub", SCALED, arithmetic, ALL)
+        .is(NoBools)
         .lowers(|cx| decompose::scaled(cx, Binary::Sub, false))
         .also(&["subtract"])
         .binary("sub"),
     OpDef::new("rsub", "input:T, other:TN, *, alpha:N=1", reflected_subtraction, FN)
+        .is(NoBools)
         .lowers(|cx| decompose::scaled(cx, Binary::Sub, true)),
     binary("mul").lowers(decompose::mul).also(&["multiply"]).commutative("mul").is(KeepsNumbers),
     OpDef::new("div", "input:TN, other:TN, *, rounding_mode:S=None, out:T=None", division, ALL)
@@ -131,11 +137,11 @@ pub(crate) static OPS: &[OpDef] = &[
         .operator("abs"),
     OpDef::new("sign", UNARY, same_type, ALL).lowers(|cx| decompose::unary(cx, Unary::Sign)),
     OpDef::new("sgn", UNARY, same_type, ALL).lowers(|cx| decompose::unary(cx, Unary::Sign)),
-    unary("floor").lowers(|cx| decompose::rounding(cx, Unary::Floor)),
-    unary("ceil").lowers(|cx| decompose::rounding(cx, Unary::Ceil)),
-    unary("trunc").lowers(|cx| decompose::rounding(cx, Unary::Trunc)).also(&["fix"]),
+    unary("floor").is(NoBools).lowers(|cx| decompose::rounding(cx, Unary::Floor)),
+    unary("ceil").is(NoBools).lowers(|cx| decompose::rounding(cx, Unary::Ceil)),
+    unary("trunc").is(NoBools).lowers(|cx| decompose::rounding(cx, Unary::Trunc)).also(&["fix"]),
     OpDef::new("frac", UNARY, float_only, ALL),
-    OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", no_bool, ALL).lowers(decompose::round),
+    OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", same_type, ALL).is(NoBools).lowers(decompose::round),
     unary("square").lowers(decompose::square),
     float("exp").lowers(|cx| decompose::unary(cx, Unary::Exp)),
     float("exp2").lowers(|cx| decompose::unary(cx, Unary::Exp2)).paths(&["torch._C._special.special_exp2"]),
@@ -213,24 +219,8 @@ fn floats_only(call: &mut Call) -> Answer {
     arithmetic(call)
 }
 
-/// Refuses bools, as subtraction does in torch.
-fn no_bool_operands(call: &Call) -> Result<(), InferError> {
-    let bool_tensor = |name| call.maybe_tensor_or_number(name).is_some_and(|t| t.dtype == DType::Bool);
-    let bool_number = |name| matches!(call.bound.constant(name), Some(Const::Bool(_)));
-    if bool_tensor("input") || bool_tensor("other") || bool_number("input") || bool_number("other") {
-        return Err(InferError::NoRule);
-    }
-    Ok(())
-}
-
-fn subtraction(call: &mut Call) -> Answer {
-    no_bool_operands(call)?;
-    arithmetic(call)
-}
-
 /// `other - alpha * input`: the minuend comes first.
 fn reflected_subtraction(call: &mut Call) -> Answer {
-    no_bool_operands(call)?;
     let over = call.operands(&["other", "input"])?;
     let dtype = over.dtype()?;
     if matches!(call.bound.constant("alpha"), Some(Const::Float(_))) && category(dtype) <= Category::Integer {
@@ -426,7 +416,7 @@ fn absolute(call: &mut Call) -> Answer {
 }
 
 /// As [`same_type`], for ops that have no kernel for bools.
-pub(super) fn no_bool(call: &mut Call) -> Answer {
+fn no_bool(call: &mut Call) -> Answer {
     if call.tensor("input")?.dtype == DType::Bool {
         return Err(InferError::NoRule);
     }

@@ -9,6 +9,7 @@ use crate::value::{Iter, Key, Of, Payload, Value, ViewKind};
 use flambeau_bytecode::Compare;
 use flambeau_bytecode::readers::gives_frame;
 use flambeau_ir::code::{Const, Origin};
+use flambeau_ir::graph::Target;
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -444,6 +445,9 @@ fn reversed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         let length = super::fixed_int(tracer, &length, path)?;
         return Ok(tracer.new_iter(Iter::Reversed { of: value, left: length.max(0) as usize }));
     }
+    if let Value::Tensor(_) = value {
+        return reversed_tensor(tracer, value);
+    }
     let known =
         matches!(value, Value::Tuple(_) | Value::List(_) | Value::Dict(_) | Value::DictView(..) | Value::Const(_));
     if !known && !tracer.is_sequence_of_parts(&value) {
@@ -481,6 +485,19 @@ fn reversed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     };
     items.reverse();
     Ok(tracer.new_iter(Iter::Items { items, at: 0, of: Of::Call("builtins.reversed", vec![value]) }))
+}
+
+/// `Tensor.__reversed__`, which gives a tensor and no iterator.
+fn reversed_tensor(tracer: &mut Tracer<'_>, value: Value) -> Flow<Value> {
+    let class = tracer.class_of(&value)?;
+    let torchs = tracer.type_lookup(&class, "__reversed__")?.is_some_and(|(owner, _)| owner.is("torch.Tensor"));
+    match &value {
+        Value::Tensor(id) if torchs => match tracer.arenas.tensors[*id].meta.ndim() {
+            0 => Ok(value),
+            _ => tracer.torch_call(Target::Method("flip".into()), Args::new(vec![value, Value::int(0)])),
+        },
+        _ => unsupported("builtins.reversed"),
+    }
 }
 
 /// The argument `reverse`: not all versions take what is no int.

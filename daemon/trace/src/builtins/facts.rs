@@ -186,7 +186,12 @@ fn broadcast_shapes(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Val
         return unsupported(path);
     };
     let items = result.into_iter().map(Value::dim).collect();
-    Ok(Value::Tuple(Rc::new(Tuple { items, class: Some(tracer.builtin_class("torch.Size")), origin: None })))
+    Ok(Value::Tuple(Rc::new(Tuple {
+        items,
+        class: Some(tracer.builtin_class("torch.Size")),
+        attrs: None,
+        origin: None,
+    })))
 }
 
 /// Attributes of torch's constants.

@@ -251,7 +251,7 @@ fn tuples(tracer: &mut Tracer<'_>, op: Binary, a: &Value, b: &Value) -> Flow<Opt
     match (op, a, b) {
         (Binary::Add, Value::Tuple(x), Value::Tuple(y)) => {
             let items = x.items.iter().chain(&y.items).cloned().collect();
-            Ok(Some(Value::Tuple(Rc::new(Tuple { items, class: size(x).or(size(y)), origin: None }))))
+            Ok(Some(Value::Tuple(Rc::new(Tuple { items, class: size(x).or(size(y)), attrs: None, origin: None }))))
         }
         (Binary::Multiply, Value::Tuple(t), count) | (Binary::Multiply, count, Value::Tuple(t))
             if count.as_dim().is_some() =>
@@ -594,7 +594,7 @@ pub fn subscript(tracer: &mut Tracer<'_>, container: &Value, key: &Value) -> Flo
 fn missing(tracer: &mut Tracer<'_>, dict: &Value, id: crate::value::DictId, key: &Value) -> Flow<Value> {
     if let Some(class) = tracer.arenas.dicts[id].class.clone() {
         if class.derives("collections.defaultdict") {
-            let Some(factory) = tracer.arenas.dicts[id].factory.clone() else {
+            let Some(factory) = tracer.dict_factory(id)? else {
                 return stop(ReasonCode::UnsupportedObject, "the default factory of a defaultdict");
             };
             if !factory.is_none() {

@@ -84,7 +84,7 @@ fn nothing(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 pub fn copy_dict(tracer: &mut Tracer<'_>, value: &Value) -> Flow<Value> {
     let Value::Dict(id) = value else { return unsupported("dict.copy") };
     let items = tracer.dict_items(*id)?;
-    let (class, factory) = (tracer.arenas.dicts[*id].class.clone(), tracer.arenas.dicts[*id].factory.clone());
+    let (class, factory) = (tracer.arenas.dicts[*id].class.clone(), tracer.dict_factory(*id)?);
     let copy = tracer.new_dict(items)?;
     if let Value::Dict(copy) = copy {
         tracer.arenas.dicts[copy].class = class;
@@ -96,5 +96,5 @@ pub fn copy_dict(tracer: &mut Tracer<'_>, value: &Value) -> Flow<Value> {
 /// A tuple of the same type with other items.
 pub fn like(tuple: &Tuple, items: Vec<Value>) -> Value {
     let class = tuple.class.clone().filter(|c| c.is("torch.Size"));
-    Value::Tuple(Rc::new(Tuple { items, class, origin: None }))
+    Value::Tuple(Rc::new(Tuple { items, class, attrs: None, origin: None }))
 }

@@ -5,7 +5,7 @@ use super::{Table, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
-use crate::value::{Class, Origin, Value};
+use crate::value::{Class, Method, Origin, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::{GuardKind, KeyObject};
 use flambeau_ir::object::ObjId;
@@ -21,6 +21,9 @@ pub const TABLE: Table = &[
     ("builtins.issubclass", issubclass),
     ("_collections_abc._check_methods", check_methods),
     ("builtins.type.__call__", call),
+    ("builtins.method", method),
+    ("types.SimpleNamespace", namespace),
+    ("types.SimpleNamespace.__init__", fill_namespace),
     ("builtins.type.__instancecheck__", instancecheck),
     ("builtins.type.__subclasscheck__", subclasscheck),
 ];
@@ -50,6 +53,34 @@ fn call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         (Value::Class(class), rest) if !class.is("builtins.type") => tracer.instantiate(&class, rest),
         _ => unsupported(path),
     }
+}
+
+/// `types.MethodType(function, object)`
+fn method(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [func, receiver] = exactly(path, args)?;
+    if receiver.is_none() || !is_callable(tracer, &func)? {
+        return unsupported(path);
+    }
+    Ok(Value::Method(Rc::new(Method { func, receiver, origin: None })))
+}
+
+fn namespace(tracer: &mut Tracer<'_>, path: &str, mut args: Args) -> Flow<Value> {
+    let class = tracer.trusted_class("types", "SimpleNamespace")?;
+    let attrs = tracer.fresh_attrs();
+    let made = tracer.new_instance(class, Some(attrs));
+    args.pos.insert(0, made.clone());
+    fill_namespace(tracer, path, args)?;
+    Ok(made)
+}
+
+/// `namespace_init` in CPython's `Objects/namespaceobject.c`: what has names is stored in the dict, past `__setattr__`.
+fn fill_namespace(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [Value::Instance(id)] = &args.pos[..] else { return unsupported(path) };
+    let Some(attrs) = tracer.arenas.instances[*id].attrs else { return unsupported(path) };
+    for (name, value) in args.kw {
+        tracer.dict_set(attrs, Value::str(&name), value)?;
+    }
+    Ok(Value::NONE)
 }
 
 fn isinstance(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

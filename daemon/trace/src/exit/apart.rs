@@ -183,7 +183,7 @@ impl Look<'_, '_> {
             ObjectData::Function(function) => function.closure.clone(),
             ObjectData::Method { func, receiver } => vec![*func, *receiver],
             ObjectData::Builtin { receiver, .. } => receiver.iter().copied().collect(),
-            ObjectData::Instance => object.dict.iter().copied().collect(),
+            ObjectData::Instance | ObjectData::ThreadLocal => object.dict.iter().copied().collect(),
             ObjectData::Namespace => return self.wary,
             _ => Vec::new(),
         };

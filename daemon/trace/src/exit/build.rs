@@ -171,6 +171,7 @@ impl Tracer<'_> {
         let attrs = match value {
             Value::Tensor(id) => self.arenas.tensors[*id].attrs,
             Value::Dict(id) => self.arenas.dicts[*id].attrs,
+            Value::Tuple(t) => t.attrs,
             Value::Function(f) => f.attrs.get(),
             _ => None,
         };
@@ -322,7 +323,9 @@ impl Tracer<'_> {
             return stop(ReasonCode::SideEffect, format!("{} leaves the frame", method.path));
         }
         // The descriptor's own binding, past what a subclass may have defined.
-        Ok(Build::Call(format!("{}.__get__", method.path).into(), vec![built]))
+        // With the type: CPython reads it for methods that take their defining class, and crashes without one.
+        let class = builder.add(Build::Call("builtins.type".into(), vec![built]));
+        Ok(Build::Call(format!("{}.__get__", method.path).into(), vec![built, class]))
     }
 
     /// Whether `class.name` surely is the method of that path. It is not for methods of `type`, as in
@@ -348,12 +351,18 @@ impl Tracer<'_> {
     fn build_dict(&mut self, builder: &mut Builder, id: DictId) -> Flow<Build> {
         let entry = &self.arenas.dicts[id];
         let class = entry.class.clone();
-        if entry.factory.is_some() {
-            return stop(ReasonCode::SideEffect, "a new defaultdict leaves the frame");
+        let factory = entry.factory.clone();
+        if factory.is_some() && !class.as_ref().is_some_and(|class| class.is("collections.defaultdict")) {
+            return stop(ReasonCode::SideEffect, "a new object of a subclass of defaultdict leaves the frame");
         }
         let mut items = Vec::new();
         for (k, v) in self.stored_items(id)? {
             items.push((self.build_key(builder, &k)?, self.build(builder, &v)?));
+        }
+        if let Some(factory) = factory {
+            let factory = self.build(builder, &factory)?;
+            let items = builder.add(Build::Dict(items, None));
+            return Ok(Build::Call("collections.defaultdict".into(), vec![factory, items]));
         }
         let class = match class {
             None => None,

@@ -126,6 +126,11 @@ impl Tracer<'_> {
     fn dict_effects(&mut self, builder: &mut Builder, dict: DictId) -> Flow<()> {
         let entry = self.arenas.dicts[dict].clone();
         let Some(origin) = entry.origin else { return Ok(()) };
+        if let Some(factory) = &entry.written_factory {
+            let factory = self.build(builder, factory)?;
+            let target = builder.source(origin.source);
+            builder.exit.effects.push(Effect::SetSlot(target, "default_factory".into(), factory));
+        }
         if entry.rewritten {
             let mut items = Vec::with_capacity(entry.items.len());
             for (k, v) in entry.items.values() {

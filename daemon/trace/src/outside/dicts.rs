@@ -5,6 +5,7 @@ use crate::value::flow::{Flow, stop};
 use crate::value::{DictId, DictValue, Key, Origin, Value};
 use flambeau_ir::guard::{GuardKind, KeyObject};
 use flambeau_ir::object::ObjectData;
+use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::Step;
 use indexmap::IndexMap;
@@ -20,6 +21,25 @@ impl Tracer<'_> {
             self.dict_set(id, k, v)?;
         }
         Ok(Value::Dict(id))
+    }
+
+    /// `default_factory` of a `defaultdict`; `None` if the dict is none.
+    pub(crate) fn dict_factory(&mut self, dict: DictId) -> Flow<Option<Value>> {
+        const NAME: &str = "default_factory";
+        let entry = &self.arenas.dicts[dict];
+        let is_one = entry.class.as_ref().is_some_and(|class| class.derives("collections.defaultdict"));
+        let (Some(origin), None, true) = (entry.origin, &entry.factory, is_one) else {
+            return Ok(entry.factory.clone());
+        };
+        let AnswerValue::Object(Some(object)) =
+            self.ask_one(Question::Slot { object: origin.object, name: NAME.to_owned() })?
+        else {
+            return stop(ReasonCode::UnsupportedObject, "the default factory of a defaultdict");
+        };
+        let source = self.step(origin.source, Step::Slot(NAME.into()));
+        let factory = self.wrap(object, source)?;
+        self.arenas.dicts.note(dict).factory = Some(factory.clone());
+        Ok(Some(factory))
     }
 
     /// The items in order (reads and guards all of them if the dict is from outside).

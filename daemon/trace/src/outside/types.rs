@@ -182,13 +182,21 @@ impl Tracer<'_> {
 
     /// What a class itself has, without its bases.
     fn own_attr(&mut self, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
+        if class.origin.is_none() {
+            return Ok(None);
+        }
+        match self.namespace_of(class)? {
+            Some(dict) => self.dict_get(dict, &Value::str(name)),
+            None => stop(ReasonCode::UnsupportedObject, "__dict__ of a class"),
+        }
+    }
+
+    /// The dict that holds what a class itself has.
+    pub(crate) fn namespace_of(&mut self, class: &Class) -> Flow<Option<DictId>> {
         let Some(origin) = class.origin else { return Ok(None) };
-        let Some(dict) = self.describe(origin.object)?.dict else {
-            return stop(ReasonCode::UnsupportedObject, "__dict__ of a class");
-        };
+        let Some(dict) = self.describe(origin.object)?.dict else { return Ok(None) };
         let source = self.step(origin.source, Step::Dict);
-        let dict = self.dict_at(dict, source)?;
-        self.dict_get(dict, &Value::str(name))
+        self.dict_at(dict, source).map(Some)
     }
 
     /// What the trace set in a class of this one's MRO, with its place there.

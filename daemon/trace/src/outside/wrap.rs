@@ -74,7 +74,7 @@ impl Tracer<'_> {
                 let class = self.guard_container_type(object.class, "tuple", source)?;
                 self.guard(source, GuardKind::Len(items.len()));
                 let items = self.wrap_items(items, source)?;
-                Ok(Value::Tuple(Rc::new(Tuple { items, class, origin: Some(origin) })))
+                Ok(Value::Tuple(Rc::new(Tuple { items, class, attrs: None, origin: Some(origin) })))
             }
             ObjectData::List(_) => {
                 let class = self.guard_container_type(object.class, "list", source)?;
@@ -113,7 +113,7 @@ impl Tracer<'_> {
             | ObjectData::ClassMethod(_) => self.wrap_descriptor(object, origin),
             ObjectData::Class(desc) => Ok(Value::Class(self.wrap_class(object, desc, source)?)),
             ObjectData::Module(name) => self.wrap_module(object, name, origin),
-            ObjectData::Instance | ObjectData::Compiled(_) => {
+            ObjectData::Instance | ObjectData::ThreadLocal | ObjectData::Compiled(_) => {
                 let class = self.guard_type(object.class, source)?;
                 self.wrap_instance(object, class, Payload::None, origin)
             }
@@ -389,7 +389,8 @@ impl Tracer<'_> {
     /// The instance dict of an object, if it has one.
     pub(crate) fn attrs_of(&mut self, object: &Object, source: SourceId) -> Option<DictId> {
         let dict = object.dict?;
-        let s = self.step(source, Step::Dict);
+        let step = if matches!(object.data, ObjectData::ThreadLocal) { Step::ThreadDict } else { Step::Dict };
+        let s = self.step(source, step);
         let id = self.dict_at(dict, s).ok()?;
         self.arenas.dicts.note(id).owner = Some(Origin { object: object.id, source });
         Some(id)

@@ -130,9 +130,9 @@ impl Tracer<'_> {
         }
     }
 
-    /// The instance dict of a tuple subclass's instance. One that was made in the trace has nothing in it.
-    fn tuple_attrs(&mut self, tuple: &Tuple) -> Flow<Option<DictId>> {
-        let (Some(class), Some(origin)) = (&tuple.class, tuple.origin) else { return Ok(None) };
+    /// The instance dict of a tuple subclass's instance.
+    pub(crate) fn tuple_attrs(&mut self, tuple: &Tuple) -> Flow<Option<DictId>> {
+        let (Some(class), Some(origin)) = (&tuple.class, tuple.origin) else { return Ok(tuple.attrs) };
         if !class.is_python || !class.has_dict {
             return Ok(None);
         }
@@ -273,8 +273,7 @@ impl Tracer<'_> {
         }
         let found = self.type_lookup(class, "__getattribute__")?;
         // Built-in types have wrappers of their own round the same function, but for these.
-        let other =
-            |class: &str| matches!(class, "builtins.super" | "builtins.type" | "builtins.module" | "_thread._local");
+        let other = |class: &str| matches!(class, "builtins.super" | "builtins.type" | "builtins.module");
         let same = |path: &str| path.strip_suffix(".__getattribute__").is_some_and(|class| !other(class));
         Ok(class.generic_getattr || matches!(found, Some((_, Value::Builtin(b))) if same(&b.path)))
     }
@@ -409,6 +408,7 @@ impl Tracer<'_> {
             (Descriptor::Property { .. }, _) if let Some(step) = part => {
                 Some(self.property_part(d, step)?.unwrap_or(Value::NONE))
             }
+            (Descriptor::Data { name: own, .. }, "__name__") => Some(Value::Const(Const::Str(own.clone()))),
             (Descriptor::Static(f) | Descriptor::Class(f), "__func__" | "__wrapped__") => Some(f.clone()),
             _ => return stop(ReasonCode::UnsupportedObject, format!("{name} of a descriptor")),
         })
@@ -526,6 +526,9 @@ impl Tracer<'_> {
                     return self.wrap(object, source);
                 }
                 return stop(ReasonCode::UnsupportedObject, format!("slot {name} of a {}", self.type_name(receiver)));
+            }
+            Value::Dict(dict) if &**name == "default_factory" => {
+                return Ok(self.dict_factory(*dict)?.unwrap_or(Value::NONE));
             }
             Value::Const(Const::Complex(re, im)) if matches!(&**name, "real" | "imag") => {
                 return Ok(Value::Const(Const::Float(if &**name == "real" { *re } else { *im })));

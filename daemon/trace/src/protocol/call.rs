@@ -3,7 +3,7 @@
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
 use crate::value::frame::Slot;
-use crate::value::{Args, Class, DictValue, Function, Instance, ListValue, Opaque, Payload, Tuple, Value};
+use crate::value::{Args, Class, DictId, DictValue, Function, Instance, ListValue, Opaque, Payload, Tuple, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::code::{Code, Origin, is_disabled};
 use flambeau_ir::guard::GuardKind;
@@ -515,9 +515,24 @@ impl Tracer<'_> {
         }
     }
 
+    /// An object without state but for its dict.
+    pub(crate) fn new_instance(&mut self, class: Rc<Class>, attrs: Option<DictId>) -> Value {
+        let instance = Instance {
+            class,
+            attrs,
+            slots: IndexMap::new(),
+            slot_writes: IndexMap::new(),
+            payload: Payload::None,
+            origin: None,
+        };
+        Value::Instance(self.arenas.instances.push(instance))
+    }
+
     fn new_object(&mut self, base: &str, class: Rc<Class>, args: &Args) -> Flow<Value> {
         let attrs = class.has_dict.then(|| self.fresh_attrs());
         match base {
+            // `namespace_new` in CPython's `Objects/namespaceobject.c` makes an object with an empty dict, whatever it is given.
+            "types.SimpleNamespace" => Ok(self.new_instance(class, attrs)),
             "builtins.object" => {
                 if class.derives("builtins.BaseException") {
                     return Ok(self.new_exception(class, args.pos[1..].to_vec()));
@@ -532,15 +547,7 @@ impl Tracer<'_> {
                 {
                     return stop(ReasonCode::UnsupportedCall, format!("object.__new__ of {}", class.name.qualname));
                 }
-                let instance = Instance {
-                    class,
-                    attrs,
-                    slots: IndexMap::new(),
-                    slot_writes: IndexMap::new(),
-                    payload: Payload::None,
-                    origin: None,
-                };
-                Ok(Value::Instance(self.arenas.instances.push(instance)))
+                Ok(self.new_instance(class, attrs))
             }
             "builtins.tuple" if !args.kw.is_empty() => stop(ReasonCode::UnsupportedCall, "tuple.__new__ with keywords"),
             "builtins.tuple" => {
@@ -549,7 +556,7 @@ impl Tracer<'_> {
                     None => vec![],
                 };
                 let class = (!class.is("builtins.tuple")).then_some(class);
-                Ok(Value::Tuple(Rc::new(Tuple { items, class, origin: None })))
+                Ok(Value::Tuple(Rc::new(Tuple { items, class, attrs, origin: None })))
             }
             "builtins.list" => {
                 let list = ListValue { class: Some(class), attrs, loaded: true, ..ListValue::default() };

@@ -4,6 +4,7 @@ use crate::state::tracer::{Tracer, Written};
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
 use crate::value::function::bound;
+use crate::value::parts::PROXY;
 use crate::value::{Class, Descriptor, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardKind;
@@ -120,8 +121,8 @@ impl Tracer<'_> {
                 }
                 _ => return stop(ReasonCode::UnsupportedObject, format!("{name} of a class")),
             },
-            "__dict__"
-            | "__bases__"
+            "__dict__" => return self.class_dict(class).map(Some),
+            "__bases__"
             | "__base__"
             | "__abstractmethods__"
             | "__basicsize__"
@@ -135,6 +136,21 @@ impl Tracer<'_> {
             }
             _ => return Ok(None),
         }))
+    }
+
+    /// `class.__dict__`: a new proxy of the class's own namespace. Its items are facts one by one.
+    fn class_dict(&mut self, class: &Rc<Class>) -> Flow<Value> {
+        let class = self.real_class(class)?;
+        if self.class_writes.iter().any(|written| written.class.same(&class)) {
+            return stop(ReasonCode::UnsupportedObject, "__dict__ of a class that the trace changed");
+        }
+        match self.namespace_of(&class)? {
+            Some(dict) => {
+                self.shown_namespaces.insert(dict);
+                Ok(Value::parts(PROXY, [Value::Dict(dict)]))
+            }
+            None => stop(ReasonCode::UnsupportedObject, "__dict__ of a class"),
+        }
     }
 
     /// A name of a class. Python code can rename one of its own, which changes nothing else that is guarded.
@@ -220,6 +236,11 @@ impl Tracer<'_> {
         let is_special = name.starts_with("__") && name.ends_with("__");
         if !class.is_python || class.path.is_some() || class.origin.is_none() || is_special {
             return stop(ReasonCode::SideEffect, format!("setting {name} of a type"));
+        }
+        if let Some(dict) = self.namespace_of(class)?
+            && self.shown_namespaces.contains(&dict)
+        {
+            return stop(ReasonCode::SideEffect, format!("setting {name} of a type whose __dict__ was read"));
         }
         let value = self.read(&value)?;
         self.class_writes.retain(|written| !(written.class.same(class) && &*written.name == name));

@@ -96,10 +96,12 @@ impl Tracer<'_> {
     }
 
     /// Whether a built-in type, which may be a base of the left operand's class, has an `op=` of its own: it comes before `op`
-    /// of the class. That of sets is for other sets alone; `*=` of sequences is no number's method.
+    /// of the class. That of sets is for other sets alone; `*=` of sequences is no number's method, nor is `+=` of lists, which
+    /// only derived classes have among those of numbers.
     fn base_changes(&self, op: Binary, a: &Value, b: &Value) -> bool {
         match (op, self.base(a)) {
-            (Binary::Add, Value::List(_)) | (Binary::Or, Value::Dict(_)) => true,
+            (Binary::Add, Value::List(id)) => self.arenas.lists[id].class.is_some(),
+            (Binary::Or, Value::Dict(_)) => true,
             (Binary::And | Binary::Or | Binary::Subtract | Binary::Xor, Value::Set(_)) => {
                 matches!(self.base(b), Value::Set(_) | Value::Const(Const::FrozenSet(_)))
             }
@@ -255,6 +257,14 @@ impl Tracer<'_> {
         self.raise_named("TypeError", &message)
     }
 
+    /// The number that torch takes an instance of a subclass of `int` or `float` for: its value as the base type.
+    fn number_for_torch(&self, value: &Value) -> Option<Value> {
+        let Value::Instance(id) = value else { return None };
+        let instance = &self.arenas.instances[*id];
+        let Payload::Const(Const::Int(_) | Const::Float(_)) = instance.payload else { return None };
+        instance.class.is_python.then(|| self.base(value))
+    }
+
     fn tensor_binary(&mut self, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Value> {
         if let Value::Parts(parts) = b
             && let Some(number) = self.kind_of(parts).number(parts)
@@ -262,6 +272,19 @@ impl Tracer<'_> {
             return self.tensor_binary(op, inplace, a, &number);
         }
         let other = if is_tensor(a) { b } else { a };
+        if op != Binary::MatrixMultiply
+            && let Some(number) = self.number_for_torch(other)
+        {
+            // The left operand's class is asked first; no number knows tensors.
+            if !is_tensor(a)
+                && let Some(result) = self.try_operator(a, &format!("__{}__", op.method()), b)?
+            {
+                return Ok(result);
+            }
+            self.need_plain_argument(other)?;
+            let (x, y) = if is_tensor(a) { (a, &number) } else { (&number, b) };
+            return self.tensor_binary(op, inplace, x, y);
+        }
         if !matches!(other, Value::Tensor(_) | Value::Const(_) | Value::Int(_)) {
             if may_define(other) || matches!(other, Value::Parts(parts) if self.kind_of(parts).is_pure()) {
                 return stop(

@@ -42,7 +42,7 @@ impl Tracer<'_> {
                     _ => Ok(()),
                 }
             }
-            Value::Instance(_) | Value::Dict(_) | Value::List(_) => {
+            Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) => {
                 let class = self.class_of(target)?;
                 match self.type_lookup(&class, "__setattr__")? {
                     None => self.generic_set_attr(target, name, Some(value)),
@@ -81,6 +81,7 @@ impl Tracer<'_> {
             Value::Instance(id) => self.arenas.instances[*id].attrs,
             Value::Dict(id) => self.arenas.dicts[*id].attrs,
             Value::List(id) => self.arenas.lists[*id].attrs,
+            Value::Tuple(tuple) => self.tuple_attrs(tuple)?,
             _ => None,
         };
         let of_type = self.type_lookup(&class, name)?;
@@ -94,7 +95,7 @@ impl Tracer<'_> {
         let missing = || format!("'{own_name}' object has no attribute '{name}'");
         let Some(attrs) = attrs else {
             let known = |path: &std::sync::Arc<str>| WITHOUT_DICT.contains(&&**path);
-            let is_empty = matches!(target, Value::Instance(_) | Value::Dict(_) | Value::List(_));
+            let is_empty = matches!(target, Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_));
             let may_have_dict = class.has_dict || !class.is_python && !class.path.as_ref().is_some_and(known);
             if may_have_dict && !(is_empty && value.is_none()) {
                 // It gets its dict with the first attribute, or its type may have one.
@@ -134,6 +135,13 @@ impl Tracer<'_> {
                     None => self.raise_inexact("AttributeError", &format!("can't {what} attribute '{name}'")),
                 }
             }
+            (Value::Descriptor(d), Some(value), Value::Dict(dict)) if matches!(&**d, Descriptor::Data { member: true, name, .. } if &**name == "default_factory") =>
+            {
+                let entry = &mut self.arenas.dicts[*dict];
+                entry.written_factory = entry.origin.map(|_| value.clone());
+                entry.factory = Some(value);
+                Ok(())
+            }
             // Members of types of C may be typed or read-only.
             (Value::Descriptor(d), value, Value::Instance(id))
                 if matches!(**d, Descriptor::Data { member: true, .. })
@@ -167,8 +175,8 @@ impl Tracer<'_> {
     /// `del target.name`.
     pub fn del_attr(&mut self, target: &Value, name: &str) -> Flow<()> {
         match target {
-            Value::Instance(id) => {
-                let class = self.arenas.instances[*id].class.clone();
+            Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) => {
+                let class = self.class_of(target)?;
                 match self.type_lookup(&class, "__delattr__")? {
                     None => self.generic_set_attr(target, name, None),
                     Some((_, Value::Builtin(b))) if stores_generically(&class, &b.path) => {
@@ -189,5 +197,8 @@ impl Tracer<'_> {
 
 /// Whether the built-in `__setattr__` or `__delattr__` of a class does what that of `object` does.
 pub(crate) fn stores_generically(class: &Class, path: &str) -> bool {
-    class.generic_setattr || matches!(path, "builtins.BaseException.__setattr__" | "builtins.BaseException.__delattr__")
+    /// Types of C with slots of their own round the function of `object`; that of a `local` stores for its thread.
+    const SAME: &[&str] = &["builtins.BaseException", "types.SimpleNamespace", "_thread._local"];
+    let owner = path.strip_suffix(".__setattr__").or_else(|| path.strip_suffix(".__delattr__"));
+    class.generic_setattr || owner.is_some_and(|owner| SAME.contains(&owner))
 }

@@ -134,6 +134,8 @@ pub struct Tracer<'a> {
     pub(crate) recalled: Vec<Recalled>,
     /// Attributes of classes from outside that were set, in order.
     pub(crate) class_writes: Vec<Written>,
+    /// Namespaces of classes that proxies show.
+    pub(crate) shown_namespaces: HashSet<DictId>,
     /// The instruction that made what cannot leave the frame, where plain Python could make it as well.
     pub(crate) unmade: Option<usize>,
     /// The frames of the latest break.
@@ -215,6 +217,7 @@ impl<'a> Tracer<'a> {
             forced: None,
             recalled: Vec::new(),
             class_writes: Vec::new(),
+            shown_namespaces: HashSet::new(),
             unmade: None,
             broken: None,
             reads: HashMap::new(),

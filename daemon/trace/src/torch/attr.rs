@@ -19,7 +19,7 @@ impl Tracer<'_> {
             |d: &Dim| if flambeau_ir::mutated!("size_as_constant") { Dim::Const(self.hint(d)) } else { d.clone() };
         let items = dims.iter().map(|d| Value::dim(hint(d))).collect();
         let class = Some(self.builtin_class("torch.Size"));
-        Value::Tuple(Rc::new(Tuple { items, class, origin: None }))
+        Value::Tuple(Rc::new(Tuple { items, class, attrs: None, origin: None }))
     }
 
     /// `tensor.name`; `None`: no such attribute.

@@ -455,7 +455,7 @@ impl Tracer<'_> {
                 let path = format!("torch.return_types.{}", target_name(target).rsplit('.').next().unwrap_or_default());
                 let class =
                     crate::torch::results::result_fields(&path).map(|_| Class::builtin(&path, &["builtins.tuple"]));
-                Value::Tuple(Rc::new(Tuple { items, class, origin: None }))
+                Value::Tuple(Rc::new(Tuple { items, class, attrs: None, origin: None }))
             }
         })
     }
@@ -478,7 +478,7 @@ impl Tracer<'_> {
 
     /// Breaks at numbers, strings and sequences of the user whose class says in Python what they are: which of its methods torch
     /// calls, and which it reads past, differs from call to call.
-    fn need_plain_argument(&mut self, value: &Value) -> Flow<()> {
+    pub(crate) fn need_plain_argument(&mut self, value: &Value) -> Flow<()> {
         const OVERRIDES: [&str; 3] = ["__torch_function__", "__getattr__", "__getattribute__"];
         const SEQUENCES: [&str; 3] = ["__len__", "__getitem__", "__iter__"];
         const NUMBERS: [&str; 7] =

@@ -49,8 +49,10 @@ pub struct DictValue {
     pub class: Option<Rc<Class>>,
     /// Instance dict of a subclass's instance.
     pub attrs: Option<DictId>,
-    /// `default_factory` of a `defaultdict`.
+    /// `default_factory` of a `defaultdict`, once read of one from outside: use [`Tracer::dict_factory`].
     pub factory: Option<Value>,
+    /// What the program set it to on one from outside.
+    pub(crate) written_factory: Option<Value>,
     /// Where it is from, if from outside.
     pub origin: Option<Origin>,
     /// The object whose `__dict__` this is, if it is an instance dict.
@@ -62,7 +64,7 @@ pub struct DictValue {
 impl DictValue {
     /// Whether the program changed it: what it is now is replayed at the exit if it is from outside.
     pub(crate) fn is_changed(&self) -> bool {
-        self.rewritten || !self.writes.is_empty()
+        self.rewritten || self.written_factory.is_some() || !self.writes.is_empty()
     }
 }
 

@@ -245,7 +245,7 @@ impl Value {
 
     /// An exact tuple.
     pub fn tuple(items: Vec<Value>) -> Value {
-        Value::Tuple(Rc::new(Tuple { items, class: None, origin: None }))
+        Value::Tuple(Rc::new(Tuple { items, class: None, attrs: None, origin: None }))
     }
 
     /// An int or symbolic int (bools count as ints, as in Python) as a size.

@@ -6,7 +6,7 @@ use crate::python::code;
 use crate::python::consts;
 use crate::python::layout::{iterators, parts};
 use crate::python::raw::{self, Raw};
-use crate::python::{paths, pure};
+use crate::python::{paths, pure, thread_local};
 use flambeau_ir::code::{Code, CodeHash};
 use flambeau_ir::object::{
     ClassDesc, Described, FunctionDesc, MOST_AHEAD, ObjId, Object, ObjectData, PrefetchedItem, PrefetchedLookup,
@@ -200,9 +200,14 @@ impl<'py> Describer<'py> {
         let class = unsafe { raw::class_of(object) };
         let class_id = self.reach(class, 0);
         // SAFETY: as above.
-        let mut dict = unsafe { raw::attributes(object) };
-        // SAFETY: as above.
         let data = unsafe { self.data(id, object, class, depth) };
+        // SAFETY: as above.
+        let mut dict = unsafe {
+            match data {
+                ObjectData::ThreadLocal => thread_local::dict(object),
+                _ => raw::attributes(object),
+            }
+        };
         let path = match &data {
             ObjectData::Function(_)
             | ObjectData::Builtin { .. }
@@ -328,7 +333,14 @@ impl<'py> Describer<'py> {
     fn rarer(&mut self, object: &Bound<'py, PyAny>, class: Raw, depth: u8) -> ObjectData {
         // SAFETY: `class` is a live type.
         let (heap, name) = unsafe { (raw::is_python_class(self.py, class), raw::tp_name(class)) };
-        if heap {
+        // SAFETY: a live object.
+        if unsafe { thread_local::is_one(object.as_ptr()) } {
+            // SAFETY: as above.
+            let unread = unsafe { thread_local::dict(object.as_ptr()).is_null() };
+            return if unread { ObjectData::Opaque } else { ObjectData::ThreadLocal };
+        }
+        // SAFETY: a live type.
+        if heap || unsafe { raw::is_bare(class) } {
             // SAFETY: a live type.
             if unsafe { raw::has_plain_names(class) } {
                 self.prefetch_lookup(class, crate::python::gil::interned!(self.py, "__getattribute__"), 0);

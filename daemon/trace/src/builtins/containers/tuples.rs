@@ -42,7 +42,8 @@ fn new(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         None => vec![],
     };
     let class = Some(class).filter(|c| !c.is("builtins.tuple"));
-    Ok(Value::Tuple(Rc::new(Tuple { items, class, origin: None })))
+    let attrs = class.as_ref().is_some_and(|class| class.has_dict).then(|| tracer.fresh_attrs());
+    Ok(Value::Tuple(Rc::new(Tuple { items, class, attrs, origin: None })))
 }
 
 fn size(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
@@ -55,7 +56,7 @@ fn size(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         return unsupported(path);
     }
     let class = Some(Class::builtin("torch.Size", &["builtins.tuple"]));
-    Ok(Value::Tuple(Rc::new(Tuple { items, class, origin: None })))
+    Ok(Value::Tuple(Rc::new(Tuple { items, class, attrs: None, origin: None })))
 }
 
 fn numel(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

@@ -55,13 +55,29 @@ impl Kind for MethodCaller {
     }
 
     fn call(&self, tracer: &mut Tracer<'_>, this: &Parts, args: Args) -> Flow<Option<Value>> {
-        let (Some((name, given)), [object], true) = (this.items.split_first(), &args.pos[..], args.kw.is_empty())
+        let ([Value::Tuple(words), rest @ ..], [object], true) = (&this.items[..], &args.pos[..], args.kw.is_empty())
         else {
+            return unsupported(METHOD);
+        };
+        let (named, positional) = rest.split_at(words.items.len());
+        let (Some((name, given)), Some(words)) = (
+            positional.split_first(),
+            words.items.iter().map(|word| word.as_str().cloned()).collect::<Option<Vec<_>>>(),
+        ) else {
             return unsupported(METHOD);
         };
         let Some(name) = name.as_str() else { return unsupported(METHOD) };
         let method = tracer.get_attr(object, name)?;
-        tracer.call(&method, Args::new(given.to_vec())).map(Some)
+        let kw = words.into_iter().zip(named.iter().cloned()).collect();
+        tracer.call(&method, Args { pos: given.to_vec(), kw }).map(Some)
+    }
+
+    /// One with keywords cannot be made by positional arguments.
+    fn rebuild(&self, _: &mut Tracer<'_>, this: &Parts) -> Flow<Option<Vec<Value>>> {
+        Ok(match &this.items[..] {
+            [Value::Tuple(words), positional @ ..] if words.items.is_empty() => Some(positional.to_vec()),
+            _ => None,
+        })
     }
 }
 
@@ -97,8 +113,15 @@ fn attr_getter(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     made(ATTRIBUTE, path, args, |args| args.iter().all(|name| name.as_str().is_some()))
 }
 
+/// `operator.methodcaller(name, *args, **kwargs)`
 fn method_caller(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    made(METHOD, path, args, |args| args[0].as_str().is_some())
+    if args.pos.first().is_none_or(|name| name.as_str().is_none()) {
+        return unsupported(path);
+    }
+    // The keywords' names, their values, then the method's name and its positional arguments.
+    let (words, values): (Vec<_>, Vec<_>) = args.kw.into_iter().map(|(word, value)| (Value::str(&word), value)).unzip();
+    let items: Vec<_> = std::iter::once(Value::tuple(words)).chain(values).chain(args.pos).collect();
+    Ok(Value::parts(METHOD, items))
 }
 
 fn made(of: &'static str, path: &str, args: Args, fits: impl Fn(&[Value]) -> bool) -> Flow<Value> {
