@@ -298,7 +298,7 @@ lgamma ceil floor round trunc frac reciprocal square bitwise_not logical_not isn
 logit sum prod mean amax argmax any std median angle real
 """.split()
 BINARY = """
-add sub rsub mul div floor_divide remainder fmod atan2 maximum fmax bitwise_and bitwise_left_shift logical_xor lt hypot
+add sub rsub mul div floor_divide remainder fmod pow atan2 maximum fmax bitwise_and bitwise_left_shift logical_xor lt hypot
 copysign xlogy gcd heaviside logaddexp float_power dot
 """.split()
 
@@ -325,3 +325,24 @@ def dtype_or_error(run, args):
         return run(*args).dtype
     except Exception as error:
         return type(error), str(error)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32, torch.complex64], ids=str)
+@pytest.mark.parametrize(
+    "op",
+    [
+        F.hardtanh, lambda x: x.clamp(-1, 2), lambda x: torch.lerp(x, x, 0.5), lambda x: F.threshold(x, 1, 2),
+        lambda x: x.roll(1), lambda x: x << 1, lambda x: x**True, lambda x: x.sub_(2), F.relu, F.softplus, F.gelu,
+        lambda x: torch.addcdiv(x, x, x), lambda x: x.mean(-1), lambda x: x.median(-1), lambda x: F.mse_loss(x, x),
+    ],
+)  # fmt: skip
+def test_a_lowering_is_for_what_its_rule_takes(op, dtype):
+    x = torch.arange(6).reshape(2, 3).to(dtype)
+
+    def outcome_of(run):
+        try:
+            return repr(run(x.clone()))
+        except Exception as error:
+            return type(error), str(error)
+
+    assert outcome_of(flambeau.compile(lambda x: op(x))) == outcome_of(lambda x: op(x))

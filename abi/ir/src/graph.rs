@@ -54,6 +54,8 @@ pub struct Node {
     /// It yields a view of its argument, which its symbolic sizes alone may not tell: what the guards say of them is known
     /// to the trace.
     pub view: bool,
+    /// The op's rule does not take these arguments, so how it is lowered is not for them either: torch computes it.
+    pub torchs: bool,
 }
 
 /// What is seen of a call if the frame is run again.

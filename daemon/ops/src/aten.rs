@@ -42,8 +42,8 @@ enum Kind {
     Tensors,
     Scalar,
     Int,
-    /// `true`: of a fixed number, where one int stands for all.
-    Ints(bool),
+    /// Of this number, where one int stands for all; 0: of any.
+    Ints(usize),
     Float,
     Floats,
     Bool,
@@ -133,7 +133,7 @@ impl Param {
             "Tensor[]" | "Tensor?[]" => Kind::Tensors,
             "Scalar" => Kind::Scalar,
             "int" | "SymInt" => Kind::Int,
-            "int[]" | "SymInt[]" => Kind::Ints(false),
+            "int[]" | "SymInt[]" => Kind::Ints(0),
             "float" => Kind::Float,
             "float[]" => Kind::Floats,
             "bool" => Kind::Bool,
@@ -141,16 +141,17 @@ impl Param {
             "ScalarType" => Kind::DType,
             "Layout" | "Device" | "MemoryFormat" => Kind::Place,
             "Generator" => Kind::Generator,
-            sized if sized.starts_with("int[") || sized.starts_with("SymInt[") => Kind::Ints(true),
-            _ => return None,
+            sized => {
+                let size = sized.strip_prefix("int[").or_else(|| sized.strip_prefix("SymInt["))?;
+                Kind::Ints(size.strip_suffix(']')?.parse().ok()?)
+            }
         };
         let read = default.and_then(|text| constant(kind, text));
         Some(Param { name, kind, optional, by_name, default: read, may_be_left_out: default.is_some() })
     }
 
     fn accepts(&self, arg: &Arg) -> bool {
-        let int = |arg: &Arg| matches!(arg.seen(), Seen::Const(Const::Int(_)) | Seen::Dim(_));
-        let number = |arg: &Arg| int(arg) || matches!(arg.seen(), Seen::Const(Const::Float(_)));
+        let number = |arg: &Arg| is_int(arg) || matches!(arg.seen(), Seen::Const(Const::Float(_)));
         let each = |of: &dyn Fn(&Arg) -> bool| matches!(arg.seen(), Seen::Items(items) if items.iter().all(of));
         if matches!(arg.seen(), Seen::Const(Const::None)) {
             return self.optional;
@@ -159,10 +160,10 @@ impl Param {
             Kind::Tensor => matches!(arg, Arg::Node(_)),
             Kind::Tensors => each(&|i| matches!(i, Arg::Node(_))),
             Kind::Scalar => number(arg) || matches!(arg.seen(), Seen::Const(Const::Bool(_) | Const::Complex(..))),
-            Kind::Int => int(arg),
-            Kind::Ints(sized) => {
-                each(&int)
-                    || sized && int(arg)
+            Kind::Int => is_int(arg),
+            Kind::Ints(size) => {
+                each(&is_int)
+                    || size > 0 && is_int(arg)
                     || matches!(arg.seen(), Seen::Const(Const::Tuple(t)) if t.iter().all(|c| matches!(c, Const::Int(_))))
             }
             Kind::Float => number(arg),
@@ -177,6 +178,15 @@ impl Param {
         }
     }
 
+    /// The argument as aten takes it: an int for a list of a fixed size stands for each of its items.
+    fn given(&self, arg: Arg) -> Option<Arg> {
+        match self.kind {
+            _ if !self.accepts(&arg) => None,
+            Kind::Ints(size) if is_int(&arg) => Some(Arg::List(vec![arg; size])),
+            _ => Some(arg),
+        }
+    }
+
     /// Whether Python calls this parameter `name`: `input` is what schemas call `self`.
     fn is_called(&self, name: &str) -> bool {
         self.name == name
@@ -185,6 +195,10 @@ impl Param {
             || self.name == "dim" && name == "axis"
             || self.name == "keepdim" && name == "keepdims"
     }
+}
+
+fn is_int(arg: &Arg) -> bool {
+    matches!(arg.seen(), Seen::Const(Const::Int(_)) | Seen::Dim(_))
 }
 
 /// A default as torch prints it; `None` for layouts and memory formats, which are numbers there.
@@ -227,7 +241,7 @@ impl Overload {
         for (slot, param) in self.params.iter().enumerate().take_while(|(_, p)| !p.by_name) {
             let rest = &args[at..];
             let Some(arg) = rest.first() else { break };
-            if param.kind == Kind::Ints(false) && matches!(arg.seen(), Seen::Const(Const::Int(_)) | Seen::Dim(_)) {
+            if param.kind == Kind::Ints(0) && is_int(arg) {
                 // `rand(2, 3)`: the list is spread over the positions.
                 given[slot] = Some(Arg::List(rest.to_vec()));
                 at = args.len();
@@ -249,7 +263,7 @@ impl Overload {
         let needed = self.params.iter().rposition(|p| !p.may_be_left_out).map_or(0, |last| last + 1);
         let count = if whole { self.params.len() } else { last.max(needed) };
         let filled = given.into_iter().zip(&self.params).take(count).map(|(arg, param)| match arg {
-            Some(arg) => param.accepts(&arg).then_some(arg),
+            Some(arg) => param.given(arg),
             None => param.default.clone().map(Arg::Const),
         });
         filled.collect()

@@ -60,6 +60,7 @@ pub(crate) fn run(
     match (canon.op.rule)(&mut call) {
         // What torch refuses differs from device to device.
         Err(InferError::Invalid(_)) if devices.foreign => Err(InferError::NoRule),
+        Err(InferError::NoRule) => Err(InferError::Refused),
         answer => answer.map(|inferred| Inferred { checks: inferred.checks || canon.op.has(Mark::Checks), ..inferred }),
     }
 }

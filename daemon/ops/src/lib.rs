@@ -81,6 +81,9 @@ pub enum InferError {
     /// No native rule: ask the oracle.
     #[error("no native rule")]
     NoRule,
+    /// The op's rule does not take such arguments: ask the oracle, and leave the call to torch.
+    #[error("not for these arguments")]
+    Refused,
     /// The arguments are wrong; eager would raise.
     #[error("{0}")]
     Invalid(String),

@@ -76,8 +76,9 @@ impl Parser<'_> {
         let said = Effect::WORDS.into_iter().find(|(_, word)| self.lex.eat_word(word));
         let effect = said.map_or(Effect::None, |(effect, _)| effect);
         let view = self.lex.eat_word("view");
+        let torchs = self.lex.eat_word("torchs");
         let location = if self.lex.eat("#") { Some(self.lex.number()?) } else { None };
-        Ok(Node { name, op, meta, location, stack: Vec::new(), effect, view })
+        Ok(Node { name, op, meta, location, stack: Vec::new(), effect, view, torchs })
     }
 
     fn call(&mut self) -> Parsed<NodeOp> {

@@ -155,6 +155,7 @@ impl Printer<'_> {
             write!(f, " {word}")?;
         }
         f.write_str(if node.view { " view" } else { "" })?;
+        f.write_str(if node.torchs { " torchs" } else { "" })?;
         match node.location {
             Some(l) => writeln!(f, " # {l}"),
             None => writeln!(f),

@@ -179,7 +179,13 @@ impl Lowering<'_> {
             return refuse("a write that gives its tensor another size");
         }
         let (nodes, draws) = (self.core.nodes().len(), self.draws);
-        let outcome = self.decomposed(node, (target, args, kwargs), (&values, &metas), written).or_else(|reason| {
+        let decomposed = self.decomposed(node, (target, args, kwargs), (&values, &metas), written);
+        let shows_only = |outcome: &Outcome| matches!(outcome, Outcome::View(..) | Outcome::ViewOrCopy(..));
+        let decomposed = match decomposed {
+            Ok(outcome) if node.torchs && !shows_only(&outcome) => refuse("arguments that its rule does not take"),
+            decomposed => decomposed,
+        };
+        let outcome = decomposed.or_else(|reason| {
             // The op is torch's, with nothing left of the attempt.
             self.core.truncate(nodes);
             self.draws = draws;

@@ -41,7 +41,8 @@ pub(crate) static OPS: &[OpDef] = &[
     activation("hardshrink", "input:T, lambd:N=0.5, *, out:T=None", BOTH),
     OpDef::new("threshold", "input:T, threshold:N, value:N, *, out:T=None", same_type, FN | INPLACE)
         .lowers(decompose::threshold)
-        .paths(&["torch._C._nn.threshold"]),
+        .paths(&["torch._C._nn.threshold"])
+        .is(NoBools),
     OpDef::new("prelu", "input:T, weight:T", prelu, BOTH).lowers(decompose::prelu).is(Autocast),
     OpDef::new("glu", "input:T, dim:I=-1, *, out:T=None", glu, NN).lowers(decompose::glu),
 ];

@@ -271,7 +271,8 @@ fn power(call: &mut Call) -> Answer {
     let mut over = call.operands(&["input", "exponent"])?;
     let dtype = over.dtype()?;
     if dtype == DType::Bool {
-        return Err(InferError::NoRule);
+        // Fake tensors have another result.
+        return Err(InferError::Unknown("a power of bools".into()));
     }
     let number = |name: &str| match call.bound.value(name) {
         Some(Value::Arg(arg)) => arg.seen_number().is_some(),
@@ -376,9 +377,9 @@ fn divisors(call: &mut Call) -> Answer {
     no_bools(call)
 }
 
-/// Torch has kernels that shift floats, which a fake tensor knows nothing of.
+/// Fake tensors shift floats, for which torch has kernels on some devices alone.
 fn shift(call: &mut Call) -> Answer {
-    no_floats(call).map_err(|_| InferError::NoRule)?;
+    no_floats(call).map_err(|_| InferError::Unknown("a shift of floats".into()))?;
     no_bools(call)
 }
 

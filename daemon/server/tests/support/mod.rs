@@ -204,6 +204,7 @@ pub fn graph(number: u8) -> Graph {
         stack: vec![],
         effect: Effect::None,
         view: false,
+        torchs: false,
     };
     let call = NodeOp::Call {
         target: Target::Function("_operator.add".into()),

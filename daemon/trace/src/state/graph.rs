@@ -103,6 +103,7 @@ impl GraphBuilder {
             stack: Vec::new(),
             effect: Effect::None,
             view: false,
+            torchs: false,
         });
         NodeId(self.nodes.len() as u32 - 1)
     }
@@ -217,7 +218,16 @@ impl Tracer<'_> {
             Vec::new()
         };
         let op = NodeOp::Call { target: target.clone(), args, kwargs };
-        self.graph.nodes.push(Node { name, op, meta, location, stack, effect: Effect::None, view: false });
+        self.graph.nodes.push(Node {
+            name,
+            op,
+            meta,
+            location,
+            stack,
+            effect: Effect::None,
+            view: false,
+            torchs: false,
+        });
         Ok(NodeId(self.graph.nodes.len() as u32 - 1))
     }
 

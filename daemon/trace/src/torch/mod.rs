@@ -69,7 +69,7 @@ impl Tracer<'_> {
     ) -> Flow<T> {
         let code = match error {
             InferError::Invalid(_) => ReasonCode::Shape,
-            InferError::Unknown(_) | InferError::NoRule => ReasonCode::OpUnknown,
+            InferError::Unknown(_) | InferError::NoRule | InferError::Refused => ReasonCode::OpUnknown,
             InferError::Dynamic(_) => {
                 self.fix_sizes(args, kwargs);
                 ReasonCode::DynamicShape
@@ -115,12 +115,16 @@ impl Tracer<'_> {
         self.check_leaf_made(&target, &args)?;
         self.check_data(&target, &args)?;
         let ambient = self.ambient.clone();
-        let (inferred, by_rule) = match flambeau_ops::infer(&target, &op_args, &op_kwargs, &ambient, self) {
-            Ok(inferred) => (inferred, true),
-            Err(InferError::NoRule) => match self.ask_meta(&target, &args, &op_args, &op_kwargs)? {
-                Asked::Known(value) => return Ok(value),
-                Asked::Call(inferred) => (inferred, false),
-            },
+        let answer = flambeau_ops::infer(&target, &op_args, &op_kwargs, &ambient, self);
+        let (by_rule, torchs) = (answer.is_ok(), matches!(answer, Err(InferError::Refused)));
+        let inferred = match answer {
+            Ok(inferred) => inferred,
+            Err(InferError::NoRule | InferError::Refused) => {
+                match self.ask_meta(&target, &args, &op_args, &op_kwargs)? {
+                    Asked::Known(value) => return Ok(value),
+                    Asked::Call(inferred) => inferred,
+                }
+            }
             Err(error) => return self.refused(&target, &error, &op_args, &op_kwargs),
         };
         let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
@@ -167,6 +171,7 @@ impl Tracer<'_> {
         let node = self.graph_call(&target, graph_args, graph_kwargs, inferred.meta.clone())?;
         let known = &mut self.graph.nodes[node.0 as usize];
         known.effect = effect;
+        known.torchs = torchs;
         known.view = inferred.view_of.is_some() && inferred.meta.as_tensor().is_some_and(TensorMeta::is_symbolic);
         if inferred.meta.as_tensor().is_none() {
             self.grad_of_written(&args, &inferred.mutates)?;
