@@ -298,8 +298,8 @@ lgamma ceil floor round trunc frac reciprocal square bitwise_not logical_not isn
 logit sum prod mean amax argmax any std median angle real
 """.split()
 BINARY = """
-add sub rsub mul div floor_divide remainder fmod pow atan2 maximum fmax bitwise_and bitwise_left_shift logical_xor lt hypot
-copysign xlogy gcd heaviside logaddexp float_power dot
+add sub rsub mul div floor_divide remainder fmod pow atan2 maximum fmax bitwise_and bitwise_left_shift
+logical_xor lt hypot copysign xlogy gcd heaviside logaddexp float_power dot
 """.split()
 
 

@@ -202,7 +202,7 @@ fn replay(case: &Value, tally: &mut Tally, with: With) {
         (Ok(got), Some(want)) if got == want => tally.right += 1,
         (Err(InferError::Invalid(_)), None) => tally.right += 1,
         (Err(InferError::NoRule | InferError::Refused | InferError::Dynamic(_) | InferError::Unknown(_)), _) => {
-            tally.declined += 1
+            tally.declined += 1;
         }
         _ => tally.wrong.push(format!("{case}\n    got {got:?}")),
     }

@@ -119,13 +119,10 @@ impl Tracer<'_> {
         let (by_rule, torchs) = (answer.is_ok(), matches!(answer, Err(InferError::Refused)));
         let inferred = match answer {
             Ok(inferred) => inferred,
-            Err(InferError::NoRule | InferError::Refused) => {
-                match self.ask_meta(&target, &args, &op_args, &op_kwargs)? {
-                    Asked::Known(value) => return Ok(value),
-                    Asked::Call(inferred) => inferred,
-                }
-            }
-            Err(error) => return self.refused(&target, &error, &op_args, &op_kwargs),
+            Err(error) => match self.told_by_torch(&target, error, &args, (&op_args, &op_kwargs))? {
+                Asked::Known(value) => return Ok(value),
+                Asked::Call(inferred) => inferred,
+            },
         };
         let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
         let is_outside = |i: &usize| argument(*i).is_some_and(|value| self.shows_outside(value));
@@ -147,12 +144,7 @@ impl Tracer<'_> {
         self.graph.may_view |= !by_rule;
         if !inferred.mutates.is_empty() {
             self.check_leaves(&target, inferred.mutates.iter().filter_map(|i| argument(*i)).cloned())?;
-            let writes = match (writes_outside, self.graph.may_view) {
-                (true, _) => Writes::Inputs,
-                (false, true) => Writes::PerhapsInputs,
-                (false, false) => Writes::Nothing,
-            };
-            self.graph.writes = self.graph.writes.max(writes);
+            self.note_write(writes_outside);
             self.check_write(&target, &args, &graph_args, &inferred.mutates)?;
         }
         let base = match inferred.view_of.and_then(argument).filter(|_| !flambeau_ir::mutated!("view_as_fresh")) {
@@ -196,6 +188,20 @@ impl Tracer<'_> {
         Ok(value)
     }
 
+    /// What torch says of a call for which a rule has no answer.
+    fn told_by_torch(
+        &mut self,
+        target: &Target,
+        error: InferError,
+        args: &Args,
+        (op_args, op_kwargs): (&[OpArg], &[(Arc<str>, OpArg)]),
+    ) -> Flow<Asked> {
+        match error {
+            InferError::NoRule | InferError::Refused => self.ask_meta(target, args, op_args, op_kwargs),
+            error => self.refused(target, &error, op_args, op_kwargs),
+        }
+    }
+
     /// The arguments of a torch call, for the graph and for rules: positional ones, then keywords.
     fn call_args(&mut self, args: &Args) -> Flow<CallArgs> {
         let named: Vec<Value> = args.kw.iter().map(|(_, value)| value.clone()).collect();
@@ -208,6 +214,15 @@ impl Tracer<'_> {
         let (graph_kwargs, op_kwargs) = self.torch_args(&named)?;
         let names = || args.kw.iter().map(|(name, _)| name.clone());
         Ok((graph_args, op_args, names().zip(graph_kwargs).collect(), names().zip(op_kwargs).collect()))
+    }
+
+    fn note_write(&mut self, outside: bool) {
+        let writes = match (outside, self.graph.may_view) {
+            (true, _) => Writes::Inputs,
+            (false, true) => Writes::PerhapsInputs,
+            (false, false) => Writes::Nothing,
+        };
+        self.graph.writes = self.graph.writes.max(writes);
     }
 
     /// What later calls have before them, behind this one.
