@@ -103,6 +103,7 @@ class Frame:
                 "stack": [],
                 "effect": effect,
                 "view": False,
+                "torchs": False,
             }
         )
         return Node(len(self.nodes) - 1)

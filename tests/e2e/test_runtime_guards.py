@@ -279,6 +279,7 @@ def guarded(model):
             "stack": [],
             "effect": "None",
             "view": False,
+            "torchs": False,
         }
         for i, s in enumerate(inputs)
     ]
