@@ -27,6 +27,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "plain_only(why, modes): left out in these modes (all by default)")
     config.addinivalue_line("markers", "mode_bug(what, modes): must fail in these modes (all by default): an open bug")
     config.addinivalue_line("markers", "provokes_internal(how): makes the compiler or a back end fail on purpose")
+    config.addinivalue_line("markers", "passes_recompile_limit(why): what is beyond the limit is what it tests")
     # Read by `e2e/mode.py`, in this process and in workers.
     os.environ["FLAMBEAU_TEST_MODE"] = config.getoption("--flambeau-mode")
     os.environ["FLAMBEAU_TEST_BACKENDS"] = config.getoption("--flambeau-backends")

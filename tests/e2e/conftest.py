@@ -56,6 +56,10 @@ def pytest_pyfunc_call(pyfuncitem):
     if pyfuncitem.get_closest_marker("provokes_internal") is None:
         found = internal.counted(flambeau.counters())
         assert not found, f"right only by a fallback: {found}"
+    if mode.MODE == "plain" and pyfuncitem.get_closest_marker("passes_recompile_limit") is None:
+        # Such a test compares eager code with eager code.
+        limited = flambeau.counters()["eager_fallbacks"].get("recompile_limit", 0)
+        assert not limited, f"past the recompile limit, {limited} calls ran eagerly: call `flambeau.reset()` in between"
     return result
 
 

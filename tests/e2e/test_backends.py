@@ -130,6 +130,7 @@ def test_looking_for_a_frame_runs_no_code_of_tensors():
 
 
 @pytest.mark.plain_only("the frame inside has a limit of its own, and says so too", "wrap")
+@pytest.mark.passes_recompile_limit("what is said at it")
 def test_recompile_limit_is_said_once():
     def count(a, n):
         return a + n

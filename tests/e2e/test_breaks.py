@@ -461,6 +461,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+@flambeau.config.patch(recompile_limit=32)
 def test_alike(make, backend):
     assert_alike(make, [positive, negative, positive] if make is not loop_while else [positive] * 2, backend)
 

@@ -343,6 +343,7 @@ def by_class(kind, x):
 
 
 @pytest.mark.plain_only("counts traces", "leaf flat warm")
+@flambeau.config.patch(recompile_limit=100)
 def test_other_keys_are_no_facts():
     """A table by class grows in the life of a process; what was looked up in it stays known."""
     compiled, x, before = flambeau.compile(by_class), torch.ones(2), dict(BY_CLASS)

@@ -370,6 +370,7 @@ def test_members_that_c_keeps_are_stored() -> None:
         flambeau.compile(typed)()
 
 
+@pytest.mark.passes_recompile_limit("frames for each value of a counter that math.exp is given, then none")
 def test_many_answers_of_python_s_own_functions() -> None:
     def program(count: int) -> Any:
         return sum([math.exp(i / count) for i in range(count)])

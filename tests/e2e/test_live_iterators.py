@@ -295,6 +295,7 @@ def test_rounds_without_a_break_are_one_graph():
 
 
 @pytest.mark.plain_only("counts breaks and traces")
+@pytest.mark.passes_recompile_limit("how many rounds are compiled before it")
 def test_items_that_differ_in_kind_are_left_to_python():
     """Each round would be compiled by itself: from some number on Python advances the iterator."""
     steps = [

@@ -846,6 +846,7 @@ class AskingMeta(abc.ABCMeta):
 
 
 @pytest.mark.parametrize("meta", [abc.ABCMeta, OwnMeta, StubbornMeta, AskingMeta])
+@flambeau.config.patch(recompile_limit=100)
 def test_classes_registered_with_an_abstract_class_of_the_users(meta):
     class Shape(metaclass=meta):
         pass

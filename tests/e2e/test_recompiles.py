@@ -11,7 +11,10 @@ import torch
 
 import flambeau
 
-pytestmark = pytest.mark.plain_only("counts frames")
+pytestmark = [
+    pytest.mark.plain_only("counts frames"),
+    pytest.mark.passes_recompile_limit("what counts for it, and what does not"),
+]
 
 
 class Feed:

@@ -124,6 +124,7 @@ def weak(x):
     ],
     ids=lambda f: f.__name__,
 )
+@flambeau.config.patch(recompile_limit=32)
 def test_tensors_made_and_asked(program, backend):
     check(program, (six(),), backend=backend, graphs=None)
 

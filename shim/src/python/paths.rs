@@ -299,6 +299,9 @@ pub fn path_of(py: Python<'_>, object: Raw) -> Option<Arc<str>> {
         }
         if ffi::PyCFunction_Check(object) != 0 {
             let function = object.cast::<ffi::PyCFunctionObject>();
+            if let Some(class) = made_by(object) {
+                return path_of(py, class).map(|path| format!("{path}.__new__").into());
+            }
             let (module, name) = (raw::utf8((*function).m_module)?, builtin_name(object)?);
             NATIVE_ROOTS.contains(&module).then_some(())?;
             return named(py, object, module, name);
@@ -314,6 +317,22 @@ pub fn path_of(py: Python<'_>, object: Raw) -> Option<Arc<str>> {
             return (trusted(&name) && found.as_ptr() == object).then(|| name.into());
         }
         torch_op(py, object)
+    }
+}
+
+/// The type of C whose own `__new__` a built-in function is.
+///
+/// # Safety
+/// A live built-in function, under the GIL.
+unsafe fn made_by(function: Raw) -> Option<Raw> {
+    // SAFETY: the caller's promise; a ready type has a dict.
+    unsafe {
+        let class = (*function.cast::<ffi::PyCFunctionObject>()).m_self;
+        if class.is_null() || ffi::PyType_Check(class) == 0 || builtin_name(function) != Some("__new__") {
+            return None;
+        }
+        let name = crate::python::gil::interned!(Python::assume_attached(), "__new__");
+        (raw::dict_get(raw::type_dict(class), name.as_ptr()) == function).then_some(class)
     }
 }
 

@@ -180,7 +180,9 @@ impl Lowering<'_> {
         }
         let (nodes, draws) = (self.core.nodes().len(), self.draws);
         let decomposed = self.decomposed(node, (target, args, kwargs), (&values, &metas), written);
-        let shows_only = |outcome: &Outcome| matches!(outcome, Outcome::View(..) | Outcome::ViewOrCopy(..));
+        // What torch gives may be its argument or a view of it, which only a lowering says.
+        let shows_only =
+            |outcome: &Outcome| matches!(outcome, Outcome::View(..) | Outcome::ViewOrCopy(..) | Outcome::Same(_));
         let decomposed = match decomposed {
             Ok(outcome) if node.torchs && !shows_only(&outcome) => refuse("arguments that its rule does not take"),
             decomposed => decomposed,

@@ -137,9 +137,12 @@ pub(crate) static OPS: &[OpDef] = &[
         .operator("abs"),
     OpDef::new("sign", UNARY, same_type, ALL).lowers(|cx| decompose::unary(cx, Unary::Sign)),
     OpDef::new("sgn", UNARY, same_type, ALL).lowers(|cx| decompose::unary(cx, Unary::Sign)),
-    unary("floor").is(NoBools).lowers(|cx| decompose::rounding(cx, Unary::Floor)),
-    unary("ceil").is(NoBools).lowers(|cx| decompose::rounding(cx, Unary::Ceil)),
-    unary("trunc").is(NoBools).lowers(|cx| decompose::rounding(cx, Unary::Trunc)).also(&["fix"]),
+    OpDef::new("floor", UNARY, same_type, ALL).is(NoBools).lowers(|cx| decompose::rounding(cx, Unary::Floor)),
+    OpDef::new("ceil", UNARY, same_type, ALL).is(NoBools).lowers(|cx| decompose::rounding(cx, Unary::Ceil)),
+    OpDef::new("trunc", UNARY, same_type, ALL)
+        .is(NoBools)
+        .lowers(|cx| decompose::rounding(cx, Unary::Trunc))
+        .also(&["fix"]),
     OpDef::new("frac", UNARY, float_only, ALL),
     OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", same_type, ALL).is(NoBools).lowers(decompose::round),
     unary("square").lowers(decompose::square),

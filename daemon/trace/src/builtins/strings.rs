@@ -330,11 +330,28 @@ pub fn represent(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
             "builtins" => Ok(format!("<class '{}'>", class.name.qualname)),
             module => Ok(format!("<class '{module}.{}'>", class.name.qualname)),
         },
-        _ => {
-            let kind = tracer.type_name(value);
-            stop(ReasonCode::UnsupportedObject, format!("the text of a {kind}"))
+        _ => represent_exception(tracer, value),
+    }
+}
+
+/// `BaseException_repr` in CPython's `Objects/exceptions.c`.
+fn represent_exception(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
+    let kind = tracer.type_name(value);
+    if let Value::Instance(id) = value
+        && let Payload::Exception(args, _) = tracer.arenas.instances[*id].payload.clone()
+    {
+        if tracer.inexact.contains_key(&id.0) {
+            return tracer.inexact_text(*id);
+        }
+        let class = tracer.class_of(value)?;
+        if tracer.type_lookup(&class, "__repr__")?.is_some_and(|(owner, _)| owner.is("builtins.BaseException")) {
+            return match args.as_slice() {
+                [one] => Ok(format!("{kind}({})", represent(tracer, one)?)),
+                _ => Ok(kind + &represent(tracer, &Value::tuple(args))?),
+            };
         }
     }
+    stop(ReasonCode::UnsupportedObject, format!("the text of a {kind}"))
 }
 
 /// Containers in each other whose text is made here: Python raises `RecursionError` at some depth.

@@ -333,7 +333,9 @@ impl Tracer<'_> {
         Ok(match (&self.arenas.instances[id].payload, name) {
             (Payload::Exception(..), "args") if self.inexact.contains_key(&id.0) => return self.inexact_text(id),
             (Payload::Exception(args, _), "args") => Some(Value::tuple(args.clone())),
-            (Payload::Exception(args, _), "value") if self.arenas.instances[id].class.is("builtins.StopIteration") => {
+            (Payload::Exception(args, _), "value")
+                if self.arenas.instances[id].class.derives("builtins.StopIteration") =>
+            {
                 Some(args.first().cloned().unwrap_or(Value::NONE))
             }
             (Payload::Exception(_, cause), "__cause__") => Some(cause.clone().unwrap_or(Value::NONE)),

@@ -3,7 +3,9 @@
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
 use crate::value::frame::Slot;
-use crate::value::{Args, Class, DictId, DictValue, Function, Instance, ListValue, Opaque, Payload, Tuple, Value};
+use crate::value::{
+    Args, Class, DictId, DictValue, Function, Instance, InstanceId, ListValue, Opaque, Payload, Tuple, Value,
+};
 use flambeau_ir::code::Const;
 use flambeau_ir::code::{Code, Origin, is_disabled};
 use flambeau_ir::guard::GuardKind;
@@ -458,19 +460,41 @@ impl Tracer<'_> {
                 self.refuse_excess(&class, args, ["__init__", "__new__"], message)?;
                 Ok(Some(Value::NONE))
             }
-            "builtins.BaseException.__init__" | "builtins.Exception.__init__" if args.kw.is_empty() => {
-                let made = match args.pos.first() {
-                    Some(Value::Instance(id)) => Some(&mut self.arenas.instances[*id]),
-                    _ => None,
-                };
-                match made.filter(|instance| instance.origin.is_none()).map(|instance| &mut instance.payload) {
-                    Some(Payload::Exception(stored, _)) => *stored = args.pos[1..].to_vec(),
-                    _ => return stop(ReasonCode::SideEffect, "__init__ of an exception that was there before"),
+            _ => match (path.strip_suffix(".__init__"), args.pos.first()) {
+                (Some(base), Some(Value::Instance(id))) if self.arenas.instances[*id].class.derives(base) => {
+                    self.init_exception(*id, args)
                 }
-                Ok(Some(Value::NONE))
-            }
-            _ => Ok(None),
+                _ => Ok(None),
+            },
         }
+    }
+
+    /// `__init__` of a built-in exception, called with `args`, the exception with them.
+    fn init_exception(&mut self, id: InstanceId, args: &Args) -> Flow<Option<Value>> {
+        let class = self.arenas.instances[id].class.clone();
+        if !class.derives("builtins.BaseException") {
+            return Ok(None);
+        }
+        let given = Args { pos: args.pos[1..].to_vec(), kw: args.kw.clone() };
+        self.need_plain_exception(&class, &given)?;
+        let instance = &mut self.arenas.instances[id];
+        match (&mut instance.payload, &instance.origin) {
+            (Payload::Exception(stored, _), None) => *stored = given.pos,
+            _ => return stop(ReasonCode::SideEffect, "__init__ of an exception that was there before"),
+        }
+        Ok(Some(Value::NONE))
+    }
+
+    /// `__new__` of a built-in exception, which keeps the arguments by position and ignores the others.
+    fn make_exception(&mut self, class: Rc<Class>, args: &Args) -> Flow<Value> {
+        let with_parts = ["OSError", "ImportError", "SyntaxError", "SystemExit", "StopIteration"];
+        if with_parts.iter().any(|name| class.derives(&format!("builtins.{name}")))
+            && self.type_lookup(&class, "__init__")?.is_some_and(|(owner, _)| owner.is_python)
+        {
+            // Their attributes are what the `__init__` of C is given, if it is called.
+            return stop(ReasonCode::UnsupportedCall, format!("{}, which has its own __init__", class.name.qualname));
+        }
+        Ok(self.new_exception(class, args.pos[1..].to_vec()))
     }
 
     /// `object_init` and `object_new` in CPython's `Objects/typeobject.c`: `object` takes arguments only where a class has
@@ -535,7 +559,7 @@ impl Tracer<'_> {
             "types.SimpleNamespace" => Ok(self.new_instance(class, attrs)),
             "builtins.object" => {
                 if class.derives("builtins.BaseException") {
-                    return Ok(self.new_exception(class, args.pos[1..].to_vec()));
+                    return self.make_exception(class, args);
                 }
                 let message = "object.__new__() takes exactly one argument (the type to instantiate)";
                 self.refuse_excess(&class, args, ["__new__", "__init__"], message)?;
@@ -566,7 +590,7 @@ impl Tracer<'_> {
                 let dict = DictValue { class: Some(class), attrs, loaded: true, ..DictValue::default() };
                 Ok(Value::Dict(self.arenas.dicts.push(dict)))
             }
-            _ if class.derives("builtins.BaseException") => Ok(self.new_exception(class, args.pos[1..].to_vec())),
+            _ if class.derives("builtins.BaseException") => self.make_exception(class, args),
             _ => stop(ReasonCode::UnsupportedCall, format!("{base}.__new__ of {}", class.name.qualname)),
         }
     }

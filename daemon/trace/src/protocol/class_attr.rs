@@ -237,7 +237,8 @@ impl Tracer<'_> {
         if !class.is_python || class.path.is_some() || class.origin.is_none() || is_special {
             return stop(ReasonCode::SideEffect, format!("setting {name} of a type"));
         }
-        if let Some(dict) = self.namespace_of(class)?
+        if !self.shown_namespaces.is_empty()
+            && let Some(dict) = self.namespace_of(class)?
             && self.shown_namespaces.contains(&dict)
         {
             return stop(ReasonCode::SideEffect, format!("setting {name} of a type whose __dict__ was read"));

@@ -158,6 +158,22 @@ impl Tracer<'_> {
                 instance.slot_writes.insert(name.into(), value);
                 Ok(())
             }
+            (_, Some(value), Value::Instance(id))
+                if name == "args"
+                    && self.arenas.instances[*id].origin.is_none()
+                    && matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) =>
+            {
+                let class = self.arenas.instances[*id].class.clone();
+                if !self.type_lookup(&class, name)?.is_some_and(|(owner, _)| owner.is("builtins.BaseException")) {
+                    return stop(ReasonCode::SideEffect, "setting args through a descriptor");
+                }
+                let items = self.collect_sized(&value)?;
+                if let Payload::Exception(args, _) = &mut self.arenas.instances[*id].payload {
+                    *args = items;
+                }
+                self.inexact.remove(&id.0);
+                Ok(())
+            }
             (Value::Instance(id), Some(value), _) => {
                 let class = self.arenas.instances[*id].class.clone();
                 match self.type_lookup(&class, "__set__")? {
