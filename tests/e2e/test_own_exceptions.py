@@ -1,4 +1,4 @@
-"""Exceptions of users' own classes: their `__new__` and `__init__` are those of C, or the user's and then those of C."""
+"""Exceptions of users' own classes: their `__new__` and `__init__` are C's, or the user's and then C's."""
 
 import builtins
 

@@ -33,7 +33,7 @@ UNBROKEN = {
 
 #: What appears (a pattern for the change), unseen, and why.
 UNSEEN = {
-    r"^absent registrations: .* appears __(len__|iter__|subclasshook__|hash__, None): ": "ABCs remember what they said of a class",
+    r"^absent registrations: .* appears __(len__|iter__|subclasshook__|hash__, None): ": "ABCs remember what they said",
 }
 APPEARANCES = 120  # of each program, always the same
 
