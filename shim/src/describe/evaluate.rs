@@ -48,6 +48,7 @@ const PURE: &[&str] = &[
 ];
 /// Switches that the ambient state's guard covers, functions of dtypes, and states of the process, each with a guard.
 const STATES: &[&str] = &[
+    "sys.exception",
     "sys.getrecursionlimit",
     "flambeau._autocast.depth",
     "flambeau._begun.hash_seed",

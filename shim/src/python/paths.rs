@@ -35,6 +35,8 @@ const TABLE_MODULES: &[&str] = &[
 /// Functions of other modules that are looked up by address.
 const TABLE_FUNCTIONS: &[(&str, &str)] = &[
     ("posix", "fspath"),
+    ("sys", "exc_info"),
+    ("sys", "exception"),
     ("sys", "getrecursionlimit"),
     ("sys", "intern"),
     ("torch._C._autograd", "_profiler_enabled"),

@@ -27,6 +27,8 @@ pub const TABLE: Table = &[
     ("torch._C._get_mem_efficient_sdp_enabled", ambient_flag),
     ("torch._C._get_cudnn_sdp_enabled", ambient_flag),
     ("torch._C._get_float32_matmul_precision", ambient_flag),
+    ("sys.exc_info", exc_info),
+    ("sys.exception", exception),
     ("sys.getrecursionlimit", process_state),
     ("torch._C._get_privateuse1_backend_name", process_state),
     ("torch.fx.experimental.symbolic_shapes.expect_true", truth),
@@ -66,6 +68,21 @@ fn process_state(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value>
     let source = tracer.function_source();
     tracer.guard(source, GuardKind::Gives(path.into(), now.clone()));
     Ok(value)
+}
+
+fn exception(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [] = exactly(path, args)?;
+    tracer.handled()
+}
+
+fn exc_info(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [] = exactly(path, args)?;
+    let handled = tracer.handled()?;
+    if handled.is_none() {
+        return Ok(Value::tuple(vec![Value::NONE, Value::NONE, Value::NONE]));
+    }
+    let class = tracer.class_of(&handled)?;
+    Ok(Value::tuple(vec![Value::Class(class), handled, tracer.traceback()]))
 }
 
 /// A pure function of constants.

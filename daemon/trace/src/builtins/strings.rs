@@ -268,11 +268,11 @@ pub fn display(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
         Value::Const(Const::Device(_)) => device(value),
         Value::Instance(id) => match tracer.arenas.instances[*id].payload.clone() {
             Payload::Exception(..) if tracer.inexact.contains_key(&id.0) => tracer.inexact_text(*id),
-            Payload::Exception(args, _) => match args.as_slice() {
+            Payload::Exception(raised) => match raised.args.as_slice() {
                 [] => Ok(String::new()),
                 [one] if tracer.class_of(value)?.derives("builtins.KeyError") => represent(tracer, one),
                 [one] => display(tracer, one),
-                _ => represent(tracer, &Value::tuple(args)),
+                _ => represent(tracer, &Value::tuple(raised.args)),
             },
             _ => represent(tracer, value),
         },
@@ -338,16 +338,16 @@ pub fn represent(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
 fn represent_exception(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
     let kind = tracer.type_name(value);
     if let Value::Instance(id) = value
-        && let Payload::Exception(args, _) = tracer.arenas.instances[*id].payload.clone()
+        && let Payload::Exception(raised) = tracer.arenas.instances[*id].payload.clone()
     {
         if tracer.inexact.contains_key(&id.0) {
             return tracer.inexact_text(*id);
         }
         let class = tracer.class_of(value)?;
         if tracer.type_lookup(&class, "__repr__")?.is_some_and(|(owner, _)| owner.is("builtins.BaseException")) {
-            return match args.as_slice() {
+            return match raised.args.as_slice() {
                 [one] => Ok(format!("{kind}({})", represent(tracer, one)?)),
-                _ => Ok(kind + &represent(tracer, &Value::tuple(args))?),
+                _ => Ok(kind + &represent(tracer, &Value::tuple(raised.args))?),
             };
         }
     }

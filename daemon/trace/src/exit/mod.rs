@@ -59,8 +59,8 @@ impl Tracer<'_> {
             Stop::Raise(exception) => {
                 let mut detail = self.type_name(&exception);
                 if let Value::Instance(id) = &exception
-                    && let Payload::Exception(args, _) = &self.arenas.instances[*id].payload
-                    && let Some(Value::Const(Const::Str(message))) = args.first()
+                    && let Payload::Exception(raised) = &self.arenas.instances[*id].payload
+                    && let Some(Value::Const(Const::Str(message))) = raised.args.first()
                 {
                     detail = format!("{detail}: {message}");
                 }

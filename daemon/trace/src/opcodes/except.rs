@@ -10,10 +10,11 @@ use std::rc::Rc;
 
 pub(super) fn raise(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
     if n == 0 {
-        return match t.handling.last().cloned() {
-            Some(exception) => Err(Stop::Raise(exception)),
-            None => t.raise_named("RuntimeError", "No active exception to reraise"),
-        };
+        let exception = t.handled()?;
+        if exception.is_none() {
+            return t.raise_named("RuntimeError", "No active exception to reraise");
+        }
+        return Err(Stop::Raise(exception));
     }
     let cause = if n == 2 { Some(f.pop()?) } else { None };
     let raised = f.pop()?;
@@ -29,11 +30,12 @@ pub(super) fn raise(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control
         other if t.class_of(&other)?.is_subclass(&base) => other,
         _ => return t.raise_named("TypeError", "exceptions must derive from BaseException"),
     };
-    let cause = match cause {
-        Some(cause) => Some(cause_of(t, cause, &base)?),
-        None => None,
-    };
-    if t.set_cause(&exception, cause) {
+    let cause = cause.map(|cause| cause_of(t, cause, &base)).transpose()?;
+    if t.raised_mut(&exception).is_some() {
+        if let Some(cause) = cause {
+            t.set_cause(&exception, cause);
+        }
+        t.set_context(&exception);
         return Err(Stop::Raise(exception));
     }
     // Raising gives it a traceback and a context, which no effect does.

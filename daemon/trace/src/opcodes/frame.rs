@@ -126,6 +126,7 @@ impl Tracer<'_> {
                 Ok(Control::Yield(value)) => return Ok(FrameEnd::Yield(value)),
                 Ok(Control::Generator) => return Ok(FrameEnd::Generator),
                 Err(Stop::Raise(exception)) => {
+                    self.set_first_context(&exception);
                     // Deeper means it only passes through here.
                     if self.raised_at.len() <= self.stack.len() {
                         self.raised_at = self.locations();
@@ -168,7 +169,8 @@ impl Tracer<'_> {
         match self.run_frame(&mut frame)? {
             FrameEnd::Return(value) => Ok(value),
             FrameEnd::Generator => {
-                let generator = Generator { frame: Some(Box::new(frame)), running: false, started: false };
+                let generator =
+                    Generator { frame: Some(Box::new(frame)), running: false, started: false, handling: vec![] };
                 Ok(Value::Generator(self.arenas.generators.push(generator)))
             }
             FrameEnd::Yield(_) => stop(ReasonCode::Internal, "a frame that is no generator yielded"),
@@ -189,6 +191,16 @@ impl Tracer<'_> {
         };
         generator.running = true;
         let started = std::mem::replace(&mut generator.started, true);
+        // What it handles it handles alone.
+        let of_callers = self.handling.len();
+        self.handling.append(&mut generator.handling);
+        if let Err(exception) = &sent
+            && let Some(raised) = self.raised_mut(exception)
+            && !std::mem::replace(&mut raised.is_raised, true)
+            && self.handling.len() > of_callers
+        {
+            self.set_context(exception);
+        }
         let result = match sent {
             Ok(value) => {
                 frame.push(value);
@@ -203,10 +215,12 @@ impl Tracer<'_> {
             }
             Err(exception) => Err(Stop::Raise(exception)),
         };
+        let handling = self.handling.split_off(of_callers);
         let generator = &mut self.arenas.generators[id];
         generator.running = false;
         if matches!(result, Ok(FrameEnd::Yield(_))) {
             generator.frame = Some(frame);
+            generator.handling = handling;
         }
         // PEP 479: a StopIteration that leaves a generator is a RuntimeError.
         if self.is_raise_of(&result, "StopIteration")
@@ -214,7 +228,10 @@ impl Tracer<'_> {
         {
             let class = self.exception_class("RuntimeError");
             let error = self.new_exception(class, vec![Value::str("generator raised StopIteration")]);
-            self.set_cause(&error, Some(cause));
+            self.set_cause(&error, cause.clone());
+            if let Some(raised) = self.raised_mut(&error) {
+                (raised.context, raised.is_raised) = (Some(cause), true);
+            }
             return Err(Stop::Raise(error));
         }
         result

@@ -332,14 +332,16 @@ impl Tracer<'_> {
         }
         Ok(match (&self.arenas.instances[id].payload, name) {
             (Payload::Exception(..), "args") if self.inexact.contains_key(&id.0) => return self.inexact_text(id),
-            (Payload::Exception(args, _), "args") => Some(Value::tuple(args.clone())),
-            (Payload::Exception(args, _), "value")
+            (Payload::Exception(raised), "args") => Some(Value::tuple(raised.args.clone())),
+            (Payload::Exception(raised), "value")
                 if self.arenas.instances[id].class.derives("builtins.StopIteration") =>
             {
-                Some(args.first().cloned().unwrap_or(Value::NONE))
+                Some(raised.args.first().cloned().unwrap_or(Value::NONE))
             }
-            (Payload::Exception(_, cause), "__cause__") => Some(cause.clone().unwrap_or(Value::NONE)),
-            (Payload::Exception(..), "__traceback__" | "__context__" | "__suppress_context__" | "__notes__") => {
+            (Payload::Exception(raised), "__cause__") => Some(raised.cause.clone().unwrap_or(Value::NONE)),
+            (Payload::Exception(raised), "__suppress_context__") => Some(Value::bool(raised.suppress_context)),
+            (Payload::Exception(..), "__context__") => Some(self.context_of(id)?),
+            (Payload::Exception(..), "__traceback__" | "__notes__") => {
                 return stop(ReasonCode::UnsupportedObject, format!("{name} of an exception"));
             }
             (Payload::Exception(..), "with_traceback") => {

@@ -479,7 +479,7 @@ impl Tracer<'_> {
         self.need_plain_exception(&class, &given)?;
         let instance = &mut self.arenas.instances[id];
         match (&mut instance.payload, &instance.origin) {
-            (Payload::Exception(stored, _), None) => *stored = given.pos,
+            (Payload::Exception(raised), None) => raised.args = given.pos,
             _ => return stop(ReasonCode::SideEffect, "__init__ of an exception that was there before"),
         }
         Ok(Some(Value::NONE))

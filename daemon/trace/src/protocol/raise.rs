@@ -2,8 +2,10 @@
 
 use crate::state::broken::Broken;
 use crate::state::tracer::Tracer;
-use crate::value::flow::{Flow, Stop};
-use crate::value::{Class, Instance, InstanceId, Payload, Value};
+use crate::value::flow::{Flow, Stop, stop};
+use crate::value::{Class, Instance, InstanceId, Payload, Raised, Value};
+use flambeau_ir::code::Const;
+use flambeau_ir::guard::GuardKind;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use indexmap::IndexMap;
 use std::rc::Rc;
@@ -63,7 +65,7 @@ impl Tracer<'_> {
             attrs,
             slots: IndexMap::new(),
             slot_writes: IndexMap::new(),
-            payload: Payload::Exception(args, None),
+            payload: Payload::Exception(Box::new(Raised { args, ..Raised::default() })),
             origin: None,
         };
         Value::Instance(self.arenas.instances.push(instance))
@@ -127,12 +129,81 @@ impl Tracer<'_> {
         Err(Stop::Break(Box::new(reason)))
     }
 
-    /// Sets `__cause__` of an exception that the trace made; whether it is one.
-    pub(crate) fn set_cause(&mut self, exception: &Value, cause: Option<Value>) -> bool {
-        let Value::Instance(id) = exception else { return false };
-        let Payload::Exception(_, slot) = &mut self.arenas.instances[*id].payload else { return false };
-        *slot = cause;
-        true
+    /// What an exception holds that the trace made.
+    pub(crate) fn raised_mut(&mut self, exception: &Value) -> Option<&mut Raised> {
+        let Value::Instance(id) = exception else { return None };
+        match &mut self.arenas.instances[*id].payload {
+            Payload::Exception(raised) => Some(raised),
+            _ => None,
+        }
+    }
+
+    /// Sets `__cause__`, as `raise ... from` does.
+    pub(crate) fn set_cause(&mut self, exception: &Value, cause: Value) {
+        if let Some(raised) = self.raised_mut(exception) {
+            raised.cause = (!cause.is_none()).then_some(cause);
+            raised.suppress_context = true;
+        }
+    }
+
+    /// Sets `__context__` of an exception that is raised now (`_PyErr_SetObject` in CPython's `Python/errors.c`).
+    pub(crate) fn set_context(&mut self, exception: &Value) {
+        let handled = self.handling.last().cloned();
+        let Some(raised) = self.raised_mut(exception) else { return };
+        raised.is_raised = true;
+        let Some(handled) = handled else {
+            raised.within_callers = true;
+            return;
+        };
+        let is_it = |other: &Value| matches!((other, exception), (Value::Instance(a), Value::Instance(b)) if a == b);
+        if is_it(&handled) {
+            return;
+        }
+        (raised.context, raised.within_callers) = (Some(handled.clone()), false);
+        // No exception is in its own chain.
+        let mut outer = handled;
+        while let Some(raised) = self.raised_mut(&outer) {
+            match raised.context.clone() {
+                None => return,
+                Some(context) if is_it(&context) => raised.context = None,
+                Some(context) => outer = context,
+            }
+        }
+    }
+
+    /// Sets the context of an exception that the instruction raised, and not one that only passes through.
+    pub(crate) fn set_first_context(&mut self, exception: &Value) {
+        if self.raised_mut(exception).is_some_and(|raised| !raised.is_raised) {
+            self.set_context(exception);
+        }
+    }
+
+    /// The exception that is handled now: `None` where there is none, which becomes a fact of the frame's callers.
+    pub(crate) fn handled(&mut self) -> Flow<Value> {
+        const HANDLED: &str = "sys.exception";
+        if let Some(handled) = self.handling.last() {
+            return Ok(handled.clone());
+        }
+        let of_callers = self.eval(HANDLED, vec![])?;
+        if !of_callers.is_none() {
+            return stop(ReasonCode::UnsupportedObject, "an exception that a caller of the frame handles");
+        }
+        let source = self.function_source();
+        self.guard(source, GuardKind::Gives(HANDLED.into(), Const::None));
+        Ok(of_callers)
+    }
+
+    /// `exception.__context__`
+    pub(crate) fn context_of(&mut self, exception: InstanceId) -> Flow<Value> {
+        let Payload::Exception(raised) = &self.arenas.instances[exception].payload else { return Ok(Value::NONE) };
+        let context = raised.context.clone().unwrap_or(Value::NONE);
+        if raised.within_callers {
+            let handling = std::mem::take(&mut self.handling);
+            let of_callers = self.handled();
+            self.handling = handling;
+            of_callers?;
+        }
+        Ok(context)
     }
 
     /// Raises a built-in exception with these arguments.

@@ -3,7 +3,7 @@
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
-use crate::value::{Class, Descriptor, Payload, Value};
+use crate::value::{Class, Descriptor, InstanceId, Payload, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::Step;
@@ -159,20 +159,14 @@ impl Tracer<'_> {
                 Ok(())
             }
             (_, Some(value), Value::Instance(id))
-                if name == "args"
-                    && self.arenas.instances[*id].origin.is_none()
+                if self.arenas.instances[*id].origin.is_none()
                     && matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) =>
             {
                 let class = self.arenas.instances[*id].class.clone();
-                if !self.type_lookup(&class, name)?.is_some_and(|(owner, _)| owner.is("builtins.BaseException")) {
-                    return stop(ReasonCode::SideEffect, "setting args through a descriptor");
+                match self.type_lookup(&class, name)? {
+                    Some((owner, _)) if owner.is("builtins.BaseException") => self.set_of_exception(*id, name, value),
+                    _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
                 }
-                let items = self.collect_sized(&value)?;
-                if let Payload::Exception(args, _) = &mut self.arenas.instances[*id].payload {
-                    *args = items;
-                }
-                self.inexact.remove(&id.0);
-                Ok(())
             }
             (Value::Instance(id), Some(value), _) => {
                 let class = self.arenas.instances[*id].class.clone();
@@ -186,6 +180,24 @@ impl Tracer<'_> {
             }
             _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
         }
+    }
+
+    /// Sets what `BaseException` keeps of an exception that the trace made.
+    fn set_of_exception(&mut self, id: InstanceId, name: &str, value: Value) -> Flow<()> {
+        let items = if name == "args" { self.collect_sized(&value)? } else { vec![] };
+        let base = self.exception_class("BaseException");
+        let is_link = value.is_none() || self.class_of(&value)?.is_subclass(&base);
+        let Payload::Exception(raised) = &mut self.arenas.instances[id].payload else { return Ok(()) };
+        match (name, &value) {
+            ("args", _) => {
+                raised.args = items;
+                self.inexact.remove(&id.0);
+            }
+            ("__suppress_context__", Value::Const(Const::Bool(on))) => raised.suppress_context = *on,
+            ("__cause__", _) if is_link => self.set_cause(&Value::Instance(id), value),
+            _ => return stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
+        }
+        Ok(())
     }
 
     /// `del target.name`.

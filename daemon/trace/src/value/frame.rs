@@ -43,6 +43,8 @@ pub struct Generator {
     pub running: bool,
     /// It was resumed at least once.
     pub started: bool,
+    /// The exceptions that it handles where it waits, innermost last.
+    pub handling: Vec<Value>,
 }
 
 /// A local variable's slot.

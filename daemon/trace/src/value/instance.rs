@@ -33,10 +33,27 @@ pub enum Payload {
     None,
     /// The int, float or str that an instance of a subclass of it is.
     Const(Const),
-    /// `args` of an exception, then `__cause__`.
-    Exception(Vec<Value>, Option<Value>),
+    /// That of an exception.
+    Exception(Box<Raised>),
     /// A context manager or other object that the tracer knows by class path: its constructor's arguments or state.
     Native(Vec<Value>),
+}
+
+/// What an exception holds besides its attributes.
+#[derive(Clone, Debug, Default)]
+pub struct Raised {
+    /// `args`
+    pub args: Vec<Value>,
+    /// `__cause__`
+    pub cause: Option<Value>,
+    /// `__context__`
+    pub context: Option<Value>,
+    /// `__suppress_context__`
+    pub suppress_context: bool,
+    /// Raising it has set its context.
+    pub is_raised: bool,
+    /// It was raised where the trace handled no exception: what callers of the frame handle is its context.
+    pub within_callers: bool,
 }
 
 /// A Python module.

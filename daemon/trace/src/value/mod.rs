@@ -19,7 +19,7 @@ pub use args::Args;
 pub use class::Class;
 pub use dict::{DictId, DictValue, ViewKind};
 pub use function::{Builtin, CellId, CellValue, Descriptor, Function, Method};
-pub use instance::{Instance, InstanceId, Module, Opaque, Payload};
+pub use instance::{Instance, InstanceId, Module, Opaque, Payload, Raised};
 pub use iterator::{Ahead, Exhausted, Iter, IterId, Of, Polyfill};
 pub use key::Key;
 pub use list::{ListId, ListValue};
