@@ -129,10 +129,10 @@ impl Tracer<'_> {
         Err(Stop::Break(Box::new(reason)))
     }
 
-    /// What an exception holds that the trace made.
+    /// What an exception holds that the trace made. Raising it is no write that anybody waits for.
     pub(crate) fn raised_mut(&mut self, exception: &Value) -> Option<&mut Raised> {
         let Value::Instance(id) = exception else { return None };
-        match &mut self.arenas.instances[*id].payload {
+        match &mut self.arenas.instances.note(*id).payload {
             Payload::Exception(raised) => Some(raised),
             _ => None,
         }

@@ -38,7 +38,13 @@ impl Kind for Super {
 
 /// `super(class, receiver)`; without arguments the interpreter fills them in.
 fn super_(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let [Value::Class(class), receiver] = exactly(path, args)? else { return unsupported(path) };
+    let [first, receiver] = exactly(path, args)?;
+    let Value::Class(class) = first else {
+        if tracer.class_of(&first)?.derives("builtins.type") {
+            return unsupported(path);
+        }
+        return tracer.raise_inexact("TypeError", "super() argument 1 must be a type");
+    };
     // `supercheck` in CPython's `Objects/typeobject.c`. What stands for another object says so in its `__class__`.
     let fits = match &receiver {
         Value::Class(of) if of.is_subclass(&class) => true,
