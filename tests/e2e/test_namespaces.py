@@ -172,6 +172,23 @@ def test_default_factories():
     assert counts == {"a": 1, "b": 2} and rest == [True, False] and counts["c"] == 0
 
 
+def test_tensors_as_keys_of_a_defaultdict():
+    """Each key is another object than those that are there: an optimizer's state."""
+
+    def f(x, state, key):
+        made = state[key]
+        flambeau.graph_break()
+        made["step"] = made.get("step", 0) + 1
+        return x + made["step"]
+
+    compiled = flambeau.compile(f)
+    keys = [torch.nn.Parameter(torch.ones(2)) for _ in range(4)]
+    ours, theirs = (collections.defaultdict(dict) for _ in range(2))
+    for key in (*keys, *keys):
+        assert torch.equal(compiled(torch.ones(2), ours, key), f(torch.ones(2), theirs, key))
+    assert [*ours.values()] == [*theirs.values()] and all(a is b for a, b in zip(ours, theirs, strict=True))
+
+
 def test_default_factory_of_an_argument():
     def f(x, sums, key):
         sums[key] = sums[key] + x.sum()

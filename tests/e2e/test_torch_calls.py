@@ -158,6 +158,43 @@ def test_a_tensor_that_a_call_returns_as_it_is_stays_itself():
     check(lambda x, y: (x + 1, torch.broadcast_tensors(x, y)[1]), inputs())
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(("rows", "columns"), [(3, 4), (5, 1), (1, 3)])
+def test_grids_and_repeats(rows, columns, dynamic):
+    def grids(x, y):
+        return (
+            *torch.meshgrid(x[:, 0], y[0], indexing="ij"),
+            *torch.meshgrid(x[:, 0], y[0], x[0], indexing="xy"),
+            *torch.meshgrid([x[0, :1], y[0, ::2]], indexing="xy"),
+            *torch.meshgrid(y[0, :1], y[0, ::2], indexing="ij"),
+            *torch.meshgrid(x[0], indexing="xy"),
+        )
+
+    def repeats(x, y):
+        return (
+            *(x.repeat_interleave(2), x.repeat_interleave(3, 1), torch.repeat_interleave(y, 2, dim=0), x.tile(2)),
+            *(torch.tile(y, (2, 1, 3)), x.t().repeat_interleave(2, -1), x.repeat_interleave(1)),
+            *(x.repeat_interleave(0, 1), (x * 2).repeat_interleave(2, 0) + 1),
+        )
+
+    before = flambeau.counters()["eager_graph"]
+    for fn in (grids, repeats):
+        compiled = flambeau.compile(fn, dynamic=dynamic)
+        for more in (0, 2):
+            x, y = torch.randn(rows + more, columns), torch.randn(rows + 1, columns + 1)
+            assert_same(compiled(x, y), fn(x, y))
+    assert flambeau.counters()["eager_graph"] == before
+
+
+def test_a_grid_is_a_view():
+    def fn(x, y):
+        a, b = torch.meshgrid(x, y, indexing="ij")
+        x.add_(1)
+        return a + b, a
+
+    check(fn, (torch.arange(3.0), torch.arange(2.0)))
+
+
 def test_what_has_no_overload_runs_op_by_op():
     before = flambeau.counters()["eager_graph"]
     check(lambda x: (x.t().diagonal(), x + 1), (torch.randn(3, 3),))

@@ -203,7 +203,7 @@ impl Fact {
             Fact::NoKeyIn(slot, compares) => {
                 let key = slots[*slot].object;
                 // SAFETY: live objects or null, GIL held.
-                !value.is_null() && !key.is_null() && unsafe { compares.none_is(value, key) }
+                !value.is_null() && !key.is_null() && unsafe { compares.none_is(py, value, key) }
             }
             Fact::NotRegisteredIn(slot, registry) => {
                 let with = slots[*slot].object;
@@ -259,7 +259,7 @@ impl Fact {
                 Fact::Elements(elements) => ffi::PyAnySet_Check(value) != 0 && constant::elements(py, value, elements),
                 Fact::InOrder(elements) => ffi::PyAnySet_Check(value) != 0 && constant::in_order(py, value, elements),
                 Fact::NoItem(key) => ffi::PyDict_Check(value) != 0 && key.get(value).is_null(),
-                Fact::NoKey(key, compares) => compares.none_is(value, key.as_ptr()),
+                Fact::NoKey(key, compares) => compares.none_is(py, value, key.as_ptr()),
                 Fact::NoTypeAttr(name) => {
                     ffi::PyType_Check(value) != 0
                         && raw::has_plain_names(value)
@@ -394,18 +394,43 @@ unsafe fn has_keys(py: Python<'_>, dict: Raw, keys: &[Constant]) -> bool {
     at == keys.len()
 }
 
-/// What types whose `__eq__` is Python code are compared with, as a number.
+/// Addresses that tell which keys are compared by Python code.
 #[derive(Clone, Copy)]
-pub struct PythonCompares(usize);
+pub struct PythonCompares {
+    /// What types whose `__eq__` is Python code are compared with.
+    compare: usize,
+    /// `torch.Tensor.__hash__`, which is Python code, but by identity.
+    of_tensors: usize,
+}
 
 impl PythonCompares {
-    /// Found on a class that has such a method, when a fact is made: no import runs while facts are checked.
+    /// Found on classes that have such methods, when a fact is made: no import runs while facts are checked.
     fn find(py: Python<'_>) -> PyResult<PythonCompares> {
-        let class = py.import("_collections_abc")?.getattr("Mapping")?;
-        // SAFETY: a live class.
-        let compare = unsafe { (*class.as_ptr().cast::<ffi::PyTypeObject>()).tp_richcompare };
+        let (class, tensor) =
+            (py.import("_collections_abc")?.getattr("Mapping")?, py.import("torch")?.getattr("Tensor")?);
+        let name = crate::python::gil::interned!(py, "__hash__");
+        // SAFETY: live classes.
+        let (compare, of_tensors) = unsafe {
+            let compare = (*class.as_ptr().cast::<ffi::PyTypeObject>()).tp_richcompare;
+            (compare, raw::type_lookup(tensor.as_ptr(), name.as_ptr()) as usize)
+        };
         let missing = || pyo3::exceptions::PyLookupError::new_err("collections.abc.Mapping has no __eq__");
-        compare.map(|f| PythonCompares(f as usize)).ok_or_else(missing)
+        compare.map(|f| PythonCompares { compare: f as usize, of_tensors }).ok_or_else(missing)
+    }
+
+    /// Whether a dict may compare the key with another object that has a hash by identity.
+    ///
+    /// # Safety
+    /// A live object, GIL held.
+    unsafe fn compares(self, py: Python<'_>, key: Raw) -> bool {
+        let name = crate::python::gil::interned!(py, "__hash__");
+        // SAFETY: the caller's promise.
+        unsafe {
+            let class = ffi::Py_TYPE(key);
+            (*class).tp_richcompare.map(|f| f as usize) == Some(self.compare)
+                // The hash of a tensor is its address, so that no other has it.
+                && raw::type_lookup(class.cast(), name.as_ptr()) as usize != self.of_tensors
+        }
     }
 
     /// Whether `dict` is one, and this very object none of its keys. No key is compared otherwise, so no code of the user's
@@ -413,7 +438,7 @@ impl PythonCompares {
     ///
     /// # Safety
     /// Live objects, GIL held.
-    unsafe fn none_is(self, dict: Raw, object: Raw) -> bool {
+    unsafe fn none_is(self, py: Python<'_>, dict: Raw, object: Raw) -> bool {
         let (mut position, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the caller's promise; nothing runs between two steps.
         unsafe {
@@ -421,7 +446,7 @@ impl PythonCompares {
                 return false;
             }
             while ffi::PyDict_Next(dict, &raw mut position, &raw mut key, &raw mut value) != 0 {
-                if key == object || (*ffi::Py_TYPE(key)).tp_richcompare.map(|f| f as usize) == Some(self.0) {
+                if key == object || self.compares(py, key) {
                     return false;
                 }
             }

@@ -271,6 +271,24 @@ pub(super) fn repeat(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(cx.core_copy(x)))
 }
 
+/// Each element one after the other as often as an int says.
+pub(super) fn repeat_interleave(cx: &mut Decompose) -> Done {
+    let Some(repeats) = cx.bound.dim("repeats").ok().flatten() else { return refuse("repeats that are no int") };
+    let x = cx.tensor("input")?;
+    let numel = cx.sizes(x).iter().fold(Dim::Const(1), |numel, size| numel.mul(size));
+    let (x, dim) = match cx.int("dim")? {
+        None => (cx.reshape(x, vec![numel]), 0),
+        Some(dim) => (x, cx.axis(dim, cx.sizes(x).len())?),
+    };
+    let (mut narrow, mut wide) = (cx.sizes(x), cx.sizes(x));
+    narrow.insert(dim + 1, Dim::Const(1));
+    wide.insert(dim + 1, repeats);
+    let x = cx.reshape(x, narrow);
+    let x = cx.expand(x, &wide);
+    let x = cx.reshape(x, cx.result()?.sizes);
+    Ok(Outcome::Fresh(cx.core_copy(x)))
+}
+
 fn tensors(cx: &Decompose) -> Result<Vec<CoreId>, Reason> {
     let Some(items) = cx.bound.items("tensors") else { return refuse("a join of no list") };
     let each = |a: &Arg| match a {

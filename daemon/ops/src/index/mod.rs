@@ -50,8 +50,9 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("roll", "input:T, shifts:L, dims:L=()", roll, BOTH).lowers(decompose::roll),
     OpDef::new("flip", "input:T, dims:L*", flip, BOTH).lowers(decompose::flip),
     OpDef::new("repeat", "input:T, repeats:L*", repeat, METHOD).lowers(decompose::repeat),
-    OpDef::new("tile", "input:T, dims:L*", tile, BOTH),
-    OpDef::new("repeat_interleave", "input:T, repeats:I, dim:I=None", repeat_interleave, BOTH),
+    OpDef::new("tile", "input:T, dims:L*", tile, BOTH).lowers(decompose::repeat),
+    OpDef::new("repeat_interleave", "input:T, repeats:I, dim:I=None", repeat_interleave, BOTH)
+        .lowers(decompose::repeat_interleave),
     OpDef::new("cat", "tensors:TL, dim:I=0, *, out:T=None", cat, FN)
         .lowers(decompose::cat)
         .also(&["concat", "concatenate"]),

@@ -103,6 +103,20 @@ pub(super) fn broadcast_tensors(cx: &mut Decompose) -> Done {
     Ok(Outcome::Tuple(views))
 }
 
+pub(super) fn meshgrid(cx: &mut Decompose) -> Done {
+    let Some(items) = cx.bound.items("tensors") else { return refuse("meshgrid of no list") };
+    let mut views = Vec::new();
+    for (item, meta) in items.iter().zip(cx.results()?) {
+        let Arg::Node(of) = item else { return refuse("meshgrid of something else than tensors") };
+        let swapped = matches!(cx.bound.constant("indexing"), Some(Const::Str(i)) if &**i == "xy");
+        let at = if swapped && views.len() < 2 && meta.sizes.len() > 1 { 1 - views.len() } else { views.len() };
+        let mut along = vec![Dim::Const(1); meta.sizes.len()];
+        along[at] = meta.sizes[at].clone();
+        views.push(Outcome::View(*of, vec![View::Reshape(along), View::Expand(meta.sizes)]));
+    }
+    Ok(Outcome::Tuple(views))
+}
+
 /// An index counted from the front.
 pub(crate) fn from_front(index: Dim, size: &Dim) -> Result<Dim, Reason> {
     match index.as_const() {

@@ -9,6 +9,7 @@ use crate::call::{Answer, Call, broadcast, invalid};
 use crate::layout::{Format, Sizes};
 use crate::registry::{Mark::Severs, OpDef, place::*};
 use crate::{InferError, Inferred};
+use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::ValueMeta;
 use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
@@ -39,6 +40,7 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("broadcast_to", "input:T, size:L", expand, BOTH).lowers(decompose::expand),
     OpDef::new("expand_as", "input:T, other:T", expand_as, METHOD).lowers(decompose::expand),
     OpDef::new("broadcast_tensors", "tensors:TL*", broadcast_tensors, FN).lowers(decompose::broadcast_tensors),
+    OpDef::new("meshgrid", "tensors:TL*, *, indexing:S=ij", meshgrid, FN).lowers(decompose::meshgrid),
     OpDef::new("squeeze", "input:T | input:T, dim:L", squeeze, BOTH).lowers(|cx| decompose::shaped(cx, true)),
     OpDef::new("unsqueeze", "input:T, dim:I", unsqueeze, BOTH).lowers(|cx| decompose::shaped(cx, true)),
     OpDef::new("detach", "input:T", detach, BOTH).is(Severs).lowers(decompose::alias),
@@ -228,6 +230,36 @@ fn broadcast_tensors(call: &mut Call) -> Answer {
     let mut metas = Vec::new();
     for tensor in tensors {
         let (sizes, strides) = expanded(&mut call.env, tensor, &common)?;
+        metas.push(call.view_meta(tensor, sizes, strides));
+    }
+    Ok(Inferred::tuple(metas))
+}
+
+/// Each vector along a dimension of its own: the first two are swapped where they index columns and rows (`xy`).
+fn meshgrid(call: &mut Call) -> Answer {
+    let tensors = call.tensors("tensors")?;
+    let swaps = match call.bound.constant("indexing") {
+        Some(Const::Str(indexing)) if matches!(&**indexing, "ij" | "xy") => &**indexing == "xy" && tensors.len() > 1,
+        _ => return Err(InferError::NoRule),
+    };
+    // Torch takes scalars for vectors of one element, and wants one type.
+    if tensors.iter().any(|t| t.ndim() != 1 || t.dtype != tensors[0].dtype || t.device != tensors[0].device) {
+        return Err(InferError::NoRule);
+    }
+    let mut common: Vec<Dim> = tensors.iter().map(|t| t.sizes[0].clone()).collect();
+    if swaps {
+        common.swap(0, 1);
+    }
+    let mut metas = Vec::new();
+    for (i, tensor) in tensors.iter().enumerate() {
+        let at = if swaps && i < 2 { 1 - i } else { i };
+        let mut along = vec![Dim::Const(1); common.len()];
+        along[at] = common[at].clone();
+        let Some(strides) = view_strides(&mut call.env, &tensor.sizes, &tensor.strides, &along) else {
+            return Err(InferError::NoRule);
+        };
+        let along = call.view_meta(tensor, along, strides);
+        let (sizes, strides) = expanded(&mut call.env, &along, &common)?;
         metas.push(call.view_meta(tensor, sizes, strides));
     }
     Ok(Inferred::tuple(metas))
