@@ -130,6 +130,43 @@ def thrown_into_a_generator():
         return waiting.throw(KeyError("thrown"))
 
 
+def thrown_into_delegates():
+    told = []
+
+    def inner(name):
+        try:
+            for i in range(3):
+                try:
+                    yield name, i
+                except KeyError as error:
+                    told.append(links(error))
+                    yield "caught", str(error)
+        except IndexError:
+            return "ended"
+        finally:
+            told.append(f"{name} over")
+
+    def outer():
+        for name in ("a", "b", "c"):
+            try:
+                told.append((yield from inner(name)))
+            except ValueError as error:
+                told.append(("outer", links(error)))
+                yield "again"
+
+    waiting = outer()
+    found = [next(waiting), waiting.throw(KeyError("k")), next(waiting), waiting.throw(IndexError), next(waiting)]
+    found += [waiting.throw(ValueError("v")), next(waiting), next(waiting)]
+    closes = outer()
+    next(closes)
+    closes.close()
+    try:
+        waiting.throw(TypeError("t"))
+    except TypeError as error:
+        found.append(links(error))
+    return found, told, list(waiting), list(closes)
+
+
 def stops_within_a_generator():
     def generator():
         yield 1
@@ -199,7 +236,15 @@ def raised_again():
 
 PROGRAMS = [
     *(within, from_another, keeps_its_cause, in_a_circle, through_frames, handled_by_a_generator),
-    *(thrown_into_a_generator, stops_within_a_generator, of_managers, of_a_stack, set_by_hand, raised_again),
+    *(
+        thrown_into_a_generator,
+        thrown_into_delegates,
+        stops_within_a_generator,
+        of_managers,
+        of_a_stack,
+        set_by_hand,
+        raised_again,
+    ),
 ]
 
 

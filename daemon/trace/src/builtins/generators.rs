@@ -11,7 +11,7 @@ use crate::value::frame::{FrameEnd, GeneratorId};
 pub const TABLE: Table = &[
     ("types.GeneratorType.send", send),
     ("types.GeneratorType.throw", throw),
-    ("types.GeneratorType.close", close),
+    ("types.GeneratorType.close", close_method),
     ("types.GeneratorType.__next__", next),
     ("types.GeneratorType.__iter__", iter),
     ("contextlib._GeneratorContextManagerBase.__init__", manager),
@@ -79,9 +79,14 @@ fn throw(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     yielded(tracer, end)
 }
 
-fn close(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+fn close_method(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let (id, rest) = generator(path, args)?;
     let [] = exactly(path, rest)?;
+    close(tracer, id)
+}
+
+/// `generator.close()`
+pub(crate) fn close(tracer: &mut Tracer<'_>, id: GeneratorId) -> Flow<Value> {
     let generator = &mut tracer.arenas.generators[id];
     if !generator.started && !generator.running {
         generator.frame = None;

@@ -10,7 +10,7 @@ mod core;
 mod dims;
 mod facts;
 mod functools;
-mod generators;
+pub(crate) mod generators;
 mod itertools;
 mod kinds;
 mod numbers;

@@ -1,5 +1,6 @@
 //! Frames and generators: making them, running them, suspending them.
 
+use crate::builtins::generators;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::frame::{Control, FrameEnd, FrameInfo, Generator, GeneratorId, PyFrame, Slot};
@@ -206,13 +207,13 @@ impl Tracer<'_> {
                 frame.push(value);
                 self.run_frame(&mut frame)
             }
-            Err(_) if started && frame.delegates() => {
-                stop(ReasonCode::UnsupportedObject, "an exception thrown into a generator that delegates")
-            }
-            Err(exception) if started => {
-                let at = frame.pc - 1;
-                handle(&mut frame, at, exception).and_then(|()| self.run_frame(&mut frame))
-            }
+            Err(exception) if started => match frame.delegates() {
+                None => self.throw_here(&mut frame, exception),
+                Some((Value::Generator(inner), target)) if frame.handling == 0 => {
+                    self.throw_deeper(&mut frame, inner, target, exception)
+                }
+                Some(_) => stop(ReasonCode::UnsupportedObject, "an exception thrown into a generator that delegates"),
+            },
             Err(exception) => Err(Stop::Raise(exception)),
         };
         let handling = self.handling.split_off(of_callers);
@@ -238,14 +239,51 @@ impl Tracer<'_> {
     }
 }
 
+impl Tracer<'_> {
+    /// Raises an exception where a generator's frame waits.
+    fn throw_here(&mut self, frame: &mut PyFrame, exception: Value) -> Flow<FrameEnd> {
+        handle(frame, frame.pc - 1, exception)?;
+        self.run_frame(frame)
+    }
+
+    /// Throws an exception into the generator that the frame's waits for, which ends at `target` (`_gen_throw` in CPython's
+    /// `Objects/genobject.c`).
+    fn throw_deeper(
+        &mut self,
+        frame: &mut PyFrame,
+        inner: GeneratorId,
+        target: u32,
+        exception: Value,
+    ) -> Flow<FrameEnd> {
+        if self.class_of(&exception)?.derives("builtins.GeneratorExit") {
+            let raised = match generators::close(self, inner) {
+                Err(Stop::Raise(other)) => other,
+                closed => closed.map(|_| exception)?,
+            };
+            return self.throw_here(frame, raised);
+        }
+        match self.resume(inner, Err(exception)) {
+            Ok(FrameEnd::Return(value)) => {
+                frame.pop()?;
+                frame.push(value);
+                frame.pc = target as usize;
+                self.run_frame(frame)
+            }
+            Err(Stop::Raise(raised)) => self.throw_here(frame, raised),
+            yielded => yielded,
+        }
+    }
+}
+
 impl PyFrame {
-    /// Whether a generator's frame waits for what another object yields that may be thrown into: a generator, or one of a
-    /// Python class.
-    fn delegates(&self) -> bool {
-        let sends = self.pc.checked_sub(2).and_then(|at| self.decoded.instrs.get(at));
-        let receiver = self.stack.last().and_then(Option::as_ref);
-        matches!(sends, Some(instr) if matches!(instr.op, Op::Send(_)))
-            && matches!(receiver, Some(Value::Generator(_) | Value::Instance(_)))
+    /// What a generator's frame waits for, where that may be thrown into (a generator, or an object of a Python class), and
+    /// where the frame goes on when it ends.
+    fn delegates(&self) -> Option<(Value, u32)> {
+        let sends = self.pc.checked_sub(2).and_then(|at| self.decoded.instrs.get(at))?;
+        let (Op::Send(target), Some(receiver)) = (sends.op, self.stack.last().and_then(Option::as_ref)) else {
+            return None;
+        };
+        matches!(receiver, Value::Generator(_) | Value::Instance(_)).then(|| (receiver.clone(), target))
     }
 }
 
