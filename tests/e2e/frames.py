@@ -104,6 +104,7 @@ class Frame:
                 "effect": effect,
                 "view": False,
                 "torchs": False,
+                "fresh": False,
             }
         )
         return Node(len(self.nodes) - 1)

@@ -280,6 +280,7 @@ def guarded(model):
             "effect": "None",
             "view": False,
             "torchs": False,
+            "fresh": False,
         }
         for i, s in enumerate(inputs)
     ]

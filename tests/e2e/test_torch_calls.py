@@ -186,6 +186,43 @@ def test_grids_and_repeats(rows, columns, dynamic):
     assert flambeau.counters()["eager_graph"] == before
 
 
+COMPOSED = {
+    "einsum": lambda x, y: torch.einsum("bij,bjk->bik", x, y),
+    "einsum of one row": lambda x, y: torch.einsum("bij,bjk->bik", x[:1], y[:1]),
+    "padding": lambda x, y: F.pad(x, (1, 2), mode="reflect") * 2,
+    "grid": lambda x, y: F.grid_sample(
+        x[None], torch.tanh(y[:, None, :, :2]).repeat(1, 2, 1, 1)[:1], align_corners=False
+    ),
+    "norms": lambda x, y: (torch.linalg.matrix_norm(x), torch.cov(x[0]), torch.corrcoef(y[1])),
+    "inverse": lambda x, y: torch.linalg.inv(x @ x.mT + torch.eye(3)) + 1,
+    "quantiles": lambda x, y: torch.quantile(x, torch.tensor([0.25, 0.5])) + torch.diff(y).sum(),
+    "stacks": lambda x, y: (torch.hstack([x, x]) + 1, torch.column_stack([x[0], y[0].mT]), torch.kron(x[0], y[0])),
+    "spectrum": lambda x, y: torch.fft.rfft(x).abs() + torch.fft.irfft(torch.fft.rfft(x, norm="ortho"), n=4)[..., :3],
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_ops_that_torch_composes(name):
+    """Each is a step of a plan, where it makes a new tensor whose strides are certain, and no complex numbers."""
+    before = flambeau.counters()["eager_graph_reasons"]
+    compiled = flambeau.compile(COMPOSED[name])
+    for _ in range(2):
+        x, y = torch.randn(2, 3, 4), torch.randn(2, 4, 3)
+        assert_same(compiled(x, y), COMPOSED[name](x, y))
+    reasons = flambeau.counters()["eager_graph_reasons"]
+    assert reasons == before or name in ("einsum of one row", "spectrum"), reasons
+
+
+def test_composed_ops_that_give_views():
+    def fn(x, y):
+        turned, same, joined = torch.einsum("ij->ji", x), torch.einsum("ij->ij", x), torch.hstack([x])
+        x.add_(1)
+        y.mul_(2)
+        return turned + 1, turned, same, joined, torch.atleast_2d(y)
+
+    check(fn, (torch.randn(3, 4), torch.randn(2, 2)), graphs=None)
+
+
 def test_a_grid_is_a_view():
     def fn(x, y):
         a, b = torch.meshgrid(x, y, indexing="ij")

@@ -5,8 +5,8 @@
 One line each: the schema as torch prints it without `aten::`, after `rng ` if it draws random numbers, and before
 ` | name` of the overload that writes into given tensors, where there is one. Listed is what makes new tensors and says
 all it does in its schema: no views, no writes, no results whose size depends on values. Ops that torch composes of others
-declare less than that; of those only the ones in `COMPOSED`
-and the pointwise and `special_` ones are listed."""
+declare less than that: but for the ones in `COMPOSED` and the pointwise and `special_` ones, they may give an argument
+back, or a view of it, and begin with `composed `."""
 
 import re
 from pathlib import Path
@@ -67,9 +67,11 @@ COMPOSED = {
 }
 # Reached by other names than their own.
 PRIVATE = {"_native_batch_norm_legit", "_native_batch_norm_legit_functional", "exponential", "geometric", "uniform"}
-# Write to running statistics that their schemas do not mark, or are no op that Python programs call by this name.
+# Write to running statistics that their schemas do not mark, draw random numbers, have fake kernels that say something
+# else, or are no op that Python programs call by this name.
 EXCLUDED = {"batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", "batch_norm_update_stats"}
 EXCLUDED |= {"lift", "native_batch_norm", "random", "resize", "segment_reduce", "set"}
+EXCLUDED |= {"batch_norm", "data", "embedding_bag", "instance_norm", "lstm", "gru", "rnn_relu", "rnn_tanh"}
 TYPES = re.compile(r"(Optional\[)?(List\[)?(Optional\[)?(Tensor|number|int|SymInt|float|bool|str|Device|Generator)\]*$")
 TAGS = {"data_dependent_output", "dynamic_output_shape", "maybe_aliasing_or_mutating", "inplace_view", "out"}
 
@@ -91,8 +93,6 @@ def listed(op: torch._ops.OpOverload) -> bool:
     """Whether a plan may call the overload."""
     schema = op._schema
     name = schema.name.removeprefix("aten::")
-    full = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
-    composed = torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd")
     return (
         reachable(name)
         and name not in EXCLUDED
@@ -100,13 +100,23 @@ def listed(op: torch._ops.OpOverload) -> bool:
         and not name.startswith(
             ("cudnn_", "miopen_", "mkldnn_", "quantize", "fbgemm_", "slow_conv", "sparse_", "sym_", "to_")
         )
-        and (not composed or name in COMPOSED or name.startswith("special_") or torch.Tag.pointwise in op.tags)
+        and not (composed(op) and torch.Tag.nondeterministic_seeded in op.tags)
         and not any(tag.name in TAGS for tag in op.tags)
         and "names" not in schema.overload_name
         and all(a.alias_info is None and TYPES.match(str(a.type)) for a in schema.arguments)
         and len(schema.returns) > 0
         and all(r.alias_info is None and str(r.type) == "Tensor" for r in schema.returns)
     )
+
+
+def composed(op: torch._ops.OpOverload) -> bool:
+    """Whether what the overload gives may be no new tensor, as torch composes it of other ops."""
+    schema = op._schema
+    name = schema.name.removeprefix("aten::")
+    full = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+    if name in COMPOSED or name.startswith("special_") or torch.Tag.pointwise in op.tags:
+        return False
+    return torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd")
 
 
 def out_form(packet: torch._ops.OpOverloadPacket, schema: torch._C.FunctionSchema) -> str | None:
@@ -138,10 +148,10 @@ def text() -> str:
             continue
         if keep:
             text = str(schema).removeprefix("aten::")
-            rng = "rng " if torch.Tag.nondeterministic_seeded in op.tags else ""
+            mark = "rng " if torch.Tag.nondeterministic_seeded in op.tags else "composed " if composed(op) else ""
             out = out_form(packet, schema)
-            lines.add(f"{rng}{text}{f' | {out}' if out else ''}")
-    order = sorted(lines, key=lambda line: re.sub(r"^rng ", "", line))
+            lines.add(f"{mark}{text}{f' | {out}' if out else ''}")
+    order = sorted(lines, key=lambda line: re.sub(r"^(rng|composed) ", "", line))
     return "\n".join(order) + "\n"
 
 

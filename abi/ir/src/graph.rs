@@ -56,6 +56,8 @@ pub struct Node {
     pub view: bool,
     /// The op's rule does not take these arguments, so how it is lowered is not for them either: torch computes it.
     pub torchs: bool,
+    /// No rule of the op says that what it yields shares no memory with an argument, but torch's fake tensors do.
+    pub fresh: bool,
 }
 
 /// What is seen of a call if the frame is run again.

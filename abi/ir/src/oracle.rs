@@ -180,6 +180,8 @@ pub enum AnswerValue {
     Refused(Reason),
     /// Metadata of the result of a torch call that writes to these arguments, counted as in [`AnswerValue::Same`].
     Written(ValueMeta, Vec<u32>),
+    /// As [`AnswerValue::Meta`], of results that share memory neither with an argument nor with each other.
+    Fresh(ValueMeta),
 }
 
 /// Answers questions: a live client, or a recording.

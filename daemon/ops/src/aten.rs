@@ -1,5 +1,6 @@
 //! The aten overloads that a plan may call as they are, and which of them a call of the graph means. The list is
-//! `aten.txt`, written by `tests/ops/gen_aten.py`; it has only overloads that make new tensors and do nothing else.
+//! `aten.txt`, written by `tests/ops/gen_aten.py`; it has only overloads that make new tensors and do nothing else, and
+//! those that torch composes of others, which may give their arguments back.
 
 use crate::signature::{Argument, Seen};
 use flambeau_ir::code::Const;
@@ -21,6 +22,8 @@ pub struct Overload {
     pub results: usize,
     /// Draws random numbers.
     pub rng: bool,
+    /// Torch composes it of other ops: it may give its argument, or a view of it.
+    pub composed: bool,
     params: Vec<Param>,
 }
 
@@ -80,12 +83,18 @@ static OVERLOADS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new
 });
 
 /// The first overload of the op `name` that takes these arguments. With `whole`, all its arguments are written out.
-pub fn choose(name: &str, args: &[Arg], kwargs: &[(Arc<str>, Arg)], whole: bool) -> Option<Chosen> {
-    let fits = |overload: &'static Overload| Some(Chosen { overload, args: overload.bind(args, kwargs, whole)? });
-    OVERLOADS.get(name)?.iter().find_map(fits)
+/// `fresh`: the call is known to make new tensors, which a composed op need not do.
+pub fn choose(name: &str, args: &[Arg], kwargs: &[(Arc<str>, Arg)], (whole, fresh): (bool, bool)) -> Option<Chosen> {
+    let overloads = OVERLOADS.get(name)?;
+    let first = |composed: bool| {
+        let mut of_kind = overloads.iter().filter(|overload| overload.composed == composed);
+        of_kind.find_map(|overload| Some(Chosen { overload, args: overload.bind(args, kwargs, whole)? }))
+    };
+    first(false).or_else(|| fresh.then(|| first(true))?)
 }
 
 fn parse(line: &'static str) -> Option<(&'static str, Overload)> {
+    let (line, composed) = line.strip_prefix("composed ").map_or((line, false), |rest| (rest, true));
     let (line, rng) = line.strip_prefix("rng ").map_or((line, false), |rest| (rest, true));
     let (line, out) = line.split_once(" | ").map_or((line, None), |(line, out)| (line, Some(out)));
     let (head, returns) = line.rsplit_once(" -> ")?;
@@ -101,7 +110,7 @@ fn parse(line: &'static str) -> Option<(&'static str, Overload)> {
         }
     }
     let results = returns.split(", ").count();
-    Some((name, Overload { op: format!("aten::{name}"), overload, out, results, rng, params: parsed }))
+    Some((name, Overload { op: format!("aten::{name}"), overload, out, results, rng, composed, params: parsed }))
 }
 
 /// Splits at commas outside of brackets.
@@ -283,7 +292,7 @@ mod tests {
 
     fn chosen(name: &str, args: &[Arg], kwargs: &[(&str, Arg)]) -> Option<(&'static str, Vec<Arg>)> {
         let kwargs: Vec<(Arc<str>, Arg)> = kwargs.iter().map(|(n, a)| ((*n).into(), a.clone())).collect();
-        choose(name, args, &kwargs, false).map(|c| (c.overload.overload, c.args))
+        choose(name, args, &kwargs, (false, false)).map(|c| (c.overload.overload, c.args))
     }
 
     #[test]
@@ -307,7 +316,7 @@ mod tests {
         let args = vec![int(2), Arg::List(vec![int(3)]), dtype, Arg::Const(Const::None), Arg::Const(Const::None)];
         let nowhere = Arg::Const(Const::None);
         assert_eq!(chosen("randint", &[int(2), args[1].clone()], &[("device", nowhere)]), Some(("default", args)));
-        let whole = choose("argmax", &[X], &[], true).map(|c| c.args.len());
+        let whole = choose("argmax", &[X], &[], (true, false)).map(|c| c.args.len());
         assert_eq!(whole, Some(3));
     }
 
@@ -318,6 +327,13 @@ mod tests {
         assert_eq!(chosen("diagonal", &[X], &[]), None, "a view");
         assert_eq!(chosen("batch_norm", &[X], &[]), None, "writes to its arguments");
         assert_eq!(chosen("argmax", &[X], &[("dim", Arg::Const(Const::Bool(true)))]), None);
+    }
+
+    #[test]
+    fn composed_ops_are_chosen_where_they_make_new_tensors() {
+        let given = [Arg::Const(Const::str("ij->i")), Arg::List(vec![X])];
+        let of = |fresh| choose("einsum", &given, &[], (false, fresh)).is_some();
+        assert!(of(true) && !of(false));
     }
 
     #[test]

@@ -60,7 +60,7 @@ def call(
             for place, argument in enumerate(given):
                 if result is argument and isinstance(argument, torch.Tensor):
                     return "same", place
-            return "value", _meta(result, given)
+            return "fresh" if _is_fresh(result, given) else "value", _meta(result, given)
     except UnsupportedOperatorException as error:
         return "no_fake_kernel", str(error)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
@@ -101,6 +101,21 @@ def _tensors(argument: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
     elif isinstance(argument, torch.Tensor):
         yield argument
+
+
+def _is_fresh(result: Any, given: list[Any]) -> bool:
+    """Whether tensors of a result share memory neither with an argument nor with each other."""
+    tensors = list(_tensors(result))
+    made = [tensor.untyped_storage()._cdata for tensor in tensors]
+    held = {tensor.untyped_storage()._cdata for tensor in _tensors(given)}
+    return len({*made}) == len(made) and held.isdisjoint(made) and all(map(_has_certain_strides, tensors))
+
+
+def _has_certain_strides(tensor: torch.Tensor) -> bool:
+    """Whether the op's own kernel gives these strides: those of single elements follow from how a kernel gets there."""
+    return 1 not in tensor.shape or list(tensor.stride()) == list(
+        torch._prims_common.make_contiguous_strides_for(tensor.shape)
+    )
 
 
 _IGNORED = ("ignore", None, Warning, None, 0)

@@ -77,8 +77,9 @@ impl Parser<'_> {
         let effect = said.map_or(Effect::None, |(effect, _)| effect);
         let view = self.lex.eat_word("view");
         let torchs = self.lex.eat_word("torchs");
+        let fresh = self.lex.eat_word("fresh");
         let location = if self.lex.eat("#") { Some(self.lex.number()?) } else { None };
-        Ok(Node { name, op, meta, location, stack: Vec::new(), effect, view, torchs })
+        Ok(Node { name, op, meta, location, stack: Vec::new(), effect, view, torchs, fresh })
     }
 
     fn call(&mut self) -> Parsed<NodeOp> {

@@ -156,6 +156,7 @@ impl Printer<'_> {
         }
         f.write_str(if node.view { " view" } else { "" })?;
         f.write_str(if node.torchs { " torchs" } else { "" })?;
+        f.write_str(if node.fresh { " fresh" } else { "" })?;
         match node.location {
             Some(l) => writeln!(f, " # {l}"),
             None => writeln!(f),

@@ -192,7 +192,8 @@ impl Lowering<'_> {
             self.core.truncate(nodes);
             self.draws = draws;
             let written = written.and_then(|id| Some((id, metas.get(&id)?.clone())));
-            let call = Call { target, args, kwargs, meta: &node.meta, values: &values, written };
+            let (meta, fresh) = (&node.meta, node.fresh && written.is_none());
+            let call = Call { target, args, kwargs, meta, values: &values, fresh, written };
             call.lower(&mut self.core, &mut self.draws).map_err(|_| reason)
         })?;
         let mut value = self.outcome(&node.meta, outcome, node.view)?;

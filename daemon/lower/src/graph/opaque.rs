@@ -40,6 +40,8 @@ pub struct Call<'a> {
     pub meta: &'a ValueMeta,
     /// Current value of every tensor argument.
     pub values: &'a BTreeMap<NodeId, CoreId>,
+    /// Whether what it yields is known to share no memory with an argument.
+    pub fresh: bool,
     /// The tensor that gets the result, and its metadata.
     pub written: Option<(NodeId, TensorMeta)>,
 }
@@ -104,11 +106,11 @@ impl Call<'_> {
                     };
                     (param.name != "out").then(|| (param.name.into(), arg))
                 });
-                aten::choose(name, &[], &self.on_its_device(given.collect()), whole)
+                aten::choose(name, &[], &self.on_its_device(given.collect()), (whole, self.fresh))
             }
             None => {
                 let kwargs = self.kwargs.iter().filter(|(n, _)| &**n != "out").cloned().collect();
-                aten::choose(&aten_name(self.target)?, self.args, &self.on_its_device(kwargs), whole)
+                aten::choose(&aten_name(self.target)?, self.args, &self.on_its_device(kwargs), (whole, self.fresh))
             }
         };
         let own = |c: &Chosen| !matches!(self.target, Target::Method(_)) || c.overload.is_method();

@@ -205,6 +205,7 @@ pub fn graph(number: u8) -> Graph {
         effect: Effect::None,
         view: false,
         torchs: false,
+        fresh: false,
     };
     let call = NodeOp::Call {
         target: Target::Function("_operator.add".into()),

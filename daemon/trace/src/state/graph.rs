@@ -104,6 +104,7 @@ impl GraphBuilder {
             effect: Effect::None,
             view: false,
             torchs: false,
+            fresh: false,
         });
         NodeId(self.nodes.len() as u32 - 1)
     }
@@ -227,6 +228,7 @@ impl Tracer<'_> {
             effect: Effect::None,
             view: false,
             torchs: false,
+            fresh: false,
         });
         Ok(NodeId(self.graph.nodes.len() as u32 - 1))
     }

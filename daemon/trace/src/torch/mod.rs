@@ -117,11 +117,11 @@ impl Tracer<'_> {
         let ambient = self.ambient.clone();
         let answer = flambeau_ops::infer(&target, &op_args, &op_kwargs, &ambient, self);
         let (by_rule, torchs) = (answer.is_ok(), matches!(answer, Err(InferError::Refused)));
-        let inferred = match answer {
-            Ok(inferred) => inferred,
+        let (inferred, fresh) = match answer {
+            Ok(inferred) => (inferred, false),
             Err(error) => match self.told_by_torch(&target, error, &args, (&op_args, &op_kwargs))? {
                 Asked::Known(value) => return Ok(value),
-                Asked::Call(inferred) => inferred,
+                Asked::Call(inferred, fresh) => (inferred, fresh),
             },
         };
         let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
@@ -141,7 +141,7 @@ impl Tracer<'_> {
         };
         self.check_failure(&target, effect == Effect::Commits, inferred.checks)?;
         self.check_out(&target, &args, &inferred.meta)?;
-        self.graph.may_view |= !by_rule;
+        self.graph.may_view |= !by_rule && !fresh;
         if !inferred.mutates.is_empty() {
             self.check_leaves(&target, inferred.mutates.iter().filter_map(|i| argument(*i)).cloned())?;
             self.note_write(writes_outside);
@@ -163,7 +163,7 @@ impl Tracer<'_> {
         let node = self.graph_call(&target, graph_args, graph_kwargs, inferred.meta.clone())?;
         let known = &mut self.graph.nodes[node.0 as usize];
         known.effect = effect;
-        known.torchs = torchs;
+        (known.torchs, known.fresh) = (torchs, fresh);
         known.view = inferred.view_of.is_some() && inferred.meta.as_tensor().is_some_and(TensorMeta::is_symbolic);
         if inferred.meta.as_tensor().is_none() {
             self.grad_of_written(&args, &inferred.mutates)?;
@@ -604,8 +604,10 @@ impl Tracer<'_> {
         let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
         let stores = is(name, Mark::Stores);
         let mut mutates: Vec<usize> = written.or(stores.then_some(0)).into_iter().collect();
-        let mut meta = match self.ask_one(question)? {
-            AnswerValue::Meta(meta) => meta,
+        let answer = self.ask_one(question)?;
+        let fresh = matches!(answer, AnswerValue::Fresh(_));
+        let mut meta = match answer {
+            AnswerValue::Meta(meta) | AnswerValue::Fresh(meta) => meta,
             AnswerValue::Written(meta, places) => {
                 let mut others = places.iter().map(|place| *place as usize).filter(|place| !mutates.contains(place));
                 if meta == ValueMeta::Const(Const::None) && is_for_its_effect(name) {
@@ -631,14 +633,10 @@ impl Tracer<'_> {
         if !stores && let Some(c) = itself::no_tensor(&meta) {
             return match c {
                 Some(c) if is(name, Mark::OfMetadata) => Ok(Asked::Known(self.constant(c))),
-                Some(Const::None) if is_for_its_effect(name) => Ok(Asked::Call(Inferred {
-                    meta,
-                    returns_argument: None,
-                    view_of: None,
-                    mutates,
-                    rng: false,
-                    checks,
-                })),
+                Some(Const::None) if is_for_its_effect(name) => {
+                    let known = Inferred { meta, returns_argument: None, view_of: None, mutates, rng: false, checks };
+                    Ok(Asked::Call(known, false))
+                }
                 // Fake tensors stand for their metadata, and for nothing else of a tensor.
                 _ => self.ask_itself(name),
             };
@@ -649,7 +647,8 @@ impl Tracer<'_> {
         {
             meta.requires_grad |= self.arenas.tensors[*id].meta.requires_grad;
         }
-        Ok(Asked::Call(Inferred { meta, returns_argument: written, view_of: None, mutates, rng: false, checks }))
+        let known = Inferred { meta, returns_argument: written, view_of: None, mutates, rng: false, checks };
+        Ok(Asked::Call(known, fresh))
     }
 }
 
@@ -657,8 +656,8 @@ impl Tracer<'_> {
 enum Asked {
     /// Its value is known: nothing has to be called.
     Known(Value),
-    /// What the call gives and writes to.
-    Call(Inferred),
+    /// What the call gives and writes to, and whether it gives memory of its own.
+    Call(Inferred, bool),
 }
 
 /// Whether all tensors that a call gives are on the CPU.
