@@ -309,7 +309,8 @@ impl Atom {
                     return None;
                 }
                 let quotient = floor_div(a, b);
-                if matches!(self, Atom::Mod(..)) { a - quotient * b } else { quotient }
+                // The remainder fits where the product does not.
+                if matches!(self, Atom::Mod(..)) { a.wrapping_sub(quotient.wrapping_mul(b)) } else { quotient }
             }
             Atom::Max(a, b) => a.eval(symbol)?.max(b.eval(symbol)?),
             Atom::Min(a, b) => a.eval(symbol)?.min(b.eval(symbol)?),
