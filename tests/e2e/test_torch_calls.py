@@ -197,6 +197,8 @@ COMPOSED = {
     "inverse": lambda x, y: torch.linalg.inv(x @ x.mT + torch.eye(3)) + 1,
     "quantiles": lambda x, y: torch.quantile(x, torch.tensor([0.25, 0.5])) + torch.diff(y).sum(),
     "stacks": lambda x, y: (torch.hstack([x, x]) + 1, torch.column_stack([x[0], y[0].mT]), torch.kron(x[0], y[0])),
+    "counts of repeats": lambda x, y: x.repeat_interleave(torch.tensor([1, 3]), dim=0, output_size=4) + 1,
+    "truths": lambda x, y: torch._is_all_true(x > -9) & torch._is_any_true(y > 9),
     "spectrum": lambda x, y: torch.fft.rfft(x).abs() + torch.fft.irfft(torch.fft.rfft(x, norm="ortho"), n=4)[..., :3],
 }
 

@@ -66,7 +66,15 @@ COMPOSED = {
     "var",
 }
 # Reached by other names than their own.
-PRIVATE = {"_native_batch_norm_legit", "_native_batch_norm_legit_functional", "exponential", "geometric", "uniform"}
+PRIVATE = {
+    "_is_all_true",
+    "_is_any_true",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "exponential",
+    "geometric",
+    "uniform",
+}
 # Write to running statistics that their schemas do not mark, draw random numbers, have fake kernels that say something
 # else, or are no op that Python programs call by this name.
 EXCLUDED = {"batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", "batch_norm_update_stats"}

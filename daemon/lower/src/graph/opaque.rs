@@ -91,10 +91,15 @@ impl Call<'_> {
     /// convert to them.
     fn choose(&self) -> Option<Chosen> {
         let whole = self.written.is_some();
-        let chosen = match flambeau_ops::canonical(self.target) {
+        let canon = flambeau_ops::canonical(self.target);
+        let bound = canon.as_ref().and_then(|canon| Some((canon, canon.bind(self.args, self.kwargs).ok()?)));
+        // Another overload of an op of which we have one.
+        if canon.is_some() && bound.is_none() && !self.fresh {
+            return None;
+        }
+        let chosen = match bound {
             // Bound by our signature: methods and operators have orders of their own.
-            Some(canon) => {
-                let bound = canon.bind(self.args, self.kwargs).ok()?;
+            Some((canon, bound)) => {
                 // `x.bernoulli_()` draws with 0.5 where `bernoulli(x)` draws with the elements of `x`.
                 let name = canon.op.name.trim_end_matches('_');
                 let given = bound.iter().filter_map(|(param, value)| {
