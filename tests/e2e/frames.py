@@ -105,6 +105,7 @@ class Frame:
                 "view": False,
                 "torchs": False,
                 "fresh": False,
+                "schema": None,
             }
         )
         return Node(len(self.nodes) - 1)

@@ -38,6 +38,28 @@ def unknown(a: torch.Tensor) -> torch.Tensor:
     return a + 1
 
 
+@torch.library.custom_op("flambeau_tests::halves", mutates_args=())
+def halves(parts: list[torch.Tensor], at: list[int], how: str = "up, down") -> tuple[torch.Tensor, torch.Tensor]:
+    CALLS.append(how)
+    return parts[0] * at[0], parts[1] / at[1]
+
+
+@halves.register_fake
+def _(parts, at, how=""):
+    return torch.empty_like(parts[0]), torch.empty_like(parts[1])
+
+
+@torch.library.custom_op("flambeau_tests::turned", mutates_args=())
+def turned(a: torch.Tensor) -> torch.Tensor:
+    CALLS.append("turned")
+    return (a * 2).t().contiguous().t()
+
+
+@turned.register_fake
+def _(a):  # these are not the strides
+    return torch.empty_like(a)
+
+
 PACKET, OVERLOAD = torch.ops.flambeau_tests.product, torch.ops.flambeau_tests.product.default
 _ = torch.ops.flambeau_tests.doubled, torch.ops.flambeau_tests.count_up, torch.ops.flambeau_tests.unknown
 
@@ -79,7 +101,19 @@ def without_fake(x):
     return torch.ops.flambeau_tests.unknown(x) * 2
 
 
-WHOLE = [by_name, by_packet, by_overload, of_python, unused_result]
+def among_kernels(x):
+    torch.ops.flambeau_tests.doubled((x * 2).relu(), 2)
+    a, b = torch.ops.flambeau_tests.halves([x + 1, x.exp()], [2, 3])
+    c, _ = torch.ops.flambeau_tests.halves([a, b], [4, 5], how="down")
+    return torch.ops.flambeau_tests.doubled(c, times=5).sigmoid() + a
+
+
+def of_torch(x):
+    y = torch.ops.aten.relu(x) + torch.ops.aten.add.Tensor(x, x, alpha=2)
+    return torch.ops.aten.native_layer_norm.default(y, [x.shape[-1]], None, None, 1e-5)[0] + torch.ops.aten.mm(x, x)
+
+
+WHOLE = [by_name, by_packet, by_overload, of_python, unused_result, among_kernels, of_torch]
 
 
 @pytest.mark.parametrize("fn", [*WHOLE, writes, writes_input, without_fake], ids=lambda f: f.__name__)
@@ -98,6 +132,44 @@ def test_as_eager(fn):
 @pytest.mark.parametrize("fn", WHOLE, ids=lambda f: f.__name__)
 def test_is_captured_whole(fn):
     flambeau.compile(fn, fullgraph=True)(torch.randn(2, 2))
+    assert not flambeau.counters()["eager_graph"], flambeau.counters()["eager_graph_reasons"]
+
+
+def views(x):
+    y = x + 1
+    torch.ops.aten.view.default(y, [-1]).add_(1)
+    return y, torch.ops.aten.t(x)
+
+
+def draws(x):
+    return torch.ops.aten.bernoulli.default(x.sigmoid()), torch.ops.aten.dropout(x, 0.5, True) * 2, torch.rand(2)
+
+
+def adds(x):
+    y = x * 2
+    torch.ops.aten.add_.Tensor(y, x)
+    return torch.ops.aten.mul_(y, 2) + y
+
+
+@pytest.mark.parametrize("fn", [views, draws, adds], ids=lambda f: f.__name__)
+def test_ops_of_torch_that_do_more_than_compute(fn):
+    compiled, x = flambeau.compile(fn), torch.randn(3, 3)
+    for _ in range(2):
+        torch.manual_seed(3)
+        expected = fn(x)
+        torch.manual_seed(3)
+        assert_same(compiled(x), expected)
+
+
+@pytest.mark.provokes_internal("a fake kernel that is wrong")
+def test_a_fake_kernel_with_other_strides():
+    def fn(x):
+        y = torch.ops.flambeau_tests.turned(x + 1)
+        return y, y.sin()
+
+    compiled, x = flambeau.compile(fn), torch.randn(3, 3)
+    for _ in range(3):
+        assert_same(compiled(x), fn(x))
 
 
 class Other:

@@ -281,6 +281,7 @@ def guarded(model):
             "view": False,
             "torchs": False,
             "fresh": False,
+            "schema": None,
         }
         for i, s in enumerate(inputs)
     ]

@@ -58,6 +58,8 @@ pub struct Node {
     pub torchs: bool,
     /// No rule of the op says that what it yields shares no memory with an argument, but torch's fake tensors do.
     pub fresh: bool,
+    /// The schema of the overload of `torch.ops` that is called, where no rule says what the call does.
+    pub schema: Option<Arc<str>>,
 }
 
 /// What is seen of a call if the frame is run again.

@@ -180,8 +180,9 @@ pub enum AnswerValue {
     Refused(Reason),
     /// Metadata of the result of a torch call that writes to these arguments, counted as in [`AnswerValue::Same`].
     Written(ValueMeta, Vec<u32>),
-    /// As [`AnswerValue::Meta`], of results that share memory neither with an argument nor with each other.
-    Fresh(ValueMeta),
+    /// As [`AnswerValue::Meta`], of results that share memory neither with an argument nor with each other. With the schema
+    /// of the overload that is called, where that is one of `torch.ops`.
+    Fresh(ValueMeta, Option<String>),
 }
 
 /// Answers questions: a live client, or a recording.

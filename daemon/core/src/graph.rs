@@ -73,7 +73,7 @@ pub enum CoreOp {
     Result(CoreId, u32),
 }
 
-/// A call of an aten overload.
+/// A call of an overload of an op.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ExternCall {
     /// e.g. `aten::addmm`.
@@ -86,8 +86,11 @@ pub struct ExternCall {
     pub args: Vec<ExternArg>,
     /// Number of results.
     pub results: u32,
-    /// Draws random numbers: never merged, dropped or reordered against others. Distinct calls have distinct numbers.
-    pub rng: Option<u32>,
+    /// Draws random numbers, or is a library's and may do what no schema tells: never merged, dropped or reordered against
+    /// others. Distinct calls have distinct numbers.
+    pub order: Option<u32>,
+    /// Draws random numbers.
+    pub draws: bool,
 }
 
 /// An argument of a call.

@@ -1,6 +1,7 @@
 //! The aten overloads that a plan may call as they are, and which of them a call of the graph means. The list is
 //! `aten.txt`, written by `tests/ops/gen_aten.py`; it has only overloads that make new tensors and do nothing else, and
-//! those that torch composes of others, which may give their arguments back.
+//! those that torch composes of others, which may give their arguments back. The schema of an overload that is not in the
+//! list comes with the call ([`Overload::of_schema`]).
 
 use crate::signature::{Argument, Seen};
 use flambeau_ir::code::Const;
@@ -15,9 +16,9 @@ pub struct Overload {
     /// e.g. `aten::pow`.
     pub op: String,
     /// e.g. `Tensor_Scalar`.
-    pub overload: &'static str,
+    pub overload: String,
     /// The overload that writes into given tensors, if there is one.
-    pub out: Option<&'static str>,
+    pub out: Option<String>,
     /// Number of results.
     pub results: usize,
     /// Draws random numbers.
@@ -29,7 +30,7 @@ pub struct Overload {
 
 #[derive(Debug)]
 struct Param {
-    name: &'static str,
+    name: String,
     kind: Kind,
     optional: bool,
     by_name: bool,
@@ -62,7 +63,7 @@ enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
     /// The overload.
-    pub overload: &'static Overload,
+    pub overload: Arc<Overload>,
     /// One per parameter; those at the end that were not given are left out unless `whole` was asked for.
     pub args: Vec<Arg>,
 }
@@ -73,11 +74,11 @@ impl PartialEq for Overload {
     }
 }
 
-static OVERLOADS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {
-    let mut table: HashMap<&'static str, Vec<Overload>> = HashMap::new();
+static OVERLOADS: LazyLock<HashMap<&'static str, Vec<Arc<Overload>>>> = LazyLock::new(|| {
+    let mut table: HashMap<&'static str, Vec<Arc<Overload>>> = HashMap::new();
     for line in include_str!("aten.txt").lines() {
         let (name, overload) = parse(line).unwrap_or_else(|| panic!("aten.txt: {line}"));
-        table.entry(name).or_default().push(overload);
+        table.entry(name).or_default().push(overload.into());
     }
     table
 });
@@ -88,7 +89,7 @@ pub fn choose(name: &str, args: &[Arg], kwargs: &[(Arc<str>, Arg)], (whole, fres
     let overloads = OVERLOADS.get(name)?;
     let first = |composed: bool| {
         let mut of_kind = overloads.iter().filter(|overload| overload.composed == composed);
-        of_kind.find_map(|overload| Some(Chosen { overload, args: overload.bind(args, kwargs, whole)? }))
+        of_kind.find_map(|of| Some(Chosen { overload: of.clone(), args: of.bind(args, kwargs, whole)? }))
     };
     first(false).or_else(|| fresh.then(|| first(true))?)
 }
@@ -97,30 +98,21 @@ fn parse(line: &'static str) -> Option<(&'static str, Overload)> {
     let (line, composed) = line.strip_prefix("composed ").map_or((line, false), |rest| (rest, true));
     let (line, rng) = line.strip_prefix("rng ").map_or((line, false), |rest| (rest, true));
     let (line, out) = line.split_once(" | ").map_or((line, None), |(line, out)| (line, Some(out)));
-    let (head, returns) = line.rsplit_once(" -> ")?;
-    let (head, params) = head.split_once('(')?;
-    let (name, overload) = head.split_once('.').unwrap_or((head, "default"));
-    let mut parsed = Vec::new();
-    let mut by_name = false;
-    for text in items(params.strip_suffix(')')?) {
-        if text == "*" {
-            by_name = true;
-        } else {
-            parsed.push(Param::parse(text, by_name)?);
-        }
-    }
-    let results = returns.split(", ").count();
-    Some((name, Overload { op: format!("aten::{name}"), overload, out, results, rng, composed, params: parsed }))
+    let read = Overload::of_schema(line)?;
+    let name = line.split(['.', '(']).next()?;
+    let op = format!("aten::{name}");
+    Some((name, Overload { op, out: out.map(str::to_owned), rng, composed, ..read }))
 }
 
-/// Splits at commas outside of brackets.
-fn items(text: &'static str) -> Vec<&'static str> {
-    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
+/// Splits at commas outside of brackets and quotes.
+fn items(text: &str) -> Vec<&str> {
+    let (mut depth, mut quoted, mut start, mut parts) = (0, false, 0, Vec::new());
     for (at, c) in text.char_indices() {
         match c {
+            '"' => quoted = !quoted,
             '[' => depth += 1,
             ']' => depth -= 1,
-            ',' if depth == 0 => {
+            ',' if depth == 0 && !quoted => {
                 parts.push(text[start..at].trim());
                 start = at + 1;
             }
@@ -133,7 +125,7 @@ fn items(text: &'static str) -> Vec<&'static str> {
 }
 
 impl Param {
-    fn parse(text: &'static str, by_name: bool) -> Option<Param> {
+    fn parse(text: &str, by_name: bool) -> Option<Param> {
         let (head, default) = text.split_once('=').map_or((text, None), |(head, value)| (head, Some(value)));
         let (kind, name) = head.rsplit_once(' ')?;
         let (kind, optional) = kind.strip_suffix('?').map_or((kind, false), |kind| (kind, true));
@@ -156,6 +148,7 @@ impl Param {
             }
         };
         let read = default.and_then(|text| constant(kind, text));
+        let name = name.to_owned();
         Some(Param { name, kind, optional, by_name, default: read, may_be_left_out: default.is_some() })
     }
 
@@ -238,13 +231,36 @@ fn constant(kind: Kind, text: &str) -> Option<Const> {
 }
 
 impl Overload {
+    /// From `LIBRARY::NAME.OVERLOAD(PARAMETERS) -> TENSORS`, as torch prints schemas; `None` where a parameter has a type that
+    /// no plan passes on, is written to, or where more than a known number of new tensors comes back.
+    pub fn of_schema(text: &str) -> Option<Overload> {
+        let (head, returns) = text.rsplit_once(" -> ")?;
+        let (head, params) = head.split_once('(')?;
+        let (op, overload) = head.split_once('.').unwrap_or((head, "default"));
+        let mut parsed = Vec::new();
+        let mut by_name = false;
+        for text in items(params.strip_suffix(')')?) {
+            if text == "*" {
+                by_name = true;
+            } else {
+                parsed.push(Param::parse(text, by_name)?);
+            }
+        }
+        let returned = items(returns.strip_prefix('(').map_or(Some(returns), |inner| inner.strip_suffix(')'))?);
+        let is_tensor = |text: &&str| text.split(' ').next() == Some("Tensor");
+        let results = returned.len();
+        let (op, overload) = (op.to_owned(), overload.to_owned());
+        let read = Overload { op, overload, out: None, results, rng: false, composed: false, params: parsed };
+        returned.iter().all(is_tensor).then_some(read)
+    }
+
     /// Whether its first parameter is a tensor's method's own.
     pub fn is_method(&self) -> bool {
         self.params.first().is_some_and(|p| p.name == "self")
     }
 
     /// The arguments in schema order, if they fit.
-    fn bind(&self, args: &[Arg], kwargs: &[(Arc<str>, Arg)], whole: bool) -> Option<Vec<Arg>> {
+    pub fn bind(&self, args: &[Arg], kwargs: &[(Arc<str>, Arg)], whole: bool) -> Option<Vec<Arg>> {
         let mut given: Vec<Option<Arg>> = vec![None; self.params.len()];
         let mut at = 0;
         for (slot, param) in self.params.iter().enumerate().take_while(|(_, p)| !p.by_name) {
@@ -290,32 +306,35 @@ mod tests {
         Arg::Const(Const::Int(i))
     }
 
-    fn chosen(name: &str, args: &[Arg], kwargs: &[(&str, Arg)]) -> Option<(&'static str, Vec<Arg>)> {
+    fn chosen(name: &str, args: &[Arg], kwargs: &[(&str, Arg)]) -> Option<(String, Vec<Arg>)> {
         let kwargs: Vec<(Arc<str>, Arg)> = kwargs.iter().map(|(n, a)| ((*n).into(), a.clone())).collect();
-        choose(name, args, &kwargs, (false, false)).map(|c| (c.overload.overload, c.args))
+        choose(name, args, &kwargs, (false, false)).map(|c| (c.overload.overload.clone(), c.args))
     }
 
     #[test]
     fn kinds_of_arguments_choose_the_overload() {
-        assert_eq!(chosen("pow", &[X, int(3)], &[]), Some(("Tensor_Scalar", vec![X, int(3)])));
-        assert_eq!(chosen("pow", &[int(2), X], &[]), Some(("Scalar", vec![int(2), X])));
-        assert_eq!(chosen("pow", &[X], &[("exponent", X)]), Some(("Tensor_Tensor", vec![X, X])));
-        assert_eq!(chosen("max", &[X], &[]), Some(("default", vec![X])));
-        assert_eq!(chosen("max", &[X], &[("dim", int(1))]), Some(("dim", vec![X, int(1)])));
-        assert_eq!(chosen("sin", &[], &[("input", X)]), Some(("default", vec![X])));
+        assert_eq!(chosen("pow", &[X, int(3)], &[]), Some(("Tensor_Scalar".into(), vec![X, int(3)])));
+        assert_eq!(chosen("pow", &[int(2), X], &[]), Some(("Scalar".into(), vec![int(2), X])));
+        assert_eq!(chosen("pow", &[X], &[("exponent", X)]), Some(("Tensor_Tensor".into(), vec![X, X])));
+        assert_eq!(chosen("max", &[X], &[]), Some(("default".into(), vec![X])));
+        assert_eq!(chosen("max", &[X], &[("dim", int(1))]), Some(("dim".into(), vec![X, int(1)])));
+        assert_eq!(chosen("sin", &[], &[("input", X)]), Some(("default".into(), vec![X])));
     }
 
     #[test]
     fn lists_may_be_spread_and_defaults_are_filled_in() {
         let size = Arg::List(vec![int(2), int(3)]);
-        assert_eq!(chosen("rand", &[int(2), int(3)], &[]), Some(("default", vec![size])));
+        assert_eq!(chosen("rand", &[int(2), int(3)], &[]), Some(("default".into(), vec![size])));
         let keepdim = Arg::Const(Const::Bool(true));
         let args = vec![X, Arg::Const(Const::None), keepdim.clone()];
-        assert_eq!(chosen("argmax", &[X], &[("keepdim", keepdim)]), Some(("default", args)));
+        assert_eq!(chosen("argmax", &[X], &[("keepdim", keepdim)]), Some(("default".into(), args)));
         let dtype = Arg::Const(Const::Dtype(DType::I64));
         let args = vec![int(2), Arg::List(vec![int(3)]), dtype, Arg::Const(Const::None), Arg::Const(Const::None)];
         let nowhere = Arg::Const(Const::None);
-        assert_eq!(chosen("randint", &[int(2), args[1].clone()], &[("device", nowhere)]), Some(("default", args)));
+        assert_eq!(
+            chosen("randint", &[int(2), args[1].clone()], &[("device", nowhere)]),
+            Some(("default".into(), args))
+        );
         let whole = choose("argmax", &[X], &[], (true, false)).map(|c| c.args.len());
         assert_eq!(whole, Some(3));
     }
@@ -334,6 +353,20 @@ mod tests {
         let given = [Arg::Const(Const::str("ij->i")), Arg::List(vec![X])];
         let of = |fresh| choose("einsum", &given, &[], (false, fresh)).is_some();
         assert!(of(true) && !of(false));
+    }
+
+    #[test]
+    fn schemas_of_libraries_are_read() {
+        let read =
+            Overload::of_schema("lib::op.out_of(Tensor a, int[2] size, *, str how=\"no, yes\") -> (Tensor, Tensor b)");
+        let read = read.unwrap();
+        assert_eq!((&*read.op, &*read.overload, read.results), ("lib::op", "out_of", 2));
+        let size = Arg::List(vec![int(3), int(3)]);
+        assert_eq!(read.bind(&[X, int(3)], &[], false), Some(vec![X, size]));
+        for refused in ["lib::op(Tensor(a!) x) -> Tensor", "lib::op(Tensor x) -> Tensor[]", "lib::op(Any x) -> Tensor"]
+        {
+            assert!(Overload::of_schema(refused).is_none(), "{refused}");
+        }
     }
 
     #[test]

@@ -402,7 +402,7 @@ impl Decompose<'_> {
         out: Option<&str>,
         args: Vec<ExternArg>,
         results: &[TensorMeta],
-        rng: Option<u32>,
+        draw: Option<u32>,
     ) -> Vec<CoreId> {
         let count = results.len() as u32;
         let call = ExternCall {
@@ -411,7 +411,8 @@ impl Decompose<'_> {
             out: out.map(Into::into),
             args,
             results: count,
-            rng,
+            order: draw,
+            draws: draw.is_some(),
         };
         extern_call(self.core, call, results)
     }

@@ -50,8 +50,11 @@ def call(
             stack.enter_context(mode())
             stack.enter_context(_quiet())
             writes = stack.enter_context(_Writes())
+            overload = _overload(target, args, kwargs)
             given = [*args, *kwargs.values()]
             result = target(*args, **kwargs)
+            if overload is not None and writes.drew(overload):
+                return "unknown", "it draws random numbers"
             written = [place for place, argument in enumerate(given) if any(map(writes.has, _tensors(argument)))]
             if written:
                 return "written", (_meta(result, []), written)
@@ -60,7 +63,9 @@ def call(
             for place, argument in enumerate(given):
                 if result is argument and isinstance(argument, torch.Tensor):
                     return "same", place
-            return "fresh" if _is_fresh(result, given) else "value", _meta(result, given)
+            if _is_fresh(result, given):
+                return "fresh", (_meta(result, given), str(overload._schema) if overload else None)
+            return "value", _meta(result, given)
     except UnsupportedOperatorException as error:
         return "no_fake_kernel", str(error)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
@@ -70,21 +75,28 @@ def call(
 
 
 class _Writes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """What ops write to, by their schemas: a fake kernel need not do what the op's own kernel does."""
+    """What ops write to, by their schemas, and which draw: a fake kernel need not do what the op's own kernel does."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.written: list[torch.Tensor] = []
+        self.drawing: list[Any] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.drawing.append(func)
         for place, parameter in enumerate(func._schema.arguments):
             if parameter.alias_info is not None and parameter.alias_info.is_write:
                 argument = args[place] if place < len(args) else kwargs.get(parameter.name)
                 self.written.extend(_tensors(argument))
         return func(*args, **kwargs)
+
+    def drew(self, overload: torch._ops.OpOverload[..., Any]) -> bool:
+        """Whether the op draws, or those that it is composed of, if it is torch's own: a fake kernel is free to."""
+        return bool(self.drawing) if overload.namespace == "aten" else overload in self.drawing
 
     def has(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor or a view of it was written to."""
@@ -109,6 +121,14 @@ def _is_fresh(result: Any, given: list[Any]) -> bool:
     made = [tensor.untyped_storage()._cdata for tensor in tensors]
     held = {tensor.untyped_storage()._cdata for tensor in _tensors(given)}
     return len({*made}) == len(made) and held.isdisjoint(made) and all(map(_has_certain_strides, tensors))
+
+
+def _overload(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch._ops.OpOverload[..., Any] | None:
+    """The overload of `torch.ops` that such a call means; `None` for what is no op of the dispatcher."""
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        overload = torch._C._jit_resolve_packet(target._qualified_op_name, *args, **kwargs)
+        target = getattr(target, overload or "default")
+    return target if isinstance(target, torch._ops.OpOverload) else None
 
 
 def _has_certain_strides(tensor: torch.Tensor) -> bool:

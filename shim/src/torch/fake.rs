@@ -52,11 +52,15 @@ pub fn call(
     match kind.as_str() {
         "same" => value.extract().map(AnswerValue::Same).map_err(refused),
         "value" => meta(&value).map(AnswerValue::Meta).ok_or_else(no_metadata),
-        "fresh" => meta(&value).map(AnswerValue::Fresh).ok_or_else(no_metadata),
+        "fresh" => {
+            let (value, schema): (Bound<'_, PyAny>, Option<String>) = value.extract().map_err(refused)?;
+            meta(&value).map(|meta| AnswerValue::Fresh(meta, schema)).ok_or_else(no_metadata)
+        }
         "written" => {
             let (value, places): (Bound<'_, PyAny>, Vec<u32>) = value.extract().map_err(refused)?;
             meta(&value).map(|meta| AnswerValue::Written(meta, places)).ok_or_else(no_metadata)
         }
+        "unknown" => Err((ReasonCode::OpUnknown, format!("{name}: {value}"))),
         "no_fake_kernel" => Err((ReasonCode::NoFakeKernel, format!("{name}: {value}"))),
         "data_dependent" => Err((ReasonCode::DataDependentValue, format!("{name}: {value}"))),
         _ => Err((ReasonCode::Shape, format!("{name}: {value}"))),

@@ -78,8 +78,9 @@ impl Parser<'_> {
         let view = self.lex.eat_word("view");
         let torchs = self.lex.eat_word("torchs");
         let fresh = self.lex.eat_word("fresh");
+        let schema = if self.lex.eat_word("schema") { Some(self.lex.quoted()?.into()) } else { None };
         let location = if self.lex.eat("#") { Some(self.lex.number()?) } else { None };
-        Ok(Node { name, op, meta, location, stack: Vec::new(), effect, view, torchs, fresh })
+        Ok(Node { name, op, meta, location, stack: Vec::new(), effect, view, torchs, fresh, schema })
     }
 
     fn call(&mut self) -> Parsed<NodeOp> {

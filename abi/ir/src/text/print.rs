@@ -157,6 +157,9 @@ impl Printer<'_> {
         f.write_str(if node.view { " view" } else { "" })?;
         f.write_str(if node.torchs { " torchs" } else { "" })?;
         f.write_str(if node.fresh { " fresh" } else { "" })?;
+        if let Some(schema) = &node.schema {
+            write!(f, " schema {schema:?}")?;
+        }
         match node.location {
             Some(l) => writeln!(f, " # {l}"),
             None => writeln!(f),

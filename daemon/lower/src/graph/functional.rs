@@ -192,8 +192,8 @@ impl Lowering<'_> {
             self.core.truncate(nodes);
             self.draws = draws;
             let written = written.and_then(|id| Some((id, metas.get(&id)?.clone())));
-            let (meta, fresh) = (&node.meta, node.fresh && written.is_none());
-            let call = Call { target, args, kwargs, meta, values: &values, fresh, written };
+            let (meta, fresh, schema) = (&node.meta, node.fresh && written.is_none(), node.schema.as_deref());
+            let call = Call { target, args, kwargs, meta, values: &values, fresh, schema, written };
             call.lower(&mut self.core, &mut self.draws).map_err(|_| reason)
         })?;
         let mut value = self.outcome(&node.meta, outcome, node.view)?;

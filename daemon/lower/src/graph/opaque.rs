@@ -7,7 +7,7 @@ use flambeau_ir::code::Const;
 use flambeau_ir::graph::{Arg, NodeId, Target, ValueMeta};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
-use flambeau_ops::aten::{self, Chosen};
+use flambeau_ops::aten::{self, Chosen, Overload};
 use flambeau_ops::decompose::{Outcome, extern_call, refuse};
 use flambeau_ops::{Mark, Value};
 use std::collections::BTreeMap;
@@ -42,6 +42,8 @@ pub struct Call<'a> {
     pub values: &'a BTreeMap<NodeId, CoreId>,
     /// Whether what it yields is known to share no memory with an argument.
     pub fresh: bool,
+    /// The schema of the overload of `torch.ops` that it means.
+    pub schema: Option<&'a str>,
     /// The tensor that gets the result, and its metadata.
     pub written: Option<(NodeId, TensorMeta)>,
 }
@@ -64,20 +66,23 @@ impl Call<'_> {
         if metas.len() != overload.results {
             return refuse(format!("{name} yields {} tensors, torch has {}", metas.len(), overload.results));
         }
-        if overload.rng {
+        // What an op of a library does beside its results is not known: it runs, and in its place.
+        let in_order = overload.rng || self.schema.is_some();
+        if in_order {
             *draws += 1;
         }
         let call = ExternCall {
             op: overload.op.as_str().into(),
-            overload: overload.overload.into(),
-            out: if self.written.is_some() { overload.out.map(Into::into) } else { None },
+            overload: overload.overload.as_str().into(),
+            out: if self.written.is_some() { overload.out.as_deref().map(Into::into) } else { None },
             args: args
                 .iter()
                 .map(|a| self.argument(a))
                 .collect::<Option<_>>()
                 .map_or_else(|| refuse(name.as_str()), Ok)?,
             results: metas.len() as u32,
-            rng: overload.rng.then_some(*draws),
+            order: in_order.then_some(*draws),
+            draws: overload.rng,
         };
         let ids = extern_call(core, call, &metas);
         Ok(match (&self.written, self.meta) {
@@ -91,6 +96,11 @@ impl Call<'_> {
     /// convert to them.
     fn choose(&self) -> Option<Chosen> {
         let whole = self.written.is_some();
+        if let Some(schema) = self.schema {
+            let overload = Overload::of_schema(schema).filter(|_| !whole)?;
+            let args = overload.bind(self.args, self.kwargs, false)?;
+            return Some(Chosen { overload: overload.into(), args });
+        }
         let canon = flambeau_ops::canonical(self.target);
         let bound = canon.as_ref().and_then(|canon| Some((canon, canon.bind(self.args, self.kwargs).ok()?)));
         // Another overload of an op of which we have one.

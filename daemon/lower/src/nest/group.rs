@@ -166,8 +166,8 @@ impl Planner<'_> {
         let mut externs = BTreeSet::new();
         for id in core.ids().rev() {
             let op = &core.node(id).op;
-            let draws = matches!(op, CoreOp::Extern(call) if call.rng.is_some());
-            if !live[id.0 as usize] && !draws {
+            let must_run = matches!(op, CoreOp::Extern(call) if call.order.is_some());
+            if !live[id.0 as usize] && !must_run {
                 continue;
             }
             match op {
@@ -298,14 +298,14 @@ impl Planner<'_> {
     fn units(&self, live: &Live) -> Units {
         let mut units = Units { list: vec![], deps: vec![], made: BTreeMap::new() };
         let mut externs = live.externs.iter().copied().peekable();
-        let mut last_draw = None;
+        let mut last = None;
         let mut add_extern = |units: &mut Units, id: CoreId| {
             let op = &self.core.node(id).op;
             let mut deps: BTreeSet<usize> =
                 op.operands().iter().flat_map(|o| units.makers(self.core, self.view(*o).base)).collect();
             let at = units.list.len();
-            if matches!(op, CoreOp::Extern(call) if call.rng.is_some()) {
-                deps.extend(last_draw.replace(at));
+            if matches!(op, CoreOp::Extern(call) if call.order.is_some()) {
+                deps.extend(last.replace(at));
             }
             units.list.push(Unit::Extern(id));
             units.deps.push(deps);

@@ -304,7 +304,7 @@ impl Builder<'_> {
         let call: &ExternCall = call;
         let mut args: Vec<PlanArg> = call.args.iter().map(|a| self.argument(at, a)).collect();
         let nodes = self.results(id);
-        if call.rng.is_some() && !self.restores {
+        if call.draws && !self.restores {
             self.commits();
         }
         if let (Some(out), true) = (&call.out, nodes.len() == call.results as usize) {

@@ -206,6 +206,7 @@ pub fn graph(number: u8) -> Graph {
         view: false,
         torchs: false,
         fresh: false,
+        schema: None,
     };
     let call = NodeOp::Call {
         target: Target::Function("_operator.add".into()),

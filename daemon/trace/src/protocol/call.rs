@@ -71,7 +71,7 @@ impl Tracer<'_> {
                 if let Some(function) = self.compiled_function(callee)? {
                     return self.call(&function, args);
                 }
-                if let Some(path) = self.library_op(callee)? {
+                if let Some(path) = self.dispatched_op(callee)? {
                     return self.call_torch_path(&path, args);
                 }
                 if let Value::Opaque(o) = callee {
@@ -115,17 +115,17 @@ impl Tracer<'_> {
         self.wrap(function, source).map(Some)
     }
 
-    /// The path of an op that a library registered with torch's dispatcher (`torch.ops.LIBRARY.NAME`). What such an op may do
-    /// is in its schema, where `aten`'s own ops have rules by their public names.
-    fn library_op(&mut self, callee: &Value) -> Flow<Option<Arc<str>>> {
-        const OWN: [&str; 5] = ["aten", "prim", "prims", "higher_order", "_c10d_functional"];
+    /// The path of an op called as torch's dispatcher knows it (`torch.ops.LIBRARY.NAME`, `torch.ops.aten.NAME.OVERLOAD`). What
+    /// such an op may do is in its schema.
+    fn dispatched_op(&mut self, callee: &Value) -> Flow<Option<Arc<str>>> {
+        const OTHERS: [&str; 4] = ["prim", "prims", "higher_order", "_c10d_functional"];
         let Some(origin) = self.origin_of(callee) else { return Ok(None) };
         let path = self.describe(origin.object)?.path.clone();
-        let of_library = |path: &Arc<str>| {
+        let is_taken = |path: &Arc<str>| {
             let rest = path.strip_prefix("torch.ops.");
-            rest.and_then(|rest| rest.split('.').next()).is_some_and(|library| !OWN.contains(&library))
+            rest.and_then(|rest| rest.split('.').next()).is_some_and(|library| !OTHERS.contains(&library))
         };
-        let Some(path) = path.filter(of_library) else { return Ok(None) };
+        let Some(path) = path.filter(is_taken) else { return Ok(None) };
         self.guard(origin.source, GuardKind::IsPath(path.clone()));
         Ok(Some(path))
     }

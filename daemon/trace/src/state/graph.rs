@@ -105,6 +105,7 @@ impl GraphBuilder {
             view: false,
             torchs: false,
             fresh: false,
+            schema: None,
         });
         NodeId(self.nodes.len() as u32 - 1)
     }
@@ -229,6 +230,7 @@ impl Tracer<'_> {
             view: false,
             torchs: false,
             fresh: false,
+            schema: None,
         });
         Ok(NodeId(self.graph.nodes.len() as u32 - 1))
     }

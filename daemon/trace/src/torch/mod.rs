@@ -117,11 +117,11 @@ impl Tracer<'_> {
         let ambient = self.ambient.clone();
         let answer = flambeau_ops::infer(&target, &op_args, &op_kwargs, &ambient, self);
         let (by_rule, torchs) = (answer.is_ok(), matches!(answer, Err(InferError::Refused)));
-        let (inferred, fresh) = match answer {
-            Ok(inferred) => (inferred, false),
+        let (inferred, (fresh, schema)) = match answer {
+            Ok(inferred) => (inferred, (false, None)),
             Err(error) => match self.told_by_torch(&target, error, &args, (&op_args, &op_kwargs))? {
                 Asked::Known(value) => return Ok(value),
-                Asked::Call(inferred, fresh) => (inferred, fresh),
+                Asked::Call(inferred, told) => (inferred, told),
             },
         };
         let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
@@ -163,7 +163,7 @@ impl Tracer<'_> {
         let node = self.graph_call(&target, graph_args, graph_kwargs, inferred.meta.clone())?;
         let known = &mut self.graph.nodes[node.0 as usize];
         known.effect = effect;
-        (known.torchs, known.fresh) = (torchs, fresh);
+        (known.torchs, known.fresh, known.schema) = (torchs, fresh, schema);
         known.view = inferred.view_of.is_some() && inferred.meta.as_tensor().is_some_and(TensorMeta::is_symbolic);
         if inferred.meta.as_tensor().is_none() {
             self.grad_of_written(&args, &inferred.mutates)?;
@@ -605,9 +605,12 @@ impl Tracer<'_> {
         let stores = is(name, Mark::Stores);
         let mut mutates: Vec<usize> = written.or(stores.then_some(0)).into_iter().collect();
         let answer = self.ask_one(question)?;
-        let fresh = matches!(answer, AnswerValue::Fresh(_));
+        let told = match &answer {
+            AnswerValue::Fresh(_, schema) => (true, schema.as_deref().map(Arc::from)),
+            _ => (false, None),
+        };
         let mut meta = match answer {
-            AnswerValue::Meta(meta) | AnswerValue::Fresh(meta) => meta,
+            AnswerValue::Meta(meta) | AnswerValue::Fresh(meta, _) => meta,
             AnswerValue::Written(meta, places) => {
                 let mut others = places.iter().map(|place| *place as usize).filter(|place| !mutates.contains(place));
                 if meta == ValueMeta::Const(Const::None) && is_for_its_effect(name) {
@@ -635,7 +638,7 @@ impl Tracer<'_> {
                 Some(c) if is(name, Mark::OfMetadata) => Ok(Asked::Known(self.constant(c))),
                 Some(Const::None) if is_for_its_effect(name) => {
                     let known = Inferred { meta, returns_argument: None, view_of: None, mutates, rng: false, checks };
-                    Ok(Asked::Call(known, false))
+                    Ok(Asked::Call(known, (false, None)))
                 }
                 // Fake tensors stand for their metadata, and for nothing else of a tensor.
                 _ => self.ask_itself(name),
@@ -648,7 +651,7 @@ impl Tracer<'_> {
             meta.requires_grad |= self.arenas.tensors[*id].meta.requires_grad;
         }
         let known = Inferred { meta, returns_argument: written, view_of: None, mutates, rng: false, checks };
-        Ok(Asked::Call(known, fresh))
+        Ok(Asked::Call(known, told))
     }
 }
 
@@ -656,8 +659,8 @@ impl Tracer<'_> {
 enum Asked {
     /// Its value is known: nothing has to be called.
     Known(Value),
-    /// What the call gives and writes to, and whether it gives memory of its own.
-    Call(Inferred, bool),
+    /// What the call gives and writes to; whether it gives memory of its own, and the schema of the overload.
+    Call(Inferred, (bool, Option<Arc<str>>)),
 }
 
 /// Whether all tensors that a call gives are on the CPU.
