@@ -63,6 +63,8 @@ pub enum CoreOp {
     Reshape(CoreId),
     /// `start + step * i` along one dimension.
     Slice(CoreId, u32, Dim, i64),
+    /// Each index of the operand is a sum of the node's: diagonals, windows that slide.
+    Sums(CoreId, Arc<[IndexSum]>),
     /// Element `i` is the operand's at `i - low`, or this constant where the operand has no such element.
     Pad(CoreId, u64, Vec<Dim>),
     /// Operands one after the other along one dimension.
@@ -71,6 +73,15 @@ pub enum CoreOp {
     Extern(Arc<ExternCall>),
     /// One result of a call.
     Result(CoreId, u32),
+}
+
+/// `start + sum(factors[d] * index[d])`, over the indices of a view.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IndexSum {
+    /// Constant part.
+    pub start: Dim,
+    /// One per dimension of the view.
+    pub factors: Vec<Dim>,
 }
 
 /// A call of an overload of an op.
@@ -130,6 +141,7 @@ impl CoreOp {
             | CoreOp::Permute(a, _)
             | CoreOp::Reshape(a)
             | CoreOp::Slice(a, ..)
+            | CoreOp::Sums(a, _)
             | CoreOp::Pad(a, ..)
             | CoreOp::Result(a, _) => vec![*a],
             CoreOp::Binary(_, a, b) => vec![*a, *b],
@@ -155,6 +167,7 @@ impl CoreOp {
             | CoreOp::Permute(a, _)
             | CoreOp::Reshape(a)
             | CoreOp::Slice(a, ..)
+            | CoreOp::Sums(a, _)
             | CoreOp::Pad(a, ..)
             | CoreOp::Result(a, _) => vec![a],
             CoreOp::Binary(_, a, b) => vec![a, b],
@@ -165,7 +178,10 @@ impl CoreOp {
 
     /// True for ops that only rename indices.
     pub fn is_view(&self) -> bool {
-        matches!(self, CoreOp::Expand(_) | CoreOp::Permute(..) | CoreOp::Reshape(_) | CoreOp::Slice(..))
+        matches!(
+            self,
+            CoreOp::Expand(_) | CoreOp::Permute(..) | CoreOp::Reshape(_) | CoreOp::Slice(..) | CoreOp::Sums(..)
+        )
     }
 }
 

@@ -56,6 +56,13 @@ fn op(f: &mut Formatter<'_>, node: &CoreNode) -> fmt::Result {
         CoreOp::Permute(a, order) => write!(f, "permute {a} {order:?}"),
         CoreOp::Reshape(a) => write!(f, "reshape {a}"),
         CoreOp::Slice(a, d, start, step) => write!(f, "slice {a} dim {d} from {start} step {step}"),
+        CoreOp::Sums(a, sums) => {
+            write!(f, "sums {a} ")?;
+            join(f, &**sums, |f, sum| {
+                write!(f, "{} + ", sum.start)?;
+                dims(f, '[', &sum.factors, ']')
+            })
+        }
         CoreOp::Pad(a, bits, low) => {
             write!(f, "pad {a} with {bits:#x} low ")?;
             dims(f, '[', low, ']')

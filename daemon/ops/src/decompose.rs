@@ -3,7 +3,7 @@
 
 use crate::registry::OpDef;
 use crate::signature::{Argument, Bound, Seen, Value};
-use flambeau_core::graph::{Core, CoreId, CoreOp, ExternArg, ExternCall};
+use flambeau_core::graph::{Core, CoreId, CoreOp, ExternArg, ExternCall, IndexSum};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, NodeId, ValueMeta};
@@ -11,6 +11,7 @@ use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::tensor::TensorMeta;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A change of indices that torch makes without copying.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,13 @@ pub enum View {
         step: i64,
         /// How many.
         length: Dim,
+    },
+    /// Each old index is a sum of the new ones.
+    Sums {
+        /// New sizes.
+        sizes: Vec<Dim>,
+        /// One per old dimension.
+        sums: Arc<[IndexSum]>,
     },
 }
 
@@ -457,5 +465,6 @@ pub fn apply(core: &mut Core, id: CoreId, view: &View) -> CoreId {
             sizes[*dim as usize] = length.clone();
             core.push(CoreOp::Slice(id, *dim, start.clone(), *step), dtype, sizes)
         }
+        View::Sums { sizes, sums } => core.push(CoreOp::Sums(id, sums.clone()), dtype, sizes.clone()),
     }
 }

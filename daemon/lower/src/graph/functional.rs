@@ -379,7 +379,7 @@ impl Lowering<'_> {
         let Value::Tensor { meta, .. } = &self.values[of.0 as usize] else { return false };
         let (mut sizes, mut strides) = (meta.sizes.clone(), meta.strides.clone());
         for view in views {
-            let Some((s, t)) = geometry(view, &sizes, &strides) else { return false };
+            let Some((s, t, _)) = geometry(view, &sizes, &strides, &Dim::Const(0)) else { return false };
             (sizes, strides) = (s, t);
         }
         true
@@ -480,7 +480,9 @@ impl Lowering<'_> {
                 Ok(self.core.push(op, node.dtype, node.sizes))
             }
             View::Expand(to) if *to == sizes => Ok(value),
-            View::Slice { .. } | View::Expand(_) => refuse("a write through a view that skips or repeats elements"),
+            View::Slice { .. } | View::Expand(_) | View::Sums { .. } => {
+                refuse("a write through a view that skips or repeats elements")
+            }
         }
     }
 
@@ -554,12 +556,9 @@ impl Lowering<'_> {
         let mut strides = held.strides.clone();
         let mut offset = Dim::Const(0);
         for view in views {
-            if let View::Slice { dim, start, .. } = view {
-                offset = offset.add(&start.mul(&strides[*dim as usize]));
-            }
-            let next = geometry(view, &sizes, &strides);
-            let Some((s, t)) = next else { return refuse("an output whose memory torch would not share") };
-            (sizes, strides) = (s, t);
+            let next = geometry(view, &sizes, &strides, &offset);
+            let Some((s, t, o)) = next else { return refuse("an output whose memory torch would not share") };
+            (sizes, strides, offset) = (s, t, o);
         }
         if !same_layout(&sizes, &strides, &meta.strides) {
             return refuse(format!("output strides {:?} where torch has {:?}", show(&strides), show(&meta.strides)));
@@ -593,8 +592,8 @@ fn show(dims: &[Dim]) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// Sizes and strides after a view.
-fn geometry(view: &View, sizes: &[Dim], strides: &[Dim]) -> Option<(Vec<Dim>, Vec<Dim>)> {
+/// Sizes, strides and offset after a view.
+fn geometry(view: &View, sizes: &[Dim], strides: &[Dim], offset: &Dim) -> Option<(Vec<Dim>, Vec<Dim>, Dim)> {
     let node = |op: CoreOp, sizes: Vec<Dim>| CoreNode { op, dtype: DType::F32, sizes, strides: vec![] };
     let operand = node(CoreOp::Input(0), sizes.to_vec());
     let id = CoreId(0);
@@ -603,16 +602,17 @@ fn geometry(view: &View, sizes: &[Dim], strides: &[Dim]) -> Option<(Vec<Dim>, Ve
         View::Permute(order) => {
             (CoreOp::Permute(id, order.clone()), order.iter().map(|d| sizes[*d as usize].clone()).collect())
         }
-        View::Reshape(to) => return Some((to.clone(), reshaped_strides(sizes, strides, to)?)),
+        View::Reshape(to) => return Some((to.clone(), reshaped_strides(sizes, strides, to)?, offset.clone())),
         View::Slice { dim, start, step, length } => {
             let mut out = sizes.to_vec();
             out[*dim as usize] = length.clone();
             (CoreOp::Slice(id, *dim, start.clone(), *step), out)
         }
+        View::Sums { sizes, sums } => (CoreOp::Sums(id, sums.clone()), sizes.clone()),
     };
     let view = node(op, sizes);
-    let (strides, _) = strides_through_view(&view, &operand, strides, &Dim::Const(0))?;
-    Some((view.sizes, strides))
+    let (strides, offset) = strides_through_view(&view, &operand, strides, offset)?;
+    Some((view.sizes, strides, offset))
 }
 
 /// Whether two elements may lie at the same place. With symbolic sizes only row-major tensors are known to be free of it.

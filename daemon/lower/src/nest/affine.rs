@@ -152,6 +152,9 @@ pub fn through_view(
             *at = from_start.add_scaled(at, &Dim::Const(*step));
             Ok(inner)
         }
+        CoreOp::Sums(_, sums) => {
+            Ok(sums.iter().map(|sum| Affine::dot(index, &sum.factors).shifted(&sum.start)).collect())
+        }
         CoreOp::Reshape(_) => through_reshape(&view.sizes, &operand.sizes, index, extents),
         _ => Err(Obstacle::Opaque),
     }
@@ -231,6 +234,14 @@ pub fn strides_through_view(
             let offset = offset.add(&start.mul(stride));
             *stride = stride.mul(&Dim::Const(*step));
             (*step > 0).then_some((out, offset))
+        }
+        CoreOp::Sums(_, sums) => {
+            let along = |d: usize| {
+                sums.iter().zip(strides).fold(Dim::Const(0), |sum, (of, stride)| sum.add(&of.factors[d].mul(stride)))
+            };
+            let start =
+                sums.iter().zip(strides).fold(offset.clone(), |sum, (of, stride)| sum.add(&of.start.mul(stride)));
+            Some(((0..view.sizes.len()).map(along).collect(), start))
         }
         CoreOp::Reshape(_) => Some((reshaped_strides(&operand.sizes, strides, &view.sizes)?, offset.clone())),
         _ => None,

@@ -381,9 +381,11 @@ impl Writer<'_> {
                 let a = self.value(*a, &full, None)?;
                 self.push(Expr::Reduce(*op, a), dtype)
             }
-            CoreOp::Expand(a) | CoreOp::Permute(a, _) | CoreOp::Reshape(a) | CoreOp::Slice(a, ..) => {
-                self.viewed(*a, node, index, mask)?
-            }
+            CoreOp::Expand(a)
+            | CoreOp::Permute(a, _)
+            | CoreOp::Reshape(a)
+            | CoreOp::Slice(a, ..)
+            | CoreOp::Sums(a, _) => self.viewed(*a, node, index, mask)?,
             CoreOp::Input(_) | CoreOp::Result(..) | CoreOp::Join(..) | CoreOp::Extern(_) => {
                 return Err(Stop::Unfit(Unfit::Realise(id)));
             }

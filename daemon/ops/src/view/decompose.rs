@@ -1,11 +1,12 @@
 //! Decompositions of views, copies and conversions.
 
 use crate::decompose::{Decompose, Outcome, View, refuse};
-use flambeau_core::graph::CoreOp;
+use flambeau_core::graph::{CoreOp, IndexSum};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, NodeId, ValueMeta};
 use flambeau_ir::reason::Reason;
+use flambeau_ir::tensor::contiguous_strides;
 
 type Done = Result<Outcome, Reason>;
 
@@ -176,6 +177,75 @@ pub(super) fn unbind(cx: &mut Decompose) -> Done {
         parts.push(Outcome::View(of, vec![part, View::Reshape(meta.sizes.clone())]));
     }
     Ok(Outcome::Tuple(parts))
+}
+
+/// Of an operand's dimension, where `factors` are given by dimension of the view.
+fn index_sum(start: Dim, rank: usize, factors: &[(usize, Dim)]) -> IndexSum {
+    let mut all = vec![Dim::Const(0); rank];
+    factors.iter().for_each(|(d, factor)| all[*d] = factor.clone());
+    IndexSum { start, factors: all }
+}
+
+pub(super) fn diagonal(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let rank = sizes_of(cx, of)?.len();
+    let (a, b) = (cx.axis(cx.int("dim1")?.unwrap_or(0), rank)?, cx.axis(cx.int("dim2")?.unwrap_or(1), rank)?);
+    let sizes = cx.result()?.sizes;
+    let offset = cx.int("offset")?.unwrap_or(0);
+    // One without elements starts where its tensor does.
+    let offset = if sizes.last().is_some_and(|size| size.is(0)) { 0 } else { offset };
+    let (one, last) = (Dim::Const(1), sizes.len() - 1);
+    let mut others = 0..;
+    let sum = |d: usize| match d {
+        _ if d == a => index_sum(Dim::Const((-offset).max(0)), sizes.len(), &[(last, one.clone())]),
+        _ if d == b => index_sum(Dim::Const(offset.max(0)), sizes.len(), &[(last, one.clone())]),
+        _ => index_sum(Dim::Const(0), sizes.len(), &[(others.next().unwrap_or(last), one.clone())]),
+    };
+    let sums = (0..rank).map(sum).collect();
+    Ok(Outcome::View(of, vec![View::Sums { sizes, sums }]))
+}
+
+/// Windows along one dimension, each along a last one of its own.
+pub(super) fn unfold(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let rank = sizes_of(cx, of)?.len();
+    let dim = cx.axis(cx.int("dimension")?.unwrap_or(0), rank)?;
+    let Some(step) = cx.int("step")? else { return refuse("unfold: step is no fixed int") };
+    let (one, sizes) = (Dim::Const(1), cx.result()?.sizes);
+    let sum = |d: usize| {
+        let factors = if d == dim { vec![(d, Dim::Const(step)), (rank, one.clone())] } else { vec![(d, one.clone())] };
+        index_sum(Dim::Const(0), sizes.len(), &factors)
+    };
+    let sums = (0..rank).map(sum).collect();
+    Ok(Outcome::View(of, vec![View::Sums { sizes, sums }]))
+}
+
+/// Of a row-major tensor, and elements of it only.
+pub(super) fn as_strided(cx: &mut Decompose) -> Done {
+    let of = subject(cx)?;
+    let Some(meta) = cx.metas.get(&of).cloned() else { return refuse("as_strided of no tensor") };
+    let result = cx.result()?;
+    let known = |dims: &[Dim]| dims.iter().map(Dim::as_const).collect::<Option<Vec<i64>>>();
+    let (Some(sizes), Some(strides), Some(from)) = (known(&result.sizes), known(&result.strides), known(&meta.sizes))
+    else {
+        return refuse("as_strided of symbolic sizes");
+    };
+    // Counted from the start of the storage, of which the tensor may be a part.
+    let start = cx.int("storage_offset")?;
+    let is_whole = |op: &CoreOp| !op.is_view() && !matches!(op, CoreOp::Input(_));
+    if start.is_some() && !is_whole(&cx.core.node(cx.value_of(of)?).op) {
+        return refuse("as_strided from the start of a storage");
+    }
+    let (start, count) = (start.unwrap_or(0), from.iter().product::<i64>());
+    let last =
+        sizes.iter().zip(&strides).try_fold(start, |last, (n, stride)| last.checked_add((n - 1).checked_mul(*stride)?));
+    let inside = sizes.iter().all(|n| *n > 0) && last.is_some_and(|last| last < count);
+    if !inside || start < 0 || meta.strides != contiguous_strides(&meta.sizes) {
+        return refuse("as_strided of more than a row-major tensor");
+    }
+    let flat = View::Reshape(vec![Dim::Const(count)]);
+    let sums = [IndexSum { start: Dim::Const(start), factors: result.strides }].into();
+    Ok(Outcome::View(of, vec![flat, View::Sums { sizes: result.sizes, sums }]))
 }
 
 pub(super) fn clone(cx: &mut Decompose) -> Done {

@@ -20,9 +20,10 @@ pub(crate) static OPS: &[OpDef] = &[
         .lowers(decompose::split)
         .method("tensor:T, chunks:I, dim:I=0"),
     OpDef::new("unbind", "tensor:T, dim:I=0", unbind, BOTH).lowers(decompose::unbind),
-    OpDef::new("diagonal", "input:T, offset:I=0, dim1:I=0, dim2:I=1", diagonal, BOTH),
-    OpDef::new("unfold", "input:T, dimension:I, size:I, step:I", unfold, METHOD),
-    OpDef::new("as_strided", "input:T, size:L, stride:L, storage_offset:I=None", as_strided, BOTH),
+    OpDef::new("diagonal", "input:T, offset:I=0, dim1:I=0, dim2:I=1", diagonal, BOTH).lowers(decompose::diagonal),
+    OpDef::new("unfold", "input:T, dimension:I, size:I, step:I", unfold, METHOD).lowers(decompose::unfold),
+    OpDef::new("as_strided", "input:T, size:L, stride:L, storage_offset:I=None", as_strided, BOTH)
+        .lowers(decompose::as_strided),
 ];
 
 fn select(call: &mut Call) -> Answer {
