@@ -71,8 +71,10 @@ PRIVATE = {
     "_is_any_true",
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional",
+    "cauchy",
     "exponential",
     "geometric",
+    "log_normal",
     "uniform",
 }
 # Write to running statistics that their schemas do not mark, draw random numbers, have fake kernels that say something
@@ -104,7 +106,7 @@ def listed(op: torch._ops.OpOverload) -> bool:
     return (
         reachable(name)
         and name not in EXCLUDED
-        and not name.endswith(("_backward", "_copy"))
+        and (not name.endswith(("_backward", "_copy")) or name == "index_copy")
         and not name.startswith(
             ("cudnn_", "miopen_", "mkldnn_", "quantize", "fbgemm_", "slow_conv", "sparse_", "sym_", "to_")
         )

@@ -13,6 +13,7 @@ use crate::plan::transfers;
 use flambeau_ir::graph::Graph;
 use flambeau_ir::plan::Symbol;
 use flambeau_ir::reason::Reason;
+use flambeau_ops::decompose::refuse;
 
 /// Lowers a graph to kernels and a launch plan.
 pub fn lower(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Result<Lowered, Reason> {
@@ -26,6 +27,11 @@ pub fn lower(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Resul
         early::hoist(&laid_out.core, &mut schedule);
     }
     let mut lowered = memory::plan(&laid_out.core, &schedule, functional.inputs, &options.backend, graph.restores);
+    // Calls of torch take them; what is copied between calls does not.
+    let mut params = lowered.kernels.iter().flat_map(|kernel| &kernel.params);
+    if let Some(param) = params.find(|param| param.dtype.is_complex()) {
+        return refuse(format!("a copy of a tensor of {}", param.dtype.torch_name()));
+    }
     if options.own_memory {
         transfers::add(&mut lowered.plan, &lowered.kernels);
     } else {

@@ -1,7 +1,7 @@
 //! Torch-level graph to core graph: calls are decomposed, views tracked, in-place ops turned into new values. What each op
 //! means is in `daemon/ops`.
 
-use crate::graph::opaque::{Call, missing};
+use crate::graph::opaque::{Call, complex, missing};
 use crate::nest::affine::{reshaped_strides, same_layout, strides_through_view};
 use crate::nest::group::memory_view;
 use crate::options::LowerOptions;
@@ -136,7 +136,7 @@ impl Lowering<'_> {
         if meta.device != device {
             return refuse(format!("tensors on {device} and on {}", meta.device));
         }
-        if meta.dtype.is_complex() {
+        if meta.dtype.is_complex() && self.options.own_memory {
             return refuse(format!("a tensor of {}", meta.dtype.torch_name()));
         }
         Ok(())
@@ -246,6 +246,9 @@ impl Lowering<'_> {
             default_dtype: self.graph.default_dtype,
         };
         let outcome = lowers(&mut cx)?;
+        if let Some(dtype) = complex(&self.core, start) {
+            return refuse(format!("{name} of {}", dtype.torch_name()));
+        }
         if let Some(what) = self.options.capabilities.as_ref().and_then(|table| missing(&self.core, start, table)) {
             return refuse(format!("{name}: the back end has no {what}"));
         }

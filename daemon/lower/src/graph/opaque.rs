@@ -1,10 +1,12 @@
 //! Calls that no kernel computes: torch's own op becomes one step of the plan, and what is around it is still fused. An op
 //! without an aten overload that says all it does in its schema is refused.
 
+use crate::nest::body::computes;
 use flambeau_core::graph::{Core, CoreId, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::Capabilities;
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::{Arg, NodeId, Target, ValueMeta};
+use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
 use flambeau_ops::aten::{self, Chosen, Overload};
@@ -26,6 +28,15 @@ pub fn missing(core: &Core, start: usize, table: &Capabilities) -> Option<String
         };
         (!known).then(|| format!("{what} of {}", of.torch_name()))
     })
+}
+
+/// The type of complex numbers that the nodes from `start` on compute with, which no kernel does.
+pub fn complex(core: &Core, start: usize) -> Option<DType> {
+    let passes_on = |op: &CoreOp| op.is_view() || !computes(op) && !matches!(op, CoreOp::Join(..));
+    let computing = core.nodes()[start..].iter().filter(|node| !passes_on(&node.op));
+    computing
+        .flat_map(|node| node.op.operands().into_iter().map(|id| core.node(id).dtype).chain([node.dtype]))
+        .find(|dtype| dtype.is_complex())
 }
 
 /// A call of the graph.
@@ -112,6 +123,9 @@ impl Call<'_> {
             Some((canon, bound)) => {
                 // `x.bernoulli_()` draws with 0.5 where `bernoulli(x)` draws with the elements of `x`.
                 let name = canon.op.name.trim_end_matches('_');
+                // `linalg_vector_norm` is `vector_norm` in `torch.linalg`.
+                let whole_name = aten_name(self.target).filter(|own| own.ends_with(&format!("_{name}")));
+                let name = whole_name.as_deref().unwrap_or(name);
                 let given = bound.iter().filter_map(|(param, value)| {
                     let arg = match value {
                         Value::Arg(arg) => arg.clone(),

@@ -50,21 +50,26 @@ const LITERALS: usize = 64;
 pub(super) fn tensor(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     let Some(data) = cx.bound.arg("data") else { return refuse("a tensor of no data") };
+    literal(cx, data, meta.dtype, meta.sizes).map(Outcome::Fresh)
+}
+
+/// A tensor of numbers in lists.
+pub(crate) fn literal(cx: &mut Decompose, data: &Arg, dtype: DType, sizes: Vec<Dim>) -> Result<CoreId, Reason> {
     let mut parts = Vec::new();
-    numbers(cx, data, meta.dtype, &mut parts)?;
-    if meta.sizes.is_empty() && parts.len() == 1 {
-        return Ok(Outcome::Fresh(parts[0]));
+    numbers(cx, data, dtype, &mut parts)?;
+    if sizes.is_empty() && parts.len() == 1 {
+        return Ok(parts[0]);
     }
     if parts.is_empty() {
-        return filled(cx, &Const::Int(0));
+        return cx.constant(&Const::Int(0), dtype, sizes);
     }
     if parts.len() > LITERALS {
         return refuse(format!("a tensor of {} numbers", parts.len()));
     }
     let count = parts.len() as i64;
     let parts = parts.into_iter().map(|p| cx.reshape(p, vec![Dim::Const(1)])).collect();
-    let row = cx.core.push(CoreOp::Join(parts, 0), meta.dtype, vec![Dim::Const(count)]);
-    Ok(Outcome::Fresh(cx.reshape(row, meta.sizes)))
+    let row = cx.core.push(CoreOp::Join(parts, 0), dtype, vec![Dim::Const(count)]);
+    Ok(cx.reshape(row, sizes))
 }
 
 fn numbers(cx: &mut Decompose, data: &Arg, dtype: DType, parts: &mut Vec<CoreId>) -> Result<(), Reason> {

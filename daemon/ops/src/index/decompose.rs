@@ -1,5 +1,6 @@
 //! Decompositions of indexing, joining, shifting and masks by position.
 
+use crate::create::decompose::literal;
 use crate::decompose::{Decompose, Outcome, View, bits_of, refuse};
 use crate::signature::{Argument, Seen};
 use crate::view::decompose::from_front;
@@ -15,7 +16,30 @@ type Done = Result<Outcome, Reason>;
 /// What a subscript selects: views first, then tensors that pick along dimensions.
 struct Selection {
     views: Vec<View>,
-    picks: Vec<Option<NodeId>>,
+    picks: Vec<Option<Pick>>,
+}
+
+/// What picks elements along a dimension.
+enum Pick {
+    Tensor(NodeId),
+    /// Ints, in lists as deep as the tensor that they are has dimensions.
+    Ints(Arg, Vec<Dim>),
+}
+
+/// The sizes of the tensor of ints that lists are.
+fn sizes_of_ints(arg: &Arg) -> Option<Vec<Dim>> {
+    let each: Vec<Vec<Dim>> = match arg.seen() {
+        Seen::Const(Const::Int(_)) => return Some(vec![]),
+        Seen::Items(items) => items.iter().map(sizes_of_ints).collect::<Option<_>>()?,
+        Seen::Const(Const::Tuple(items)) => {
+            items.iter().map(|item| sizes_of_ints(&Arg::Const(item.clone()))).collect::<Option<_>>()?
+        }
+        _ => return None,
+    };
+    let inner = each.first()?.clone();
+    let mut sizes = vec![Dim::Const(each.len() as i64)];
+    each.iter().all(|sizes| *sizes == inner).then(|| sizes.extend(inner))?;
+    Some(sizes)
 }
 
 /// The parts of a subscript.
@@ -58,10 +82,12 @@ fn selection(cx: &Decompose) -> Result<Selection, Reason> {
     let skipped = sizes.len().saturating_sub(items.iter().filter(|a| consumes(a)).count());
     let mut out = Selection { views: vec![], picks: vec![] };
     let mut at = 0;
+    // Lists in a list stand for a tuple of them.
+    let may_nest = matches!(cx.bound.arg("index"), Some(Arg::Tuple(_) | Arg::Const(Const::Tuple(_))));
     for item in &items {
         match item {
             Arg::Const(Const::Ellipsis) => {
-                out.picks.extend(std::iter::repeat_n(None, skipped));
+                out.picks.extend((0..skipped).map(|_| None));
                 at += skipped;
             }
             Arg::Const(Const::None) => {
@@ -74,7 +100,7 @@ fn selection(cx: &Decompose) -> Result<Selection, Reason> {
                 if !cx.metas.get(id).is_some_and(|m| m.dtype.is_integer()) {
                     return refuse("a subscript by a mask");
                 }
-                out.picks.push(Some(*id));
+                out.picks.push(Some(Pick::Tensor(*id)));
                 at += 1;
             }
             other => match (other.seen(), slice_parts(other)) {
@@ -109,7 +135,13 @@ fn selection(cx: &Decompose) -> Result<Selection, Reason> {
                     sizes.remove(at);
                     out.views.push(View::Reshape(sizes.clone()));
                 }
-                _ => return refuse("a subscript of this kind"),
+                _ => match sizes_of_ints(other) {
+                    Some(sizes) if may_nest || sizes.len() == 1 => {
+                        out.picks.push(Some(Pick::Ints(other.clone(), sizes)));
+                        at += 1;
+                    }
+                    _ => return refuse("a subscript of this kind"),
+                },
             },
         }
     }
@@ -127,7 +159,8 @@ pub(super) fn getitem(cx: &mut Decompose) -> Done {
     let mut indices = Vec::new();
     for pick in &selection.picks {
         indices.push(match pick {
-            Some(id) => ExternArg::Value(cx.value_of(*id)?),
+            Some(Pick::Tensor(id)) => ExternArg::Value(cx.value_of(*id)?),
+            Some(Pick::Ints(ints, sizes)) => ExternArg::Value(literal(cx, ints, DType::I64, sizes.clone())?),
             None => ExternArg::Const(Const::None),
         });
     }

@@ -22,6 +22,23 @@ fn dims(cx: &Decompose, name: &str, rank: usize) -> Result<Vec<usize>, Reason> {
     }
 }
 
+/// By the op that torch calls for each form.
+pub(super) fn norm(cx: &mut Decompose) -> Done {
+    let (x, meta) = (cx.tensor("input")?, cx.result()?);
+    let order = match cx.bound.constant("p") {
+        Some(number @ (Const::Int(_) | Const::Float(_))) => number.clone(),
+        _ => Const::Int(2),
+    };
+    let dims = match cx.ints("dim")? {
+        None => ExternArg::Const(Const::None),
+        Some(dims) => ExternArg::List(dims.into_iter().map(|d| ExternArg::Const(Const::Int(d))).collect()),
+    };
+    let keepdim = ExternArg::Const(Const::Bool(cx.flag("keepdim")?));
+    let args = vec![ExternArg::Value(x), ExternArg::Const(order), dims, keepdim, ExternArg::Const(Const::None)];
+    let op = ("aten::linalg_vector_norm", "default");
+    Ok(Outcome::Fresh(cx.call(op, Some("out"), args, &[meta])[0]))
+}
+
 /// The reduced value under the result's sizes (with or without the reduced dimensions).
 fn shaped(cx: &mut Decompose, id: CoreId) -> Done {
     let sizes = cx.result()?.sizes;

@@ -8,6 +8,7 @@ use crate::call::{Answer, Call, broadcast, invalid};
 use crate::promote::{Category, category, real_of};
 use crate::registry::{Mark::Autocast, OpDef, place::*};
 use crate::{InferError, Inferred};
+use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{DType, ReduceOp};
 use flambeau_ir::tensor::TensorMeta;
@@ -48,6 +49,15 @@ pub(crate) static OPS: &[OpDef] = &[
         LINALG,
     )
     .is(Autocast),
+    OpDef::new(
+        "norm",
+        "input:T, p:S=fro, dim:L=None, keepdim:B=False, *, out:T=None, dtype:D=None | \
+         input:T, p:N, dim:L=None, keepdim:B=False, *, out:T=None, dtype:D=None",
+        norm,
+        BOTH,
+    )
+    .is(Autocast)
+    .lowers(decompose::norm),
     OpDef::new("cosine_similarity", "x1:T, x2:T, dim:I=1, eps:N=1e-08", cosine_similarity, FN)
         .lowers(decompose::cosine_similarity)
         .paths(&["torch.nn.functional.cosine_similarity"])
@@ -156,6 +166,17 @@ fn vector_norm(call: &mut Call) -> Answer {
         return Err(InferError::NoRule);
     }
     reduction(call, real_of(dtype))
+}
+
+/// The norm of vectors; of matrices only where that is the root of the sum of squares.
+fn norm(call: &mut Call) -> Answer {
+    let dims = call.bound.ints("dim")?.map_or(0, |dims| dims.len());
+    match call.bound.constant("p") {
+        Some(Const::Str(p)) if &**p == "fro" && dims <= 2 => {}
+        Some(Const::Int(_) | Const::Float(_)) => {}
+        _ => return Err(InferError::NoRule),
+    }
+    vector_norm(call)
 }
 
 /// A sum along one dimension of what both operands broadcast to.

@@ -154,6 +154,17 @@ pub(super) fn split(cx: &mut Decompose) -> Done {
     let of = subject(cx)?;
     let sizes = sizes_of(cx, of)?;
     let dim = cx.axis(cx.int("dim")?.unwrap_or(0), sizes.len())?;
+    pieces(cx, of, dim)
+}
+
+/// As [`split`], along the first dimension of a vector, else along this one.
+pub(super) fn split_along(cx: &mut Decompose, dim: usize) -> Done {
+    let of = subject(cx)?;
+    let last = sizes_of(cx, of)?.len().saturating_sub(1);
+    pieces(cx, of, dim.min(last))
+}
+
+fn pieces(cx: &mut Decompose, of: NodeId, dim: usize) -> Done {
     let mut start = Dim::Const(0);
     let mut parts = Vec::new();
     for meta in cx.results()? {

@@ -19,12 +19,23 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("chunk", "tensor:T, chunks:I, dim:I=0", chunk, BOTH)
         .lowers(decompose::split)
         .method("tensor:T, chunks:I, dim:I=0"),
+    OpDef::new("tensor_split", TENSOR_SPLIT, |call| tensor_split(call, None), BOTH).lowers(decompose::split),
+    OpDef::new("hsplit", SPLIT_OF_DIM, |call| split_along(call, 1), BOTH).lowers(|cx| decompose::split_along(cx, 1)),
+    OpDef::new("vsplit", SPLIT_OF_DIM, |call| split_along(call, 0), BOTH).lowers(|cx| decompose::split_along(cx, 0)),
+    OpDef::new("dsplit", SPLIT_OF_DIM, |call| split_along(call, 2), BOTH).lowers(|cx| decompose::split_along(cx, 2)),
     OpDef::new("unbind", "tensor:T, dim:I=0", unbind, BOTH).lowers(decompose::unbind),
     OpDef::new("diagonal", "input:T, offset:I=0, dim1:I=0, dim2:I=1", diagonal, BOTH).lowers(decompose::diagonal),
+    OpDef::new("diagonal", "input:T, *, offset:I=0, dim1:I=-2, dim2:I=-1", diagonal, LINALG)
+        .lowers(decompose::diagonal),
     OpDef::new("unfold", "input:T, dimension:I, size:I, step:I", unfold, METHOD).lowers(decompose::unfold),
     OpDef::new("as_strided", "input:T, size:L, stride:L, storage_offset:I=None", as_strided, BOTH)
         .lowers(decompose::as_strided),
 ];
+
+const TENSOR_SPLIT: &str = "input:T, indices_or_sections:I, dim:I=0 | input:T, indices_or_sections:L, dim:I=0 | \
+     input:T, sections:I, dim:I=0 | input:T, indices:L, dim:I=0";
+const SPLIT_OF_DIM: &str = "input:T, indices_or_sections:I | input:T, indices_or_sections:L | \
+     input:T, sections:I | input:T, indices:L";
 
 fn select(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
@@ -70,15 +81,15 @@ fn narrow(call: &mut Call) -> Answer {
     call.view("input", sizes, input.strides.clone())
 }
 
-/// A tuple of views with these lengths along `dim`.
-fn pieces(call: &Call, dim: usize, lengths: &[Dim]) -> Answer {
-    let tensor = call.tensor("tensor")?;
+/// A tuple of views of parameter `of` with these lengths along `dim`.
+fn pieces(call: &Call, of: &str, dim: usize, lengths: &[Dim]) -> Answer {
+    let tensor = call.tensor(of)?;
     let piece = |length: &Dim| {
         let mut sizes = tensor.sizes.clone();
         sizes[dim] = length.clone();
         ValueMeta::Tensor(call.view_meta(tensor, sizes, tensor.strides.clone()))
     };
-    let view_of = Some(call.place("tensor")?);
+    let view_of = Some(call.place(of)?);
     Ok(Inferred { view_of, ..Inferred::fresh(ValueMeta::Tuple(lengths.iter().map(piece).collect())) })
 }
 
@@ -115,14 +126,14 @@ fn split(call: &mut Call) -> Answer {
     let total = tensor.sizes[dim].clone();
     if let Ok(Some(size)) = call.bound.dim(name) {
         let lengths = equal_lengths(call, &total, &size)?;
-        return pieces(call, dim, &lengths);
+        return pieces(call, "tensor", dim, &lengths);
     }
     let lengths = call.bound.dims(name)?.ok_or(InferError::NoRule)?;
     let sum = lengths.iter().fold(Dim::Const(0), |sum, l| sum.add(l));
     if !call.env.eq(&sum, &total) {
         return invalid("split_with_sizes expects split_sizes to sum exactly to the dimension size");
     }
-    pieces(call, dim, &lengths)
+    pieces(call, "tensor", dim, &lengths)
 }
 
 fn chunk(call: &mut Call) -> Answer {
@@ -134,11 +145,11 @@ fn chunk(call: &mut Call) -> Answer {
     let dim = call.dim_arg("dim", tensor.ndim())?;
     let total = tensor.sizes[dim].clone();
     if call.env.is(&total, 0) {
-        return pieces(call, dim, &vec![total; chunks as usize]);
+        return pieces(call, "tensor", dim, &vec![total; chunks as usize]);
     }
     let size = total.add(&Dim::Const(chunks - 1)).floor_div(&Dim::Const(chunks));
     let lengths = equal_lengths(call, &total, &size)?;
-    pieces(call, dim, &lengths)
+    pieces(call, "tensor", dim, &lengths)
 }
 
 fn unbind(call: &mut Call) -> Answer {
@@ -156,6 +167,48 @@ fn unbind(call: &mut Call) -> Answer {
     let part = ValueMeta::Tensor(call.view_meta(tensor, sizes, strides));
     let view_of = if count > 0 { Some(call.place("tensor")?) } else { None };
     Ok(Inferred { view_of, ..Inferred::fresh(ValueMeta::Tuple(vec![part; count as usize])) })
+}
+
+/// Into sections whose sizes differ by at most one, or before each of these indices.
+fn tensor_split(call: &mut Call, along: Option<usize>) -> Answer {
+    let input = call.tensor("input")?;
+    let dim = match along {
+        Some(dim) => dim,
+        None if input.ndim() == 0 => return Err(InferError::NoRule),
+        None => call.dim_arg("dim", input.ndim())?,
+    };
+    let Some(size) = input.sizes[dim].as_const() else {
+        return Err(InferError::Dynamic("sections of a symbolic size".into()));
+    };
+    let given = |name: &str| call.bound.value(name).is_some();
+    let name = ["indices_or_sections", "sections", "indices"].into_iter().find(|name| given(name));
+    let name = name.ok_or(InferError::NoRule)?;
+    let lengths: Vec<i64> = match call.bound.int(name) {
+        Ok(Some(count)) if count > 0 && (along.is_none() || size % count == 0) => {
+            (0..count).map(|at| size / count + i64::from(at < size % count)).collect()
+        }
+        Ok(_) => return Err(InferError::NoRule),
+        Err(_) => {
+            let indices = call.bound.ints(name)?.ok_or(InferError::NoRule)?;
+            let at = |index: &i64| (if *index < 0 { *index + size } else { *index }).clamp(0, size);
+            let bounds: Vec<i64> = [0].into_iter().chain(indices.iter().map(at)).chain([size]).collect();
+            if !bounds.is_sorted() {
+                return Err(InferError::NoRule);
+            }
+            bounds.windows(2).map(|pair| pair[1] - pair[0]).collect()
+        }
+    };
+    let lengths: Vec<Dim> = lengths.into_iter().map(Dim::Const).collect();
+    pieces(call, "input", dim, &lengths)
+}
+
+/// `hsplit` and its like: along the first dimension of a vector, else along this one.
+fn split_along(call: &mut Call, dim: usize) -> Answer {
+    let rank = call.tensor("input")?.ndim();
+    if rank == 0 || rank <= dim && !(rank == 1 && dim == 1) || rank == 1 && dim == 0 {
+        return Err(InferError::NoRule);
+    }
+    tensor_split(call, Some(dim.min(rank - 1)))
 }
 
 fn diagonal(call: &mut Call) -> Answer {
