@@ -114,7 +114,6 @@ pub(crate) static OPS: &[OpDef] = &[
     marked("randint", Makes).effect(Draws),
     marked("randperm", Makes).effect(Draws),
     marked("normal", Makes).is(Checks).effect(Draws),
-    marked("as_tensor", Makes).is(TakesData),
     marked("asarray", TakesData),
     marked("new_tensor", TakesData),
     marked("new", TakesData),

@@ -83,6 +83,10 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("zero_", "input:T", zero_, METHOD).is(Writes).lowers(decompose::zeros).paths(&["torch.zero_"]),
     OpDef::new("scalar_tensor", sized!("s:N"), scalar_tensor, FN).is(Makes).is(TakesData),
     OpDef::new("tensor", sized!("data"), tensor, FN).lowers(decompose::tensor).is(Makes).is(TakesData),
+    OpDef::new("as_tensor", "data, dtype:D=None, device=None", tensor, FN)
+        .lowers(decompose::tensor)
+        .is(Makes)
+        .is(TakesData),
 ];
 
 /// dtype, device and requires_grad of a new tensor.
@@ -97,7 +101,8 @@ fn options(call: &Call, dtype: Option<DType>, device: Option<Device>) -> Result<
     if call.bound.value("out").is_some() {
         call.absent("out")?;
     }
-    if call.bound.bool("pin_memory")? || call.bound.arg("generator").is_some() {
+    let flag = |name: &str| if call.bound.value(name).is_some() { call.bound.bool(name) } else { Ok(false) };
+    if flag("pin_memory")? || call.bound.arg("generator").is_some() {
         return Err(InferError::NoRule);
     }
     let dtype = match call.dtype("dtype")? {
@@ -112,7 +117,7 @@ fn options(call: &Call, dtype: Option<DType>, device: Option<Device>) -> Result<
             Some(_) => return Err(InferError::NoRule),
         },
     };
-    let requires_grad = call.bound.bool("requires_grad")?;
+    let requires_grad = flag("requires_grad")?;
     if requires_grad && !differentiable(dtype) {
         return invalid("only Tensors of floating point dtype can require gradients");
     }

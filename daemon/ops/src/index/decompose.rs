@@ -169,8 +169,41 @@ pub(super) fn getitem(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(cx.call(("aten::index", "Tensor"), None, args, &[meta])[0]))
 }
 
+/// The only subscript of a store, where it is a mask.
+fn mask_of(cx: &Decompose) -> Option<NodeId> {
+    let items = subscripts(cx.bound.arg("index"));
+    let [Arg::Node(id)] = items[..] else { return None };
+    cx.metas.get(&id).is_some_and(|m| m.dtype == DType::Bool).then_some(id)
+}
+
+/// `x[mask] = value`, of one number. The mask has the first dimensions.
+fn masked_store(cx: &mut Decompose, of: NodeId, mask: NodeId) -> Done {
+    let meta = cx.meta_of("input")?;
+    if cx.node_of("value").is_ok_and(|id| cx.metas.get(&id).is_some_and(|value| value.dtype != meta.dtype)) {
+        return refuse("a store by a mask of another type");
+    }
+    let value = cx.operand("value", meta.dtype)?;
+    if !cx.sizes(value).is_empty() {
+        return refuse("a store by a mask of as many values as it has elements");
+    }
+    let mask = cx.value_of(mask)?;
+    let mut sizes = cx.sizes(mask);
+    if sizes.len() > meta.sizes.len() || sizes != meta.sizes[..sizes.len()] {
+        return refuse("a store by a mask of other sizes");
+    }
+    sizes.resize(meta.sizes.len(), Dim::Const(1));
+    let mask = cx.reshape(mask, sizes);
+    let (mask, value) = (cx.expand(mask, &meta.sizes), cx.expand(value, &meta.sizes));
+    let before = cx.value_of(of)?;
+    let stored = cx.select(mask, value, before);
+    Ok(Outcome::WriteView(of, vec![], stored))
+}
+
 pub(super) fn setitem(cx: &mut Decompose) -> Done {
     let of = cx.node_of("input")?;
+    if let Some(mask) = mask_of(cx) {
+        return masked_store(cx, of, mask);
+    }
     let selection = selection(cx)?;
     if selection.picks.iter().any(Option::is_some) {
         return refuse("a store by index tensors");

@@ -2,6 +2,7 @@
 
 use crate::call::{Answer, Call, broadcast, invalid};
 use crate::layout::{Operand, pointwise_strides};
+use crate::promote::Category;
 use crate::view::geometry::{slice_bounds, view_strides};
 use crate::view::{check_index, expanded};
 use crate::{InferError, Inferred, OpArg};
@@ -30,9 +31,29 @@ pub(super) fn getitem(call: &mut Call) -> Answer {
     }
 }
 
+/// Whether `x[mask] = value` writes one number where a mask of the first dimensions says so: such a store raises nothing.
+fn fills_by_mask(call: &mut Call) -> Result<bool, InferError> {
+    let base = call.tensor("input")?;
+    let (Some(OpArg::Tensor(mask)), Some(value)) = (call.bound.arg("index"), call.bound.arg("value")) else {
+        return Ok(false);
+    };
+    let fits = mask.dtype == DType::Bool
+        && mask.ndim() <= base.ndim()
+        && mask.sizes.iter().zip(&base.sizes).all(|(a, b)| call.env.eq(a, b));
+    Ok(fits
+        && match value {
+            OpArg::Tensor(value) => value.ndim() == 0 && value.dtype == base.dtype && !value.requires_grad,
+            number => matches!(number.seen_number(), Some(Category::Bool | Category::Integer | Category::Float)),
+        })
+}
+
 /// A store writes into its first argument and yields `None`.
 pub(super) fn setitem(call: &mut Call) -> Answer {
     let base = call.tensor("input")?;
+    if fills_by_mask(call)? && !has_repeats(call, base) {
+        let mutates = vec![call.place("input")?];
+        return Ok(Inferred { mutates, ..Inferred::fresh(ValueMeta::Const(Const::None)) });
+    }
     let (place, checks) = match index(call)? {
         Indexed::View(place) => (place, false),
         Indexed::Picked(place) => (place, true),
@@ -53,13 +74,17 @@ pub(super) fn setitem(call: &mut Call) -> Answer {
         number if number.seen_number().is_some() => {}
         _ => return Err(InferError::NoRule),
     }
-    let overlaps =
-        |size: &Dim, stride: &Dim, call: &mut Call| call.env.is(stride, 0) && !call.env.lt(size, &Dim::Const(2));
-    if place.sizes.iter().zip(&place.strides).any(|(size, stride)| overlaps(size, stride, call)) {
+    if has_repeats(call, &place) {
         return Err(InferError::NoRule);
     }
     let mutates = vec![call.place("input")?];
     Ok(Inferred { mutates, checks, ..Inferred::fresh(ValueMeta::Const(Const::None)) })
+}
+
+/// Whether elements lie at one place, which torch does not write to.
+fn has_repeats(call: &mut Call, place: &TensorMeta) -> bool {
+    let mut repeats = |(size, stride): (&Dim, &Dim)| call.env.is(stride, 0) && !call.env.lt(size, &Dim::Const(2));
+    place.sizes.iter().zip(&place.strides).any(&mut repeats)
 }
 
 fn index(call: &mut Call) -> Result<Indexed, InferError> {
