@@ -161,6 +161,39 @@ def test_ops_of_torch_that_do_more_than_compute(fn):
         assert_same(compiled(x), expected)
 
 
+STATISTICS = {
+    "native": lambda x, mean, var: torch.ops.aten.native_batch_norm(x, None, None, mean, var, True, 0.1, 1e-5)[0],
+    "native.default": lambda x, mean, var: torch.ops.aten.native_batch_norm.default(
+        x, None, None, mean, var, True, 0.1, 1e-5
+    )[0],
+    "batch_norm": lambda x, mean, var: torch.ops.aten.batch_norm(x, None, None, mean, var, True, 0.1, 1e-5, False),
+    "instance_norm": lambda x, mean, var: torch.ops.aten.instance_norm(
+        x, None, None, mean, var, True, 0.1, 1e-5, False
+    ),
+    "legit": lambda x, mean, var: torch.ops.aten._native_batch_norm_legit(x, None, None, mean, var, True, 0.1, 1e-5)[0],
+}
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_ops_of_torch_whose_schemas_do_not_say_what_they_write_to(name):
+    def fn(x, mean, var, at):
+        before = mean * 2
+        result = STATISTICS[name](x, mean, var) + 1
+        return result, before, mean * 2 + var, (x + 1)[at]
+
+    compiled, x = flambeau.compile(fn), torch.randn(4, 3, 5)
+    for at in (0, 1, 9, 2):
+        seen = []
+        for each in (fn, compiled):
+            mean, var = torch.zeros(3), torch.ones(3)
+            try:
+                result = each(x, mean, var, torch.tensor([at]))
+            except IndexError as error:
+                result = str(error)
+            seen.append((result, mean, var))
+        assert_same(seen[1], seen[0])
+
+
 @pytest.mark.provokes_internal("a fake kernel that is wrong")
 def test_a_fake_kernel_with_other_strides():
     def fn(x):

@@ -230,6 +230,12 @@ fn constant(kind: Kind, text: &str) -> Option<Const> {
     }
 }
 
+/// The overload of the list with these names.
+pub fn listed(op: &str, overload: &str) -> Option<Arc<Overload>> {
+    let overloads = OVERLOADS.get(op.strip_prefix("aten::")?)?;
+    overloads.iter().find(|of| of.overload == overload).cloned()
+}
+
 impl Overload {
     /// From `LIBRARY::NAME.OVERLOAD(PARAMETERS) -> TENSORS`, as torch prints schemas; `None` where a parameter has a type that
     /// no plan passes on, is written to, or where more than a known number of new tensors comes back.

@@ -341,8 +341,12 @@ fn function(path: &str) -> Option<Canon> {
     NAMES.functions.get(&format!("{place}{name}")).copied()
 }
 
-/// What is known of a function by its import path or of a method by its name, with a rule or without.
+/// What is known of a function by its import path or of a method by its name, with a rule or without. Of
+/// `torch.ops.aten.NAME.OVERLOAD` that is what is known of `torch.NAME`.
 pub fn known(path: &str) -> Option<&'static OpDef> {
+    if let Some(name) = path.strip_prefix("torch.ops.aten.").and_then(|rest| rest.split('.').next()) {
+        return known(&format!("torch.{name}"));
+    }
     let name = path.rsplit('.').next().unwrap_or(path);
     let canon = || if path.contains('.') { function(path) } else { NAMES.methods.get(path).copied() };
     let beginning = || NAMES.beginnings.iter().find(|(beginning, _)| name.starts_with(beginning)).map(|(_, op)| *op);

@@ -78,7 +78,7 @@ impl Call<'_> {
             return refuse(format!("{name} yields {} tensors, torch has {}", metas.len(), overload.results));
         }
         // What an op of a library does beside its results is not known: it runs, and in its place.
-        let in_order = overload.rng || self.schema.is_some();
+        let in_order = overload.rng || self.schema.is_some() && !self.is_torchs();
         if in_order {
             *draws += 1;
         }
@@ -103,14 +103,20 @@ impl Call<'_> {
         })
     }
 
+    fn is_torchs(&self) -> bool {
+        self.schema.is_some_and(|schema| schema.starts_with("aten::"))
+    }
+
     /// A result that is written to a tensor has that tensor's type and layout: only overloads that are given the memory
     /// convert to them.
     fn choose(&self) -> Option<Chosen> {
         let whole = self.written.is_some();
         if let Some(schema) = self.schema {
-            let overload = Overload::of_schema(schema).filter(|_| !whole)?;
+            let read = Overload::of_schema(schema).filter(|_| !whole)?;
+            // Not all of torch's own schemas tell what their ops write to.
+            let overload = if self.is_torchs() { aten::listed(&read.op, &read.overload)? } else { read.into() };
             let args = overload.bind(self.args, self.kwargs, false)?;
-            return Some(Chosen { overload: overload.into(), args });
+            return Some(Chosen { overload, args });
         }
         let canon = flambeau_ops::canonical(self.target);
         let bound = canon.as_ref().and_then(|canon| Some((canon, canon.bind(self.args, self.kwargs).ok()?)));
