@@ -25,8 +25,9 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("dsplit", SPLIT_OF_DIM, |call| split_along(call, 2), BOTH).lowers(|cx| decompose::split_along(cx, 2)),
     OpDef::new("unbind", "tensor:T, dim:I=0", unbind, BOTH).lowers(decompose::unbind),
     OpDef::new("diagonal", "input:T, offset:I=0, dim1:I=0, dim2:I=1", diagonal, BOTH).lowers(decompose::diagonal),
-    OpDef::new("diagonal", "input:T, *, offset:I=0, dim1:I=-2, dim2:I=-1", diagonal, LINALG)
-        .lowers(decompose::diagonal),
+    OpDef::new("linalg_diagonal", "input:T, *, offset:I=0, dim1:I=-2, dim2:I=-1", diagonal, 0)
+        .lowers(decompose::diagonal)
+        .paths(&["torch.linalg.diagonal", "torch._C._linalg.linalg_diagonal"]),
     OpDef::new("unfold", "input:T, dimension:I, size:I, step:I", unfold, METHOD).lowers(decompose::unfold),
     OpDef::new("as_strided", "input:T, size:L, stride:L, storage_offset:I=None", as_strided, BOTH)
         .lowers(decompose::as_strided),
