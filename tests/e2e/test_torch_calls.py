@@ -456,3 +456,18 @@ def test_writes_through_diagonals_and_windows():
         return y, y.fill_diagonal_(3)
 
     check(fn, (torch.randn(4, 4),), graphs=None)
+
+
+def test_diagonals_without_elements():
+    """Where they lie, and their strides, depend on it."""
+
+    def fn(x):
+        part = x[:, 3:].diagonal(-1)
+        return part, part.softmax(0), x.diagonal(-4)[None], (x + 1).diagonal(9)
+
+    compiled = flambeau.compile(fn, dynamic=True)
+    for size in (4, 5, 6, 7):
+        x = torch.randn(size, size)
+        seen, expected = compiled(x), fn(x)
+        assert_same(seen, expected)
+        assert [t.storage_offset() for t in seen] == [t.storage_offset() for t in expected]

@@ -130,8 +130,8 @@ impl Call<'_> {
                 // `x.bernoulli_()` draws with 0.5 where `bernoulli(x)` draws with the elements of `x`.
                 let name = canon.op.name.trim_end_matches('_');
                 // `linalg_vector_norm` is `vector_norm` in `torch.linalg`.
-                let whole_name = aten_name(self.target).filter(|own| own.ends_with(&format!("_{name}")));
-                let name = whole_name.as_deref().unwrap_or(name);
+                let longer = aten_name(self.target).filter(|longer| longer.ends_with(&format!("_{name}")));
+                let name = longer.as_deref().unwrap_or(name);
                 let given = bound.iter().filter_map(|(param, value)| {
                     let arg = match value {
                         Value::Arg(arg) => arg.clone(),

@@ -223,7 +223,8 @@ fn diagonal(call: &mut Call) -> Answer {
     let (rows, columns) = (&input.sizes[a], &input.sizes[b]);
     let (rows, columns) = if offset >= 0 { (rows.clone(), columns.sub(&by)) } else { (rows.sub(&by), columns.clone()) };
     let shorter = if call.env.lt(&columns, &rows) { columns } else { rows };
-    let length = if call.env.lt(&shorter, &Dim::Const(0)) { Dim::Const(0) } else { shorter };
+    // One without elements lies elsewhere: that it has none is a fact of the call.
+    let length = if call.env.lt(&shorter, &Dim::Const(1)) { Dim::Const(0) } else { shorter };
     let stride = input.strides[a].add(&input.strides[b]);
     let (mut sizes, mut strides) = (input.sizes.clone(), input.strides.clone());
     for d in [a.max(b), a.min(b)] {
