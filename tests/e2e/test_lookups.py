@@ -880,6 +880,27 @@ def test_classes_registered_with_an_abstract_class_of_the_users(meta):
             Circle.register(list)
 
 
+def test_a_registered_class_whose_metaclass_derives_that_of_abstract_classes():
+    class Shape(abc.ABC):  # noqa: B024
+        pass
+
+    class Round(metaclass=OwnMeta):
+        pass
+
+    class Foreign:
+        pass
+
+    Shape.register(Round)
+
+    def fn(x, s):
+        return x * 2 if isinstance(s, Shape) else x * 3
+
+    compiled = flambeau.compile(fn)
+    assert compiled(torch.ones(1), Foreign()).item() == fn(torch.ones(1), Foreign()).item() == 3
+    Round.register(Foreign)
+    assert compiled(torch.ones(1), Foreign()).item() == fn(torch.ones(1), Foreign()).item() == 2
+
+
 def test_no_break_where_others_are_registered():
     class Shape(metaclass=OwnMeta):
         pass

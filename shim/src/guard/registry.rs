@@ -89,8 +89,7 @@ fn walk(class: &Bound<'_, PyAny>, found: &mut dyn FnMut(&Bound<'_, PyAny>) -> Py
     let py = class.py();
     let types = py.import("builtins")?.getattr("type")?;
     let dump = py.import("_abc")?.getattr("_get_dump")?;
-    // SAFETY: a live type.
-    let metaclass = unsafe { ffi::Py_TYPE(class.as_ptr()) };
+    let abc_meta = py.import("abc")?.getattr("ABCMeta")?;
     let mut waiting = vec![class.clone()];
     let mut first = true;
     while let Some(class) = waiting.pop() {
@@ -114,24 +113,49 @@ fn walk(class: &Bound<'_, PyAny>, found: &mut dyn FnMut(&Bound<'_, PyAny>) -> Py
             if found(&registered)? {
                 return Ok(true);
             }
-            // SAFETY: a live object.
-            if unsafe { ffi::Py_TYPE(registered.as_ptr()) == metaclass } {
-                waiting.push(registered);
+            match Checks::of(&registered, &abc_meta) {
+                Checks::Registered => waiting.push(registered),
+                Checks::Bases => {}
+                Checks::Own => return Ok(true),
             }
         }
         for below in types.call_method1("__subclasses__", (&class,))?.try_iter()? {
             let below = below?;
-            // SAFETY: a live type. Where its metaclass is `ABCMeta`, its own checks are as well; those of protocols say
-            // nothing here unless they are meant for run time, which few are.
-            let own_checks = unsafe {
-                let other = ffi::Py_TYPE(below.as_ptr());
-                other != metaclass && crate::python::raw::class_names(other.cast()).0 != "typing"
-            };
-            if own_checks {
+            if Checks::of(&below, &abc_meta) == Checks::Own {
                 return Ok(true);
             }
             waiting.push(below);
         }
     }
     Ok(false)
+}
+
+/// What the metaclass of a class goes by when it is asked for subclasses.
+#[derive(PartialEq)]
+enum Checks {
+    /// Inheritance alone, as `type` does.
+    Bases,
+    /// What is registered, as `ABCMeta` does.
+    Registered,
+    /// Code of its own.
+    Own,
+}
+
+impl Checks {
+    fn of(class: &Bound<'_, PyAny>, abc_meta: &Bound<'_, PyAny>) -> Self {
+        // SAFETY: a live object whose type is ready; the look-up runs no code.
+        let (owner, _) = unsafe {
+            let name = crate::python::gil::interned!(class.py(), "__subclasscheck__");
+            crate::python::raw::type_lookup_where(ffi::Py_TYPE(class.as_ptr()).cast(), name.as_ptr())
+        };
+        if owner.is_null() || owner == (&raw mut ffi::PyType_Type).cast() {
+            return Self::Bases;
+        }
+        // Those of protocols say nothing here unless they are meant for run time: these have a hook.
+        // SAFETY: a live type.
+        if owner == abc_meta.as_ptr() || unsafe { crate::python::raw::class_names(owner) }.0 == "typing" {
+            return Self::Registered;
+        }
+        Self::Own
+    }
 }
