@@ -78,6 +78,13 @@ RARE = [
     ("{new} = {t}.detach()\n{new}.add_({t})", "t"), ("{new} = {t}.masked_fill({t} > 0, {i})", "t"),
     ("{tv}[{tv} > {i}] = 0", ""), ("{tv}.t().mul_(0.5)", ""), ("{tv}.unsqueeze(0).add_({i})", ""),
     ("{tv}.view(-1)[:2].zero_()", ""), ("{new} = {tv}.clone()\n{new}[..., 1:] += {i}", "t"),
+    ("{new} = {t}.unfold(-1, 1, 2).sum(-1)", "t"), ("{new} = {t}.reshape(-1).unfold(0, 2, 1)[:, 1]", "t"),
+    ("{a} = torch.ones(3, 3) * {t}.sum()\n{new} = {a}.diagonal({i} % 3)\n{a}.mul_(2)", "t"),
+    ("{a} = torch.ones(3, 3) + {i}\n{new} = {a}.as_strided((3,), (2,))\n{a}.add_({a})", "t"),
+    ("{new} = {t}.reshape(-1)[[0, -1]]", "t"), ("{new} = {t}.tensor_split(2, -1)[0]", "t"),
+    ("{new} = torch.fft.fft({t}.float()).abs()", "t"), ("{new} = {t}.float().norm(dim=-1)", "t"),
+    ("{tv}[{tv} > {i}] = {tv}.sum()", ""), ("{new} = torch.as_tensor({i}) + torch.as_tensor([{i}, 2])", "t"),
+    ("{new} = torch.ops.aten.relu({t}) + torch.ops.aten.mul.Tensor({t}, {t})", "t"),
     # autograd
     ("{a} = {t}.detach().requires_grad_()\n({a} * {a} * 0.5).sum().backward()\n{new} = {a}.grad", "t"),
     ("{a} = {t}.detach().clone().requires_grad_()\n{b} = ({a} * 2 + {t}).sum()\n({new},) = torch.autograd.grad({b}, [{a}])", "t"),
