@@ -1,6 +1,9 @@
 """Exceptions of users' own classes: their `__new__` and `__init__` are C's, or the user's and then C's."""
 
 import builtins
+import copy
+import pickle
+import weakref
 
 import pytest
 import torch
@@ -159,5 +162,113 @@ def test_wrong_arguments():
             except TypeError as error:
                 found.append(type(error).__name__)
         return x + 1, [type(f).__name__ for f in found], ValueError.__new__(Own, 1, 2).args
+
+    compared(program, whole=False)
+
+
+def state(error):
+    parts = "args", "__cause__", "__context__", "__suppress_context__", "__traceback__"
+    return type(error), [getattr(error, part) for part in parts], vars(error), str(error), repr(error)
+
+
+class Slotted(ValueError):
+    __slots__ = ("a", "b")
+
+    def __init__(self, a):
+        super().__init__(a, 1)
+        self.a = a
+        self.more = [a]
+
+
+class Named(LookupError):
+    def __init__(self, name, items):
+        super().__init__(f"no {name}")
+        self.name = name
+        self.items = items
+        self.args = name, items
+
+
+def test_those_never_raised_leave_the_frame():
+    def program(x):
+        items = [1]
+        named = Named("it", items)
+        kept = [ValueError("a", items), Slotted(2), named, KeyError(), Exception(named)]
+        return x + 1, kept, items
+
+    compiled = flambeau.compile(program, fullgraph=True)
+    for _ in range(2):
+        (_, got, items), (_, expected, _) = compiled(X), program(X)
+        assert str([state(e) for e in got]) == str([state(e) for e in expected])
+        assert got[0].args[1] is items and got[2].items is items and got[4].args[0] is got[2]
+        assert got[1].a == 2 and not hasattr(got[1], "b")
+        with pytest.raises(ValueError, match="a") as caught:
+            raise got[0]
+        assert caught.value.__traceback__ is not None
+
+
+@pytest.mark.parametrize("base", BASES, ids=lambda base: base.__name__)
+def test_each_held_at_a_break(base):
+    class Own(base):
+        pass
+
+    def program(x, own):
+        held = own("what"), base("why")
+        flambeau.graph_break()
+        copied = [copy.copy(error) for error in held]
+        return x + 1, [(type(e), e.args, str(e), repr(e), vars(e)) for e in (*held, *copied)]
+
+    compared(program, Own, whole=False)
+
+
+def test_those_raised_before_a_break():
+    def program(x):
+        kept = []
+        for raised in (ValueError("a"), Named("it", [2])):
+            try:
+                raise raised
+            except (ValueError, LookupError) as error:
+                kept.append(error)
+        with_cause, traced = ValueError("b"), ValueError("c")
+        with_cause.__cause__ = kept[0]
+        traced.with_traceback(kept[0].__traceback__)
+        flambeau.graph_break()
+        flags = [(e.__traceback__ is None, e.__cause__, e.__context__) for e in (*kept, with_cause, traced)]
+        return x + 1, flags, ValueError("d").with_traceback(None)
+
+    compared(program, whole=False)
+
+
+def test_what_with_traceback_refuses():
+    def program(x):
+        try:
+            ValueError("a").with_traceback(3)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    compared(program)
+
+
+def test_pickled_in_a_loop():
+    """The call that breaks is resumed with the exception alive."""
+
+    def program(x):
+        error, found = Named("it", [1, 2]), []
+        for protocol in range(3):
+            again = pickle.loads(pickle.dumps(error, protocol))
+            found.append((again.args, again.name, again.items, repr(again)))
+        return x + 1, found
+
+    compared(program, whole=False)
+    assert not COUNTED or flambeau.counters()["frames_traced"] > 1
+
+
+def test_weak_references_to_them():
+    """A variable that nothing reads any more keeps one alive."""
+
+    def program(x):
+        error = Named("it", [1])
+        reference = weakref.ref(error)
+        flambeau.graph_break()
+        return x + 1, reference() is None
 
     compared(program, whole=False)

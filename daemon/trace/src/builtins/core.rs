@@ -210,8 +210,12 @@ fn weights_changed(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Valu
 }
 
 /// Tracebacks are not modelled: the exception itself.
-fn with_traceback(_: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let [exception, _] = exactly(path, args)?;
+fn with_traceback(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [exception, traceback] = exactly(path, args)?;
+    if tracer.raised_mut(&exception).is_none() {
+        return unsupported(path);
+    }
+    tracer.set_traceback(&exception, &traceback)?;
     Ok(exception)
 }
 

@@ -2,10 +2,11 @@
 
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
-use crate::value::{Builtin, CellId, Class, DictId, Function, InstanceId, Payload, Value, ViewKind, class};
+use crate::value::{Builtin, CellId, Class, DictId, Function, InstanceId, Payload, Raised, Value, ViewKind, class};
 use flambeau_ir::code::{CodeHash, Const};
 use flambeau_ir::exit::{Build, BuildId, Effect, Exit, Varying};
 use flambeau_ir::graph::NodeId;
+use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::SourceId;
 use std::collections::{BTreeMap, HashMap};
@@ -173,6 +174,9 @@ impl Tracer<'_> {
             Value::Dict(id) => self.arenas.dicts[*id].attrs,
             Value::Tuple(t) => t.attrs,
             Value::Function(f) => f.attrs.get(),
+            Value::Instance(id) if matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) => {
+                self.arenas.instances[*id].attrs
+            }
             _ => None,
         };
         if let Value::Function(f) = value {
@@ -274,7 +278,10 @@ impl Tracer<'_> {
                 Some(with) => Build::Call(self.kind_of(parts).maker(parts), self.build_all(builder, &with)?),
                 None => return self.cannot_leave(value),
             },
-            Value::Instance(id) => self.build_instance(builder, *id)?,
+            Value::Instance(id) => match self.arenas.instances[*id].payload.clone() {
+                Payload::Exception(raised) => self.build_exception(builder, *id, &raised)?,
+                _ => self.build_instance(builder, *id)?,
+            },
             _ => return self.cannot_leave(value),
         };
         Ok(builder.add(build))
@@ -413,18 +420,61 @@ impl Tracer<'_> {
                 dict.push((name, self.build(builder, &value)?));
             }
         }
+        self.fill_slots(builder, id)?;
+        Ok(Build::Instance { class, dict })
+    }
+
+    /// Stores what slots of an instance hold: of the next object that is built.
+    fn fill_slots(&mut self, builder: &mut Builder, id: InstanceId) -> Flow<()> {
         let mut slots = Vec::new();
-        for (name, value) in &instance.slot_writes {
+        for (name, value) in self.arenas.instances[id].slot_writes.clone() {
             if let Some(value) = value {
-                slots.push((name.clone(), self.build(builder, value)?));
+                slots.push((name, self.build(builder, &value)?));
             }
         }
-        // The id the instance is about to get.
         let this = BuildId(builder.exit.builds.len() as u32);
         for (name, value) in slots {
             builder.exit.effects.push(Effect::SetSlot(this, name, value));
         }
-        Ok(Build::Instance { class, dict })
+        Ok(())
+    }
+
+    /// An exception that was not raised yet: what raising it leaves in it cannot be made.
+    fn build_exception(&mut self, builder: &mut Builder, id: InstanceId, raised: &Raised) -> Flow<Build> {
+        let class = self.arenas.instances[id].class.clone();
+        if !raised.leaves() || self.inexact.contains_key(&id.0) || !self.holds_args_alone(&class)? {
+            return stop(ReasonCode::SideEffect, format!("a new {} leaves the frame", class.name.qualname));
+        }
+        let mut given = vec![self.build(builder, &Value::Class(class))?];
+        given.extend(self.build_all(builder, &raised.args)?);
+        self.fill_slots(builder, id)?;
+        Ok(Build::Call("builtins.BaseException.__new__".into(), given))
+    }
+
+    /// Whether `BaseException.__new__` makes exceptions of this class, with nothing of C's but their `args`.
+    fn holds_args_alone(&mut self, class: &Class) -> Flow<bool> {
+        const MORE: &[&str] = &[
+            "BaseExceptionGroup",
+            "ImportError",
+            "MemoryError",
+            "OSError",
+            "StopIteration",
+            "SyntaxError",
+            "SystemExit",
+            "UnicodeDecodeError",
+            "UnicodeEncodeError",
+            "UnicodeTranslateError",
+        ];
+        for of in &class.mro {
+            let known = match &self.describe(*of)?.data {
+                ObjectData::Class(of) => of.is_python || &*of.module == "builtins",
+                _ => false,
+            };
+            if !known {
+                return Ok(false);
+            }
+        }
+        Ok(!MORE.iter().any(|name| class.derives(&format!("builtins.{name}"))))
     }
 
     fn build_function(&mut self, builder: &mut Builder, f: &Rc<Function>) -> Flow<Build> {

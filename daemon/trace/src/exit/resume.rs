@@ -400,7 +400,11 @@ impl Tracer<'_> {
             Some(origin) => self.resuming && self.is_of_state(origin.source),
         };
         held && match value {
-            Value::Instance(id) => !matches!(self.arenas.instances[*id].payload, Payload::Exception(..)),
+            Value::Instance(id) => match &self.arenas.instances[*id].payload {
+                // Those of built-in classes have no weak references.
+                Payload::Exception(raised) => self.arenas.instances[*id].class.is_python && raised.leaves(),
+                _ => true,
+            },
             Value::Function(_) | Value::Class(_) | Value::Set(_) => true,
             Value::Parts(parts) => self.kind_of(parts).has_weak_references(),
             // None that has ended leaves a trace: nothing but this variable can hold it.

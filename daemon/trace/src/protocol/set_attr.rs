@@ -31,16 +31,12 @@ impl Tracer<'_> {
     /// `target.name = value`.
     pub fn set_attr(&mut self, target: &Value, name: &str, value: Value) -> Flow<()> {
         match target {
-            // Tracebacks are not modelled: none can be read.
             Value::Instance(id)
-                if name == "__traceback__" && matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) =>
+                if name == "__traceback__"
+                    && self.arenas.instances[*id].class.generic_setattr
+                    && matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) =>
             {
-                match self.read(&value)? {
-                    Value::Const(c) if c != Const::None => {
-                        self.raise_named("TypeError", "__traceback__ must be a traceback or None")
-                    }
-                    _ => Ok(()),
-                }
+                self.set_traceback(target, &value)
             }
             Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) => {
                 let class = self.class_of(target)?;
@@ -144,8 +140,7 @@ impl Tracer<'_> {
             }
             // Members of types of C may be typed or read-only.
             (Value::Descriptor(d), value, Value::Instance(id))
-                if matches!(**d, Descriptor::Data { member: true, .. })
-                    && matches!(self.arenas.instances[*id].payload, Payload::None) =>
+                if matches!(**d, Descriptor::Data { member: true, .. }) && self.has_own_member(*id, name) =>
             {
                 let reading = value.is_none().then(|| self.slot(target, &name.into()));
                 if let Some(read) = reading
@@ -158,16 +153,6 @@ impl Tracer<'_> {
                 instance.slot_writes.insert(name.into(), value);
                 Ok(())
             }
-            (_, Some(value), Value::Instance(id))
-                if self.arenas.instances[*id].origin.is_none()
-                    && matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) =>
-            {
-                let class = self.arenas.instances[*id].class.clone();
-                match self.type_lookup(&class, name)? {
-                    Some((owner, _)) if owner.is("builtins.BaseException") => self.set_of_exception(*id, name, value),
-                    _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
-                }
-            }
             (Value::Instance(id), Some(value), _) => {
                 let class = self.arenas.instances[*id].class.clone();
                 match self.type_lookup(&class, "__set__")? {
@@ -178,7 +163,42 @@ impl Tracer<'_> {
                     _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
                 }
             }
+            (_, Some(value), Value::Instance(id))
+                if self.arenas.instances[*id].origin.is_none()
+                    && matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) =>
+            {
+                let class = self.arenas.instances[*id].class.clone();
+                match self.type_lookup(&class, name)? {
+                    Some((owner, _)) if owner.is("builtins.BaseException") => self.set_of_exception(*id, name, value),
+                    _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
+                }
+            }
             _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
+        }
+    }
+
+    /// Whether the member of a class that this name leads to can be any object: those that a class of Python declares.
+    fn has_own_member(&mut self, id: InstanceId, name: &str) -> bool {
+        let instance = &self.arenas.instances[id];
+        let class = instance.class.clone();
+        match instance.payload {
+            Payload::None => true,
+            Payload::Exception(..) => matches!(self.type_lookup(&class, name), Ok(Some((owner, _))) if owner.is_python),
+            _ => false,
+        }
+    }
+
+    /// Sets `__traceback__` of an exception that the trace made. Tracebacks are not modelled: none can be read.
+    pub(crate) fn set_traceback(&mut self, exception: &Value, traceback: &Value) -> Flow<()> {
+        match self.read(traceback)? {
+            Value::Const(Const::None) => Ok(()),
+            Value::Const(_) => self.raise_named("TypeError", "__traceback__ must be a traceback or None"),
+            _ => {
+                if let Some(raised) = self.raised_mut(exception) {
+                    raised.has_traceback = true;
+                }
+                Ok(())
+            }
         }
     }
 
