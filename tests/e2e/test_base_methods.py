@@ -214,3 +214,62 @@ def test_what_an_op_writes_to_is_told_by_what_it_does():
 
     x = torch.ones(3)
     assert torch.equal(flambeau.compile(f)(x), f(x))
+
+
+class Defaults(collections.defaultdict):
+    pass
+
+
+class Ordered(collections.OrderedDict):
+    pass
+
+
+COPIED = {
+    "defaultdict": lambda: collections.defaultdict(list, {1: [2]}),
+    "without a factory": collections.defaultdict,
+    "OrderedDict": lambda: collections.OrderedDict(b=1, a=2),
+    "Counter": lambda: collections.Counter("aab"),
+    "deque": lambda: collections.deque([1, 2], 3),
+    "of defaultdict": lambda: Defaults(int, {1: 2}),
+    "of OrderedDict": lambda: Ordered(b=1, a=2),
+    "of dict": lambda: Mapping(a=1),
+    "of list": lambda: Items([1, 2]),
+    "of deque": lambda: Queue([3, 4]),
+    "UserDict": lambda: collections.UserDict(a=1),
+    "ChainMap": lambda: collections.ChainMap({"a": 1}, {"b": 2}),
+}
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["made", "given"])
+@pytest.mark.parametrize("kind", COPIED)
+def test_a_type_of_c_has_methods_of_its_own(kind, made):
+    """`defaultdict.copy` is not `dict.copy`, nor `OrderedDict.pop` that of `dict`."""
+    make = COPIED[kind]
+
+    def said(call, o):
+        result = call(o)
+        return type(result).__name__, repr(result), getattr(result, "default_factory", 0)
+
+    def f(x, given):
+        o = make() if made else given
+        calls = [
+            lambda o: o.copy(),
+            lambda o: o.__reduce__()[0],
+            lambda o: o.pop(),
+            lambda o: o.pop(1),
+            lambda o: o | o,
+        ]
+        calls += [lambda o: o.popitem(), lambda o: o.copy, lambda o: o.__copy__(), lambda o: type(o).fromkeys([1])]
+        found = []
+        for call in calls:
+            try:
+                found.append(said(call, o.copy()))
+            except Exception as error:
+                found.append(type(error).__name__)
+        return x + 1, [f if "0x" not in str(f) else f[0] for f in found], o
+
+    compiled = flambeau.compile(f)
+    for _ in range(2):
+        (_, *got), (_, *expected) = compiled(torch.ones(1), make()), f(torch.ones(1), make())
+        assert str(got) == str(expected)
+        assert type(got[1]) is type(expected[1])

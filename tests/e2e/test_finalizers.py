@@ -433,3 +433,84 @@ def test_a_traceback_keeps_what_its_frames_hold(fn):
 
     expected, compiled = what_is_seen(fn), flambeau.compile(fn)
     assert [what_is_seen(compiled) for _ in range(3)] == [expected] * 3
+
+
+class Watched:
+    pass
+
+
+def asked_after_its_end(x):
+    watched, told = Watched(), []
+    finalizer = weakref.finalize(watched, told.append, 1)
+    before = finalizer.alive
+    del watched
+    return x + 1, before, finalizer.alive, list(told)
+
+
+def bound_anew(x):
+    watched, told = Watched(), []
+    reference = weakref.ref(watched, lambda _: told.append(len(told)))
+    flambeau.graph_break()
+    watched = Watched()
+    told.append("after")
+    return x + 1, reference() is None, told, watched is not None
+
+
+def weak_key(x):
+    watched, kept = Watched(), weakref.WeakKeyDictionary()
+    kept[watched] = 1
+    flambeau.graph_break()
+    found = [len(kept)]
+    del watched
+    return x + 1, [*found, len(kept)]
+
+
+def held_elsewhere(x):
+    watched = Watched()
+    reference, other = weakref.ref(watched), [watched]
+    flambeau.graph_break()
+    del watched
+    return x + 1, reference() is other[0]
+
+
+@pytest.mark.parametrize(
+    "program", [asked_after_its_end, bound_anew, weak_key, held_elsewhere], ids=lambda f: f.__name__
+)
+def test_an_end_that_weak_references_tell(program):
+    x = torch.ones(2)
+    compiled = flambeau.compile(program)
+    for _ in range(3):
+        assert str(compiled(x)) == str(program(x))
+
+
+def test_weak_references_that_come_later():
+    """To what a frame lets go of after a break."""
+    references = []
+
+    def program(x, watch):
+        watched, told = Watched(), []
+        if watch:
+            references.append(weakref.ref(watched, lambda _: told.append("gone")))
+        flambeau.graph_break()
+        del watched
+        told.append("after")
+        return x + 1, told
+
+    compiled = flambeau.compile(program)
+    for watch in (False, True, False, True):
+        assert str(compiled(torch.ones(1), watch)) == str(program(torch.ones(1), watch))
+
+
+def test_the_end_of_what_nothing_reads():
+    def program(x):
+        watched, told = Watched(), []
+        reference = weakref.ref(watched, lambda _: told.append("gone"))
+        flambeau.graph_break()
+        told.append("before")
+        del watched
+        told.append("after")
+        return x + 1, told, reference is None
+
+    compiled = flambeau.compile(program)
+    for _ in range(3):
+        assert str(compiled(torch.ones(1))) == str(program(torch.ones(1)))

@@ -302,3 +302,23 @@ def test_dict_of_a_class_leaves_and_follows_writes():
     with pytest.raises(TypeError, match="does not support item assignment"):
         shown["count"] = 1
     assert str(flambeau.compile(of_new)(torch.ones(1))) == str(of_new(torch.ones(1)))
+
+
+def test_types_of_the_interpreter_leave_a_frame():
+    """Module `types` has names for those that no other module has."""
+
+    def f(x):
+        kinds = (
+            type(type.__dict__),
+            type(f),
+            type(x.sin),
+            type(len),
+            type(i for i in ""),
+            type(f.__code__),
+            type(str.join),
+        )
+        flambeau.graph_break()
+        return x + 1, kinds
+
+    for _ in range(2):
+        assert flambeau.compile(f)(torch.ones(1))[1] == f(torch.ones(1))[1]

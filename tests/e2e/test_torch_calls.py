@@ -471,3 +471,32 @@ def test_diagonals_without_elements():
         seen, expected = compiled(x), fn(x)
         assert_same(seen, expected)
         assert [t.storage_offset() for t in seen] == [t.storage_offset() for t in expected]
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_modules(kind, batched, layers):
+    """One step of a plan; what dropout draws is drawn in its place."""
+    torch.manual_seed(0)
+    model = getattr(torch.nn, kind)(6, 3, layers, dropout=0.5 if layers > 1 else 0.0, bidirectional=batched)
+    model.requires_grad_(False)
+
+    def fn(x):
+        y, states = model(x * 0.5)
+        return y * 2 + torch.rand_like(y), states
+
+    x = torch.randn(5, 4, 6) if batched else torch.randn(5, 6)
+    compiled_natively(fn, (x,))
+
+
+def lists_of_tensors(x):
+    scaled = torch._foreach_mul([x, x + 1], 2.0)
+    sums = torch._foreach_add(scaled, [x, x])
+    single = torch._foreach_neg([x.sum(0)])
+    norms = torch._foreach_norm(sums)
+    return [s + 1 for s in sums], single, torch.stack(norms), torch.cartesian_prod(x[0], x[1]) + 1
+
+
+def test_ops_on_lists_of_tensors():
+    compiled_natively(lists_of_tensors, (inputs()[0],))

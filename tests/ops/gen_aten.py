@@ -30,6 +30,7 @@ COMPOSED = {
     "cosine_similarity",
     "cross_entropy_loss",
     "group_norm",
+    "gru",
     "inner",
     "isfinite",
     "kl_div",
@@ -39,6 +40,7 @@ COMPOSED = {
     "linear",
     "log_sigmoid",
     "log_softmax",
+    "lstm",
     "matmul",
     "max",
     "max_pool1d",
@@ -52,6 +54,8 @@ COMPOSED = {
     "prelu",
     "relu6",
     "rms_norm",
+    "rnn_relu",
+    "rnn_tanh",
     "softmax",
     "square",
     "std",
@@ -77,13 +81,16 @@ PRIVATE = {
     "log_normal",
     "uniform",
 }
-# Write to running statistics that their schemas do not mark, draw random numbers, have fake kernels that say something
-# else, or are no op that Python programs call by this name.
+# Write to running statistics that their schemas do not mark, give memory of their arguments, draw random numbers, have fake
+# kernels that say something else, or are no op that Python programs call by this name.
 EXCLUDED = {"batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", "batch_norm_update_stats"}
 EXCLUDED |= {"lift", "native_batch_norm", "random", "resize", "segment_reduce", "set"}
-EXCLUDED |= {"batch_norm", "data", "embedding_bag", "instance_norm", "lstm", "gru", "rnn_relu", "rnn_tanh"}
+EXCLUDED |= {"batch_norm", "data", "embedding_bag", "instance_norm", "unsafe_chunk", "unsafe_split"}
+EXCLUDED |= {"unsafe_split_with_sizes"}
 TYPES = re.compile(r"(Optional\[)?(List\[)?(Optional\[)?(Tensor|number|int|SymInt|float|bool|str|Device|Generator)\]*$")
-TAGS = {"data_dependent_output", "dynamic_output_shape", "maybe_aliasing_or_mutating", "inplace_view", "out"}
+# What the result of a composed op is, is asked for each call.
+MAY_ALIAS = "maybe_aliasing_or_mutating"
+TAGS = {"data_dependent_output", "dynamic_output_shape", MAY_ALIAS, "inplace_view", "out"}
 
 
 def reachable(name: str) -> bool:
@@ -96,7 +103,8 @@ def reachable(name: str) -> bool:
     ]:
         if name.startswith(prefix):
             places.append((module, name))
-    return name in PRIVATE or (not name.startswith("_") and any(hasattr(place, n) for place, n in places))
+    named = name in PRIVATE or (name.startswith("_foreach_") and name != "_foreach_zero")
+    return named or (not name.startswith("_") and any(hasattr(place, n) for place, n in places))
 
 
 def listed(op: torch._ops.OpOverload) -> bool:
@@ -111,11 +119,14 @@ def listed(op: torch._ops.OpOverload) -> bool:
             ("cudnn_", "miopen_", "mkldnn_", "quantize", "fbgemm_", "slow_conv", "sparse_", "sym_", "to_")
         )
         and not (composed(op) and torch.Tag.nondeterministic_seeded in op.tags)
-        and not any(tag.name in TAGS for tag in op.tags)
+        and not any(tag.name in TAGS for tag in op.tags if not (composed(op) and tag.name == MAY_ALIAS))
         and "names" not in schema.overload_name
+        and str(schema) != "aten::where(Tensor condition) -> Tensor[]"  # as many elements as there are
         and all(a.alias_info is None and TYPES.match(str(a.type)) for a in schema.arguments)
+        and not any(str(a.type) == "List[number]" for a in schema.arguments)
         and len(schema.returns) > 0
-        and all(r.alias_info is None and str(r.type) == "Tensor" for r in schema.returns)
+        and all(r.alias_info is None for r in schema.returns)
+        and {str(r.type) for r in schema.returns} in ({"Tensor"}, {"List[Tensor]"})
     )
 
 

@@ -78,6 +78,8 @@ pub enum GuardKind {
     Collection(Collection),
     /// The value has no instance `__dict__`, or an empty one.
     NoAttributes,
+    /// No weak reference to the value is alive; it is an instance of a class of Python.
+    NoWeakReferences,
     /// A raw slot is empty; the source is the object.
     NoSlot(Arc<str>),
     /// A context variable has no value; the source is the variable.
@@ -124,6 +126,7 @@ impl GuardKind {
             | GuardKind::Made(..)
             | GuardKind::IsPath(_)
             | GuardKind::NoAttributes
+            | GuardKind::NoWeakReferences
             | GuardKind::MethodOf(_)
             | GuardKind::EmptyCell
             | GuardKind::TupleField(_)
@@ -185,6 +188,7 @@ impl GuardKind {
             GuardKind::Collection(Collection::Sequence) => format!("instances of {of} match sequence patterns"),
             GuardKind::Collection(Collection::Mapping) => format!("instances of {of} match mapping patterns"),
             GuardKind::NoAttributes => format!("{of} has nothing in its __dict__"),
+            GuardKind::NoWeakReferences => format!("no weak reference to {of}"),
             GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
             GuardKind::NoContextValue { .. } => format!("{of} has no value"),
             GuardKind::NotCached(_) => format!("{of} keeps no result for these arguments"),

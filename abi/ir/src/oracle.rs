@@ -82,6 +82,8 @@ pub enum Question {
     },
     /// What patterns take the instances of a class for.
     Collection(ObjId),
+    /// Whether there are weak references to an instance of a class of Python.
+    WeakReferences(ObjId),
     /// `sys.modules.get(name)`.
     SysModule(String),
     /// Calls an allow-listed pure built-in, by path, on plain values.

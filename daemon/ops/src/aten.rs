@@ -19,8 +19,8 @@ pub struct Overload {
     pub overload: String,
     /// The overload that writes into given tensors, if there is one.
     pub out: Option<String>,
-    /// Number of results.
-    pub results: usize,
+    /// Number of results; `None`: a list of as many as the arguments say.
+    pub results: Option<usize>,
     /// Draws random numbers.
     pub rng: bool,
     /// Torch composes it of other ops: it may give its argument, or a view of it.
@@ -238,7 +238,7 @@ pub fn listed(op: &str, overload: &str) -> Option<Arc<Overload>> {
 
 impl Overload {
     /// From `LIBRARY::NAME.OVERLOAD(PARAMETERS) -> TENSORS`, as torch prints schemas; `None` where a parameter has a type that
-    /// no plan passes on, is written to, or where more than a known number of new tensors comes back.
+    /// no plan passes on, or is written to, or where something else than new tensors comes back.
     pub fn of_schema(text: &str) -> Option<Overload> {
         let (head, returns) = text.rsplit_once(" -> ")?;
         let (head, params) = head.split_once('(')?;
@@ -253,8 +253,9 @@ impl Overload {
             }
         }
         let returned = items(returns.strip_prefix('(').map_or(Some(returns), |inner| inner.strip_suffix(')'))?);
-        let is_tensor = |text: &&str| text.split(' ').next() == Some("Tensor");
-        let results = returned.len();
+        let is_list = matches!(returned[..], ["Tensor[]"]);
+        let is_tensor = |text: &&str| is_list || text.split(' ').next() == Some("Tensor");
+        let results = (!is_list).then_some(returned.len());
         let (op, overload) = (op.to_owned(), overload.to_owned());
         let read = Overload { op, overload, out: None, results, rng: false, composed: false, params: parsed };
         returned.iter().all(is_tensor).then_some(read)
@@ -366,10 +367,11 @@ mod tests {
         let read =
             Overload::of_schema("lib::op.out_of(Tensor a, int[2] size, *, str how=\"no, yes\") -> (Tensor, Tensor b)");
         let read = read.unwrap();
-        assert_eq!((&*read.op, &*read.overload, read.results), ("lib::op", "out_of", 2));
+        assert_eq!((&*read.op, &*read.overload, read.results), ("lib::op", "out_of", Some(2)));
         let size = Arg::List(vec![int(3), int(3)]);
         assert_eq!(read.bind(&[X, int(3)], &[], false), Some(vec![X, size]));
-        for refused in ["lib::op(Tensor(a!) x) -> Tensor", "lib::op(Tensor x) -> Tensor[]", "lib::op(Any x) -> Tensor"]
+        for refused in
+            ["lib::op(Tensor(a!) x) -> Tensor", "lib::op(Tensor x) -> (Tensor, Tensor[])", "lib::op(Any x) -> Tensor"]
         {
             assert!(Overload::of_schema(refused).is_none(), "{refused}");
         }

@@ -3,13 +3,13 @@
 
 use crate::registry::OpDef;
 use crate::signature::{Argument, Bound, Seen, Value};
-use flambeau_core::graph::{Core, CoreId, CoreOp, ExternArg, ExternCall, IndexSum};
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, ExternArg, ExternCall, IndexSum};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, NodeId, ValueMeta};
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::{Reason, ReasonCode};
-use flambeau_ir::tensor::TensorMeta;
+use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -467,4 +467,39 @@ pub fn apply(core: &mut Core, id: CoreId, view: &View) -> CoreId {
         }
         View::Sums { sizes, sums } => core.push(CoreOp::Sums(id, sums.clone()), dtype, sizes.clone()),
     }
+}
+
+/// The value in row-major memory, copied if what it is has another layout.
+pub fn row_major(core: &mut Core, id: CoreId) -> CoreId {
+    let node = core.node(id).clone();
+    let strides = contiguous_strides(&node.sizes);
+    let is_laid_out = match node.op {
+        CoreOp::Input(_) => node.strides == strides,
+        _ => !node.op.is_view() && core.pin(id, &strides),
+    };
+    if is_laid_out { id } else { core.add(CoreNode { op: CoreOp::Copy(id), strides, ..node }) }
+}
+
+/// What `base` is once its elements that the indices pick have these values: `base[indices] = value`.
+pub fn index_put(core: &mut Core, base: CoreId, indices: Vec<ExternArg>, value: CoreId) -> CoreId {
+    let base = row_major(core, base);
+    let CoreNode { dtype, sizes, strides, .. } = core.node(base).clone();
+    let call = ExternCall {
+        op: "aten::index_put".into(),
+        overload: "default".into(),
+        out: None,
+        args: vec![
+            ExternArg::Value(base),
+            ExternArg::List(indices),
+            ExternArg::Value(value),
+            ExternArg::Const(Const::Bool(false)),
+        ],
+        results: 1,
+        order: None,
+        draws: false,
+    };
+    let id = core.push(CoreOp::Extern(call.into()), DType::F32, vec![]);
+    let result = core.push(CoreOp::Result(id, 0), dtype, sizes);
+    core.pin(result, &strides);
+    result
 }

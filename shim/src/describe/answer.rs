@@ -100,6 +100,11 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             let collection = unsafe { raw::collection(live(describer, *class)?) };
             collection.map(AnswerValue::Collection).ok_or((ReasonCode::Internal, "patterns of what is no class".into()))
         }
+        Question::WeakReferences(object) => {
+            // SAFETY: a live object.
+            let any = unsafe { raw::has_weak_references(live(describer, *object)?) };
+            Ok(AnswerValue::Const(Const::Bool(any)))
+        }
         Question::SysModule(name) => sys_module(describer, name),
         Question::Eval { path, args, names } => evaluate::evaluate(py, path, args, names),
         Question::TorchCall { target, args, kwargs, ambient } => {

@@ -71,6 +71,7 @@ pub enum Fact {
     Collection(Collection),
     /// No instance dict, or an empty one.
     NoAttributes,
+    NoWeakReferences,
     /// Empty slot.
     NoSlot(Py<PyAny>),
     /// No value, nor a default.
@@ -156,6 +157,7 @@ impl Fact {
             }
             GuardKind::Collection(collection) => Fact::Collection(*collection),
             GuardKind::NoAttributes => Fact::NoAttributes,
+            GuardKind::NoWeakReferences => Fact::NoWeakReferences,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoContextValue { own_default } => Fact::NoContextValue(*own_default),
             GuardKind::NotCached(key) => Fact::NotCached(Cached::new(py, key)?),
@@ -274,6 +276,7 @@ impl Fact {
                     let dict = raw::instance_dict(value);
                     dict.is_null() || ffi::PyDict_Size(dict) == 0
                 }
+                Fact::NoWeakReferences => !raw::has_weak_references(value),
                 Fact::NoSlot(name) => Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr())).is_none(),
                 Fact::NoContextValue(own_default) => {
                     raw::is_context_variable(value) && raw::context_value(py, value, *own_default).is_none()

@@ -5,16 +5,16 @@ use crate::graph::opaque::{Call, complex, missing};
 use crate::nest::affine::{reshaped_strides, same_layout, strides_through_view};
 use crate::nest::group::memory_view;
 use crate::options::LowerOptions;
-use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, IndexSum, OutputBase};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
-use flambeau_ir::kernel::DType;
+use flambeau_ir::kernel::{Binary, DType};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::{Device, TensorMeta, contiguous_strides};
 use flambeau_ops::Mark;
-use flambeau_ops::decompose::{Decompose, Outcome, View, apply, refuse};
+use flambeau_ops::decompose::{Decompose, Outcome, View, apply, index_put, refuse};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A core graph and where its tensor inputs come from.
@@ -483,10 +483,63 @@ impl Lowering<'_> {
                 Ok(self.core.push(op, node.dtype, node.sizes))
             }
             View::Expand(to) if *to == sizes => Ok(value),
-            View::Slice { .. } | View::Expand(_) | View::Sums { .. } => {
-                refuse("a write through a view that skips or repeats elements")
+            View::Slice { dim, start, step, .. } if *step > 0 => {
+                let shown = self.core.node(value).sizes.clone();
+                let along = |d: usize| {
+                    let mut factors = vec![Dim::Const(0); sizes.len()];
+                    let taken = d == *dim as usize;
+                    factors[d] = Dim::Const(if taken { *step } else { 1 });
+                    IndexSum { start: if taken { start.clone() } else { Dim::Const(0) }, factors }
+                };
+                let sums: Vec<_> = (0..sizes.len()).map(along).collect();
+                self.scattered(whole, (&shown, &sums, true), value)
+            }
+            View::Sums { sizes: shown, sums } => self.scattered(whole, (shown, sums, false), value),
+            View::Slice { .. } | View::Expand(_) => refuse("a write through a view that repeats elements"),
+        }
+    }
+
+    /// The value of `whole` after what a view by sums shows, of sizes `shown`, was given `value`. `distinct`:
+    /// it shows no element twice.
+    fn scattered(
+        &mut self,
+        whole: CoreId,
+        (shown, sums, distinct): (&[Dim], &[IndexSum], bool),
+        value: CoreId,
+    ) -> Result<CoreId, Reason> {
+        let sizes = self.core.node(whole).sizes.clone();
+        let steps = contiguous_strides(&sizes);
+        // Where elements lie in row-major memory.
+        let mut start = Dim::Const(0);
+        let mut factors = vec![Dim::Const(0); shown.len()];
+        for (sum, step) in sums.iter().zip(&steps) {
+            start = start.add(&sum.start.mul(step));
+            for (total, factor) in factors.iter_mut().zip(&sum.factors) {
+                *total = total.add(&factor.mul(step));
             }
         }
+        if !distinct && has_overlap(shown, &factors) {
+            return refuse("a write through a view whose elements share memory");
+        }
+        let number = |dim: Dim| dim.as_const().map_or(CoreOp::Scalar(dim), |n| CoreOp::Const(n as u64));
+        let mut at = self.index(number(start), shown);
+        for (d, factor) in factors.into_iter().enumerate() {
+            let along = self.index(CoreOp::Iota(d as u32), shown);
+            let factor = self.index(number(factor), shown);
+            let offset = self.index(CoreOp::Binary(Binary::Mul, along, factor), shown);
+            at = self.index(CoreOp::Binary(Binary::Add, at, offset), shown);
+        }
+        let flat = |core: &mut Core, id: CoreId| {
+            let count = core.node(id).sizes.iter().fold(Dim::Const(1), |count, size| count.mul(size));
+            apply(core, id, &View::Reshape(vec![count]))
+        };
+        let (row, at, value) = (flat(&mut self.core, whole), flat(&mut self.core, at), flat(&mut self.core, value));
+        let stored = index_put(&mut self.core, row, vec![ExternArg::Value(at)], value);
+        Ok(apply(&mut self.core, stored, &View::Reshape(sizes)))
+    }
+
+    fn index(&mut self, op: CoreOp, sizes: &[Dim]) -> CoreId {
+        self.core.push(op, DType::I64, sizes.to_vec())
     }
 
     /// Whether the user has another tensor with the memory of this output.

@@ -74,8 +74,8 @@ impl Call<'_> {
             },
             _ => return refuse(format!("{name} yields no tensor")),
         };
-        if metas.len() != overload.results {
-            return refuse(format!("{name} yields {} tensors, torch has {}", metas.len(), overload.results));
+        if overload.results.is_some_and(|count| count != metas.len()) {
+            return refuse(format!("{name} yields {} tensors, which torch does not", metas.len()));
         }
         // What an op of a library does beside its results is not known: it runs, and in its place.
         let in_order = overload.rng || self.schema.is_some() && !self.is_torchs();

@@ -204,7 +204,12 @@ fn tensor(call: &mut Call) -> Answer {
 }
 
 /// Adds a nested list's sizes, and the highest kind of number in it.
-fn literal(data: &OpArg, depth: usize, sizes: &mut Vec<i64>, kind: &mut Option<Category>) -> Result<(), InferError> {
+pub(crate) fn literal(
+    data: &OpArg,
+    depth: usize,
+    sizes: &mut Vec<i64>,
+    kind: &mut Option<Category>,
+) -> Result<(), InferError> {
     let items: Vec<OpArg> = match data {
         OpArg::List(items) | OpArg::Tuple(items) => items.clone(),
         OpArg::Const(Const::Tuple(items)) => items.iter().cloned().map(OpArg::Const).collect(),

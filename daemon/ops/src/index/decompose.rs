@@ -10,6 +10,7 @@ use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, NodeId};
 use flambeau_ir::kernel::{Binary, DType};
 use flambeau_ir::reason::Reason;
+use flambeau_ir::tensor::TensorMeta;
 
 type Done = Result<Outcome, Reason>;
 
@@ -29,7 +30,7 @@ enum Pick {
 /// The sizes of the tensor of ints that lists are.
 fn sizes_of_ints(arg: &Arg) -> Option<Vec<Dim>> {
     let each: Vec<Vec<Dim>> = match arg.seen() {
-        Seen::Const(Const::Int(_)) => return Some(vec![]),
+        Seen::Const(Const::Int(_)) | Seen::Dim(_) => return Some(vec![]),
         Seen::Items(items) => items.iter().map(sizes_of_ints).collect::<Option<_>>()?,
         Seen::Const(Const::Tuple(items)) => {
             items.iter().map(|item| sizes_of_ints(&Arg::Const(item.clone()))).collect::<Option<_>>()?
@@ -75,15 +76,22 @@ fn slice_parts(arg: &Arg) -> Option<[Arg; 3]> {
     }
 }
 
+/// How many dimensions a part of a subscript takes.
+fn dims_taken(cx: &Decompose, item: &Arg) -> usize {
+    match item {
+        Arg::Const(Const::None | Const::Ellipsis) => 0,
+        Arg::Node(id) => cx.metas.get(id).filter(|m| m.dtype == DType::Bool).map_or(1, TensorMeta::ndim),
+        _ => 1,
+    }
+}
+
 fn selection(cx: &Decompose) -> Result<Selection, Reason> {
     let mut sizes = cx.meta_of("input")?.sizes;
     let items = subscripts(cx.bound.arg("index"));
-    let consumes = |a: &Arg| !matches!(a, Arg::Const(Const::None | Const::Ellipsis));
-    let skipped = sizes.len().saturating_sub(items.iter().filter(|a| consumes(a)).count());
+    let taken: usize = items.iter().map(|item| dims_taken(cx, item)).sum();
+    let skipped = sizes.len().saturating_sub(taken);
     let mut out = Selection { views: vec![], picks: vec![] };
     let mut at = 0;
-    // Lists in a list stand for a tuple of them.
-    let may_nest = matches!(cx.bound.arg("index"), Some(Arg::Tuple(_) | Arg::Const(Const::Tuple(_))));
     for item in &items {
         match item {
             Arg::Const(Const::Ellipsis) => {
@@ -97,11 +105,8 @@ fn selection(cx: &Decompose) -> Result<Selection, Reason> {
                 at += 1;
             }
             Arg::Node(id) => {
-                if !cx.metas.get(id).is_some_and(|m| m.dtype.is_integer()) {
-                    return refuse("a subscript by a mask");
-                }
                 out.picks.push(Some(Pick::Tensor(*id)));
-                at += 1;
+                at += dims_taken(cx, item);
             }
             other => match (other.seen(), slice_parts(other)) {
                 (_, Some(parts)) => {
@@ -136,11 +141,11 @@ fn selection(cx: &Decompose) -> Result<Selection, Reason> {
                     out.views.push(View::Reshape(sizes.clone()));
                 }
                 _ => match sizes_of_ints(other) {
-                    Some(sizes) if may_nest || sizes.len() == 1 => {
+                    Some(sizes) => {
                         out.picks.push(Some(Pick::Ints(other.clone(), sizes)));
                         at += 1;
                     }
-                    _ => return refuse("a subscript of this kind"),
+                    None => return refuse("a subscript of this kind"),
                 },
             },
         }
@@ -148,12 +153,8 @@ fn selection(cx: &Decompose) -> Result<Selection, Reason> {
     Ok(out)
 }
 
-pub(super) fn getitem(cx: &mut Decompose) -> Done {
-    let of = cx.node_of("input")?;
-    let selection = selection(cx)?;
-    if selection.picks.iter().all(Option::is_none) {
-        return Ok(Outcome::View(of, selection.views));
-    }
+/// What tensors pick from, and these, one a dimension.
+fn picked(cx: &mut Decompose, of: NodeId, selection: &Selection) -> Result<(CoreId, Vec<ExternArg>), Reason> {
     let base = cx.value_of(of)?;
     let base = selection.views.iter().fold(base, |id, v| crate::decompose::apply(cx.core, id, v));
     let mut indices = Vec::new();
@@ -164,33 +165,32 @@ pub(super) fn getitem(cx: &mut Decompose) -> Done {
             None => ExternArg::Const(Const::None),
         });
     }
+    Ok((base, indices))
+}
+
+pub(super) fn getitem(cx: &mut Decompose) -> Done {
+    let of = cx.node_of("input")?;
+    let selection = selection(cx)?;
+    if selection.picks.iter().all(Option::is_none) {
+        return Ok(Outcome::View(of, selection.views));
+    }
+    let (base, indices) = picked(cx, of, &selection)?;
     let meta = cx.result()?;
     let args = vec![ExternArg::Value(base), ExternArg::List(indices)];
     Ok(Outcome::Fresh(cx.call(("aten::index", "Tensor"), None, args, &[meta])[0]))
 }
 
-/// The only subscript of a store, where it is a mask.
+/// The subscript of a store, where it is a mask.
 fn mask_of(cx: &Decompose) -> Option<NodeId> {
-    let items = subscripts(cx.bound.arg("index"));
-    let [Arg::Node(id)] = items[..] else { return None };
-    cx.metas.get(&id).is_some_and(|m| m.dtype == DType::Bool).then_some(id)
+    let Some(Arg::Node(id)) = cx.bound.arg("index") else { return None };
+    cx.metas.get(id).is_some_and(|m| m.dtype == DType::Bool).then_some(*id)
 }
 
-/// `x[mask] = value`, of one number. The mask has the first dimensions.
-fn masked_store(cx: &mut Decompose, of: NodeId, mask: NodeId) -> Done {
+/// `x[mask] = value`, of one number of the tensor's type. The mask has the first dimensions: the rule takes no others.
+fn masked_store(cx: &mut Decompose, of: NodeId, mask: NodeId, value: CoreId) -> Done {
     let meta = cx.meta_of("input")?;
-    if cx.node_of("value").is_ok_and(|id| cx.metas.get(&id).is_some_and(|value| value.dtype != meta.dtype)) {
-        return refuse("a store by a mask of another type");
-    }
-    let value = cx.operand("value", meta.dtype)?;
-    if !cx.sizes(value).is_empty() {
-        return refuse("a store by a mask of as many values as it has elements");
-    }
     let mask = cx.value_of(mask)?;
     let mut sizes = cx.sizes(mask);
-    if sizes.len() > meta.sizes.len() || sizes != meta.sizes[..sizes.len()] {
-        return refuse("a store by a mask of other sizes");
-    }
     sizes.resize(meta.sizes.len(), Dim::Const(1));
     let mask = cx.reshape(mask, sizes);
     let (mask, value) = (cx.expand(mask, &meta.sizes), cx.expand(value, &meta.sizes));
@@ -201,16 +201,47 @@ fn masked_store(cx: &mut Decompose, of: NodeId, mask: NodeId) -> Done {
 
 pub(super) fn setitem(cx: &mut Decompose) -> Done {
     let of = cx.node_of("input")?;
-    if let Some(mask) = mask_of(cx) {
-        return masked_store(cx, of, mask);
-    }
-    let selection = selection(cx)?;
-    if selection.picks.iter().any(Option::is_some) {
-        return refuse("a store by index tensors");
-    }
     let dtype = cx.meta_of("input")?.dtype;
+    let mask = mask_of(cx);
+    let selection = selection(cx)?;
     let value = cx.operand("value", dtype)?;
-    Ok(Outcome::WriteView(of, selection.views, value))
+    if let Some(mask) = mask
+        && cx.sizes(value).is_empty()
+    {
+        return masked_store(cx, of, mask, value);
+    }
+    if selection.picks.iter().all(Option::is_none) {
+        return Ok(Outcome::WriteView(of, selection.views, value));
+    }
+    let (base, indices) = picked(cx, of, &selection)?;
+    let value = cut_to(cx, value, rank(cx, base, &selection));
+    let stored = crate::decompose::index_put(cx.core, base, indices, value);
+    Ok(Outcome::WriteView(of, selection.views, stored))
+}
+
+/// How many dimensions what the tensors pick from `base` has: those that they have together stand for those that they take.
+fn rank(cx: &Decompose, base: CoreId, selection: &Selection) -> usize {
+    let (mut taken, mut together) = (0, 0);
+    for pick in selection.picks.iter().flatten() {
+        let (takes, has) = match pick {
+            Pick::Tensor(id) => {
+                let takes = dims_taken(cx, &Arg::Node(*id));
+                let is_mask = cx.metas.get(id).is_some_and(|m| m.dtype == DType::Bool);
+                (takes, if is_mask { 1 } else { cx.metas.get(id).map_or(0, TensorMeta::ndim) })
+            }
+            Pick::Ints(_, sizes) => (1, sizes.len()),
+        };
+        taken += takes;
+        together = together.max(has);
+    }
+    cx.sizes(base).len() - taken + together
+}
+
+/// The value without the first of its dimensions, which have size 1, where it has more than `rank`.
+fn cut_to(cx: &mut Decompose, value: CoreId, rank: usize) -> CoreId {
+    let sizes = cx.sizes(value);
+    let more = sizes.len().saturating_sub(rank);
+    cx.reshape(value, sizes[more..].to_vec())
 }
 
 pub(super) fn embedding(cx: &mut Decompose) -> Done {

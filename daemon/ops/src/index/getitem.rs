@@ -1,6 +1,7 @@
 //! `x[...]` on tensors (and on what ops return as tuples), and stores through it.
 
 use crate::call::{Answer, Call, broadcast, invalid};
+use crate::create::literal;
 use crate::layout::{Operand, pointwise_strides};
 use crate::promote::Category;
 use crate::view::geometry::{slice_bounds, view_strides};
@@ -18,6 +19,8 @@ enum Indexed {
     View(TensorMeta),
     /// Picks elements by index tensors into a new tensor.
     Picked(TensorMeta),
+    /// Picks as many elements as masks say.
+    Masked,
 }
 
 pub(super) fn getitem(call: &mut Call) -> Answer {
@@ -28,6 +31,7 @@ pub(super) fn getitem(call: &mut Call) -> Answer {
             meta.requires_grad = call.grad_of(meta.dtype, [base]);
             Ok(Inferred { checks: true, ..Inferred::tensor(meta) })
         }
+        Indexed::Masked => Err(InferError::NoRule),
     }
 }
 
@@ -55,26 +59,30 @@ pub(super) fn setitem(call: &mut Call) -> Answer {
         return Ok(Inferred { mutates, ..Inferred::fresh(ValueMeta::Const(Const::None)) });
     }
     let (place, checks) = match index(call)? {
-        Indexed::View(place) => (place, false),
-        Indexed::Picked(place) => (place, true),
+        Indexed::View(place) => (Some(place), false),
+        Indexed::Picked(place) => (Some(place), true),
+        // Torch checks that there are as many values.
+        Indexed::Masked => (None, true),
     };
     match call.bound.arg("value").ok_or(InferError::NoRule)? {
         OpArg::Tensor(value) => {
-            // A store may drop leading dimensions of size one from the value.
-            let mut value = value.clone();
-            while value.ndim() > place.ndim() && call.env.is(&value.sizes[0], 1) {
-                value.sizes.remove(0);
-                value.strides.remove(0);
+            if let Some(place) = &place {
+                // A store may drop leading dimensions of size one from the value.
+                let mut value = value.clone();
+                while value.ndim() > place.ndim() && call.env.is(&value.sizes[0], 1) {
+                    value.sizes.remove(0);
+                    value.strides.remove(0);
+                }
+                expanded(&mut call.env, &value, &place.sizes)?;
             }
-            expanded(&mut call.env, &value, &place.sizes)?;
-            if call.grad_of(base.dtype, [&value]) && !base.requires_grad {
+            if checks && value.dtype != base.dtype || call.grad_of(base.dtype, [value]) && !base.requires_grad {
                 return Err(InferError::NoRule);
             }
         }
         number if number.seen_number().is_some() => {}
         _ => return Err(InferError::NoRule),
     }
-    if has_repeats(call, &place) {
+    if has_repeats(call, place.as_ref().unwrap_or(base)) {
         return Err(InferError::NoRule);
     }
     let mutates = vec![call.place("input")?];
@@ -102,13 +110,13 @@ fn index(call: &mut Call) -> Result<Indexed, InferError> {
         Some(single) => std::slice::from_ref(single),
     };
     let mut walk = Walk { sizes: Vec::new(), strides: Vec::new(), picks: Vec::new() };
-    let named = items.iter().filter(|i| !is_new_axis(i)).count();
+    let taken = items.iter().map(dims_taken).sum::<usize>();
     let ellipsis = items.iter().filter(|i| matches!(i, OpArg::Const(Const::Ellipsis))).count();
-    if ellipsis > 1 || named - ellipsis > base.ndim() {
+    if ellipsis > 1 || taken > base.ndim() {
         return invalid(format!("too many indices for tensor of dimension {}", base.ndim()));
     }
-    let skipped = base.ndim() - (named - ellipsis);
-    let mut dim = 0;
+    let skipped = base.ndim() - taken;
+    let (mut dim, mut masks) = (0, false);
     for item in items {
         if matches!(item, OpArg::Const(Const::Ellipsis)) {
             walk.keep(base, dim..dim + skipped);
@@ -118,10 +126,20 @@ fn index(call: &mut Call) -> Result<Indexed, InferError> {
             let stride = base.sizes.get(dim).map_or(Dim::Const(1), |s| s.mul(&base.strides[dim]));
             walk.sizes.insert(at, Dim::Const(1));
             walk.strides.insert(at, stride);
+        } else if let Some(mask) = as_mask(item) {
+            let of = &base.sizes[dim..dim + mask.ndim()];
+            if mask.ndim() == 0 || !mask.sizes.iter().zip(of).all(|(a, b)| call.env.eq(a, b)) {
+                return Err(InferError::NoRule);
+            }
+            dim += mask.ndim();
+            masks = true;
         } else {
             walk.item(call, base, dim, item)?;
             dim += 1;
         }
+    }
+    if masks {
+        return Ok(Indexed::Masked);
     }
     walk.keep(base, dim..base.ndim());
     let viewed = TensorMeta { sizes: walk.sizes, strides: walk.strides, ..base.clone() };
@@ -129,6 +147,21 @@ fn index(call: &mut Call) -> Result<Indexed, InferError> {
         Ok(Indexed::View(viewed))
     } else {
         picked(call, &viewed, &walk.picks).map(Indexed::Picked)
+    }
+}
+
+fn as_mask(item: &OpArg) -> Option<&TensorMeta> {
+    match item {
+        OpArg::Tensor(mask) if mask.dtype == DType::Bool => Some(mask),
+        _ => None,
+    }
+}
+
+/// How many dimensions a part of a subscript takes.
+fn dims_taken(item: &OpArg) -> usize {
+    match as_mask(item) {
+        Some(mask) => mask.ndim(),
+        None => usize::from(!matches!(item, OpArg::Const(Const::None | Const::Ellipsis))),
     }
 }
 
@@ -176,10 +209,15 @@ impl Walk {
                 self.pick(base, dim, t.clone());
                 Ok(())
             }
-            OpArg::List(items)
-                if items.iter().all(|i| matches!(i, OpArg::Const(Const::Int(_)))) && !items.is_empty() =>
-            {
-                let sizes = vec![Dim::Const(items.len() as i64)];
+            OpArg::List(_) | OpArg::Tuple(_) | OpArg::Const(Const::Tuple(_)) => {
+                let (mut sizes, mut kind) = (Vec::new(), None);
+                literal(item, 0, &mut sizes, &mut kind)?;
+                let is_alone = matches!(call.bound.arg("index"), Some(OpArg::List(_)));
+                // Lists in a list stand for a tuple of them.
+                if kind != Some(Category::Integer) || (is_alone && sizes.len() > 1) {
+                    return Err(InferError::NoRule);
+                }
+                let sizes = sizes.into_iter().map(Dim::Const).collect();
                 self.pick(base, dim, TensorMeta::contiguous(DType::I64, base.device, sizes));
                 Ok(())
             }

@@ -33,13 +33,14 @@ use crate::state::library::Library;
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
-use crate::value::{Tuple, Value};
+use crate::value::{Class, Tuple, Value};
 use flambeau_bytecode::{Binary, Compare, Unary};
 use flambeau_ir::code::Const;
 use flambeau_ir::oracle::Plain;
 use flambeau_ir::reason::ReasonCode;
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::rc::Rc;
+use std::sync::{Arc, LazyLock};
 
 /// All of this, as protocols see it.
 pub struct BuiltIns;
@@ -302,12 +303,26 @@ pub fn attribute(tracer: &mut Tracer<'_>, value: &Value, name: &str) -> Flow<Opt
         return Ok(None);
     }
     let class = tracer.class_of(value)?;
-    for base in &class.mro_paths {
+    for (at, base) in class.mro_paths.iter().enumerate() {
         if let Some((path, _)) = canonical(&format!("{base}.{name}")) {
-            return Ok(Some(Value::bound_builtin(path, value.clone())));
+            let before = &class.mro_paths[..at];
+            return Ok(
+                (!is_defined_in(tracer, &class, before, name)?).then(|| Value::bound_builtin(path, value.clone()))
+            );
         }
     }
     Ok(None)
+}
+
+/// Whether a class's attribute is that of one of these of its bases: with a method that is not known here, as
+/// `defaultdict.copy`.
+fn is_defined_in(tracer: &mut Tracer<'_>, class: &Rc<Class>, bases: &[Arc<str>], name: &str) -> Flow<bool> {
+    if bases.is_empty() {
+        return Ok(false);
+    }
+    let class = tracer.searched_class(class, name)?;
+    let found = tracer.type_lookup(&class, name)?;
+    Ok(found.is_some_and(|(owner, _)| bases.iter().any(|base| owner.is(base))))
 }
 
 /// A folded result as a value: what Python raises is raised, what is not folded is asked of the client.

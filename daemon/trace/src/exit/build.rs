@@ -106,9 +106,10 @@ fn identity(value: &Value) -> Option<Identity> {
 
 fn build_class(class: &Class) -> Flow<Build> {
     match &class.path {
-        _ if class.is_nameless() => {
-            stop(ReasonCode::SideEffect, format!("the type {} leaves the frame", class.own_name))
-        }
+        _ if class.is_nameless() => match class.path_in_types() {
+            Some(path) => Ok(Build::Path(path.into())),
+            None => stop(ReasonCode::SideEffect, format!("the type {} leaves the frame", class.own_name)),
+        },
         // What stands for an object of C is none.
         Some(path) if path.starts_with("flambeau.polyfills.") => {
             stop(ReasonCode::SideEffect, format!("the type {} leaves the frame", class.own_name))

@@ -11,22 +11,41 @@ use crate::value::flow::{Flow, Stop};
 use crate::value::frame::{PyFrame, Slot};
 use crate::value::{CellId, Class, DictId, InstanceId, ListId, Origin, SetId, Value};
 use flambeau_bytecode::Op;
+use flambeau_ir::code::Const;
+use flambeau_ir::guard::GuardKind;
 use flambeau_ir::object::ObjectData;
+use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{SourceId, Step};
 use std::collections::HashSet;
 use std::rc::Rc;
 
 impl Tracer<'_> {
-    /// Notes an outside object, if the frame may hold the last reference to it and its end runs user code.
+    /// Notes an outside object, if the frame may hold the last reference to it and its end is seen: it runs user code, or weak
+    /// references tell.
     pub(crate) fn note_finalizer(&mut self, id: InstanceId, class: &Rc<Class>, origin: Origin) -> Flow<()> {
         if !class.is_python || !self.may_let_go(origin.source) {
             return Ok(());
         }
         if self.type_lookup(class, "__del__")?.is_some() {
             self.mortals.insert(id);
+        } else if self.is_carried(origin.source) {
+            match self.ask_one(Question::WeakReferences(origin.object))? {
+                AnswerValue::Const(Const::Bool(false)) => self.guard(origin.source, GuardKind::NoWeakReferences),
+                _ => {
+                    self.mortals.insert(id);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Whether it is a variable that a resume function was handed: it may hold the last reference.
+    fn is_carried(&self, source: SourceId) -> bool {
+        let is_argument = |source| matches!(self.sources.get(source).step, Step::Arg(_));
+        let node = self.sources.get(source);
+        let in_state = matches!(node.step, Step::Index(_)) && node.base.is_some_and(is_argument);
+        self.resuming && (in_state || is_argument(source))
     }
 
     /// Whether what is there is in the state of a resume function, in a container that the frame was handed, or an argument
@@ -85,8 +104,10 @@ impl Tracer<'_> {
         frame.stack.iter().flatten().for_each(|value| walk.value(value));
         let Some(first) = gone.difference(&walk.found).next().copied() else { return Ok(()) };
         let name = self.arenas.instances[first].class.name.qualname.clone();
-        let mut reason =
-            Reason::new(ReasonCode::UnsupportedObject, format!("the end of a {name}, which has a finalizer"));
+        let mut reason = Reason::new(
+            ReasonCode::UnsupportedObject,
+            format!("the end of a {name}, which has a finalizer or weak references"),
+        );
         if self.is_argument(first) {
             reason.stack = self.locations();
         } else {

@@ -34,7 +34,7 @@ impl Tracer<'_> {
     }
 
     /// What a resume function was handed and binds to a variable that nothing reads: whatever it is, the frame only holds it.
-    /// Of an object with a finalizer its moment counts.
+    /// Of an object whose end may be seen its moment counts.
     pub(crate) fn take_unused(&mut self, frame: &PyFrame, object: ObjId, source: SourceId) -> Flow<Option<Value>> {
         let Some(Op::StoreFast(slot)) = frame.decoded.instrs.get(frame.pc).map(|instr| instr.op) else {
             return Ok(None);
@@ -47,8 +47,12 @@ impl Tracer<'_> {
         if !unused {
             return Ok(None);
         }
-        let described = self.describe(object)?;
-        if self.raw_type_lookup(described.class, "__del__")?.is_some() {
+        let class = self.describe(object)?.class;
+        // Bound to something else later, or unbound.
+        let rebound = |op| matches!(op, Op::StoreFast(bound) | Op::DeleteFast(bound) if bound == slot);
+        let ends_early = frame.decoded.instrs[frame.pc + 1..].iter().any(|instr| rebound(instr.op));
+        let is_python = matches!(&self.describe(class)?.data, ObjectData::Class(class) if class.is_python);
+        if ends_early && is_python || self.raw_type_lookup(class, "__del__")?.is_some() {
             return Ok(None);
         }
         Ok(Some(Value::Unread(Origin { object, source })))

@@ -33,8 +33,8 @@ impl Tracer<'_> {
         match target {
             Value::Instance(id)
                 if name == "__traceback__"
-                    && self.arenas.instances[*id].class.generic_setattr
-                    && matches!(self.arenas.instances[*id].payload, Payload::Exception(..)) =>
+                    && matches!(self.arenas.instances[*id].payload, Payload::Exception(..))
+                    && !self.has_own_setattr(*id) =>
             {
                 self.set_traceback(target, &value)
             }
@@ -177,6 +177,12 @@ impl Tracer<'_> {
         }
     }
 
+    /// Whether a class of Python says what setting an attribute does.
+    fn has_own_setattr(&mut self, id: InstanceId) -> bool {
+        let class = self.arenas.instances[id].class.clone();
+        matches!(self.type_lookup(&class, "__setattr__"), Ok(Some((owner, _))) if owner.is_python)
+    }
+
     /// Whether the member of a class that this name leads to can be any object: those that a class of Python declares.
     fn has_own_member(&mut self, id: InstanceId, name: &str) -> bool {
         let instance = &self.arenas.instances[id];
@@ -190,16 +196,15 @@ impl Tracer<'_> {
 
     /// Sets `__traceback__` of an exception that the trace made. Tracebacks are not modelled: none can be read.
     pub(crate) fn set_traceback(&mut self, exception: &Value, traceback: &Value) -> Flow<()> {
-        match self.read(traceback)? {
-            Value::Const(Const::None) => Ok(()),
-            Value::Const(_) => self.raise_named("TypeError", "__traceback__ must be a traceback or None"),
-            _ => {
-                if let Some(raised) = self.raised_mut(exception) {
-                    raised.has_traceback = true;
-                }
-                Ok(())
-            }
+        let traceback = match self.read(traceback)? {
+            Value::Const(Const::None) => None,
+            Value::Const(_) => return self.raise_named("TypeError", "__traceback__ must be a traceback or None"),
+            other => Some(other),
+        };
+        if let Some(raised) = self.raised_mut(exception) {
+            raised.traceback = traceback;
         }
+        Ok(())
     }
 
     /// Sets what `BaseException` keeps of an exception that the trace made.

@@ -48,6 +48,12 @@ const OWN_NAMES: &[(&str, &str)] = &[
     ("types.EllipsisType", "ellipsis"),
     ("types.NotImplementedType", "NotImplementedType"),
     ("types.TracebackType", "traceback"),
+    ("types.MappingProxyType", "mappingproxy"),
+    ("types.CoroutineType", "coroutine"),
+    ("types.AsyncGeneratorType", "async_generator"),
+    ("types.MethodWrapperType", "method-wrapper"),
+    ("types.WrapperDescriptorType", "wrapper_descriptor"),
+    ("types.ClassMethodDescriptorType", "classmethod_descriptor"),
 ];
 
 /// Types of the interpreter that no module `builtins` has.
@@ -90,6 +96,12 @@ impl Class {
         } else {
             format!("{module}.{}", self.own_name)
         }
+    }
+
+    /// The path by which module `types` has a type of the interpreter that no module `builtins` has.
+    pub(crate) fn path_in_types(&self) -> Option<&'static str> {
+        let own = self.path.as_deref()?.strip_prefix("builtins.")?;
+        OWN_NAMES.iter().find(|(_, name)| *name == own).map(|(public, _)| *public)
     }
 
     /// Stands for the type of a built-in iterator where the trace does not keep which one it is.

@@ -54,15 +54,15 @@ pub struct Raised {
     pub is_raised: bool,
     /// It was raised where the trace handled no exception: what callers of the frame handle is its context.
     pub within_callers: bool,
-    /// It was given a traceback, which is not known.
-    pub has_traceback: bool,
+    /// The `__traceback__` that it was given.
+    pub traceback: Option<Value>,
 }
 
 impl Raised {
     /// Whether it can leave the trace: nothing that raising it sets is known to it.
     pub(crate) fn leaves(&self) -> bool {
         !self.is_raised
-            && !self.has_traceback
+            && self.traceback.is_none()
             && !self.suppress_context
             && self.cause.is_none()
             && self.context.is_none()

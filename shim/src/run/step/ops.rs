@@ -100,7 +100,9 @@ impl Op {
         };
         let positional = PyTuple::new(py, &objects[..positional])?;
         let result = outside(|| self.overload.bind(py).call(positional, kwargs.as_ref()).map(Bound::unbind))?;
-        if let [only] = self.results[..] {
+        if let [only] = self.results[..]
+            && !result.bind(py).is_instance_of::<PyList>()
+        {
             regs.keep(only, result);
         } else if !self.results.is_empty() {
             for (reg, item) in self.results.iter().zip(result.bind(py).try_iter()?) {

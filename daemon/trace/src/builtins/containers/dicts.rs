@@ -22,6 +22,7 @@ pub const TABLE: Table = &[
     ("builtins.dict.popitem", popitem),
     ("builtins.dict.clear", clear),
     ("builtins.dict.copy", copy),
+    ("collections.defaultdict.copy", copy),
     ("builtins.dict.__len__", length),
     ("builtins.dict.__iter__", iter),
     ("builtins.dict.__contains__", contains),
@@ -232,12 +233,12 @@ fn clear(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 
 fn copy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [dict] = exactly(path, args)?;
-    let ordered = path.starts_with("collections.OrderedDict.");
+    let own = path.strip_suffix(".copy").filter(|class| *class != "builtins.dict");
     let Value::Dict(id) = &dict else { return unsupported(path) };
-    match &tracer.arenas.dicts[*id].class {
-        Some(class) if ordered && !class.is("collections.OrderedDict") => unsupported(path),
-        Some(_) if ordered => crate::builtins::slots::copy_dict(tracer, &dict),
-        Some(class) if class.derives("collections.defaultdict") => unsupported(path),
+    match (&tracer.arenas.dicts[*id].class, own) {
+        (Some(class), Some(own)) if class.is(own) => crate::builtins::slots::copy_dict(tracer, &dict),
+        (_, Some(_)) => unsupported(path),
+        (Some(class), None) if class.derives("collections.defaultdict") => unsupported(path),
         // `dict.copy` of a subclass gives a dict.
         _ => {
             let items = tracer.mapping_items(&dict)?;
