@@ -172,6 +172,22 @@ def test_what_torch_refuses(at):
     assert str(found.value).splitlines()[0] == str(expected.value).splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    "sizes", [(2, 6), (1, 2, 6), (1, 6), (6,), (1, 1, 1, 6), (3, 2, 6), (3, 6), (2, 1, 6), (2,), (0, 6)], ids=str
+)
+@pytest.mark.parametrize("at", [MASK, ROWS, (MASK, slice(None)), ([0, 2], ...)], ids=["mask", "rows", "slice", "list"])
+def test_sizes_of_values(at, sizes):
+    def f(x, v):
+        y = x * 2
+        try:
+            y[at] = v
+        except (IndexError, RuntimeError) as error:
+            return type(error), y
+        return None, y
+
+    check(f, (base(), torch.randn(sizes)), graphs=None)
+
+
 def test_another_type_is_refused():
     def f(x):
         y = x * 2

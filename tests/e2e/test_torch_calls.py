@@ -500,3 +500,19 @@ def lists_of_tensors(x):
 
 def test_ops_on_lists_of_tensors():
     compiled_natively(lists_of_tensors, (inputs()[0],))
+
+
+def reductions_of_nothing(x):
+    part = x[2:]
+    y = x + 1
+    return y * 1.5, part.softmax(0), (y[2:] - y[2:].exp().sum()).log(), y.sum(0) + part.sum(0), y[2:] * part.mean()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_reductions_of_nothing(dynamic):
+    """What shares a kernel with a reduction over no elements is computed all the same."""
+    compiled = flambeau.compile(reductions_of_nothing, dynamic=dynamic)
+    for n in (2, 1, 3, 5, 2):
+        x = torch.rand(n)
+        for got, expected in zip(compiled(x), reductions_of_nothing(x), strict=True):
+            torch.testing.assert_close(got, expected, equal_nan=True)

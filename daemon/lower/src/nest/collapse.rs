@@ -7,7 +7,8 @@ use std::cmp::Ordering;
 
 /// Reorders loops by stride, merges what is contiguous, and chooses the row of a kernel without reductions.
 pub fn collapse(body: &mut Body) {
-    let reduces = body.insts.iter().any(|i| matches!(i.expr, Expr::Reduce(..)));
+    drop_rows_of_nothing(body);
+    let reduces = has_rows(body);
     drop_unit_loops(body);
     reorder(body, reduces);
     merge(body);
@@ -142,8 +143,18 @@ fn merge(body: &mut Body) {
     }
 }
 
+/// Whether outer points and rows are told apart: by reductions, or as some writes are once per outer point, and would be left
+/// out where rows are empty.
 fn has_rows(body: &Body) -> bool {
-    body.insts.iter().any(|i| matches!(i.expr, Expr::Reduce(..)))
+    let has_both = body.writes.iter().any(|w| w.outer) && body.writes.iter().any(|w| !w.outer);
+    has_both || body.insts.iter().any(|i| matches!(i.expr, Expr::Reduce(..)))
+}
+
+/// Removes the loops of a row whose reductions nothing reads.
+fn drop_rows_of_nothing(body: &mut Body) {
+    if body.writes.iter().all(|w| w.outer) && !has_rows(body) {
+        body.loops.truncate(body.outer);
+    }
 }
 
 /// Recomputes what depends on the row after its loops changed.

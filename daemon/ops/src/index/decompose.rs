@@ -214,7 +214,7 @@ pub(super) fn setitem(cx: &mut Decompose) -> Done {
         return Ok(Outcome::WriteView(of, selection.views, value));
     }
     let (base, indices) = picked(cx, of, &selection)?;
-    let value = cut_to(cx, value, rank(cx, base, &selection));
+    let value = cut_to(cx, value, rank(cx, base, &selection))?;
     let stored = crate::decompose::index_put(cx.core, base, indices, value);
     Ok(Outcome::WriteView(of, selection.views, stored))
 }
@@ -237,11 +237,14 @@ fn rank(cx: &Decompose, base: CoreId, selection: &Selection) -> usize {
     cx.sizes(base).len() - taken + together
 }
 
-/// The value without the first of its dimensions, which have size 1, where it has more than `rank`.
-fn cut_to(cx: &mut Decompose, value: CoreId, rank: usize) -> CoreId {
+/// The value without the first of its dimensions where it has more than `rank`. They have size 1, or torch refuses it.
+fn cut_to(cx: &mut Decompose, value: CoreId, rank: usize) -> Result<CoreId, Reason> {
     let sizes = cx.sizes(value);
-    let more = sizes.len().saturating_sub(rank);
-    cx.reshape(value, sizes[more..].to_vec())
+    let (first, rest) = sizes.split_at(sizes.len().saturating_sub(rank));
+    if !first.iter().all(|size| size.is(1)) {
+        return refuse("a store of a value with more dimensions than it has room for");
+    }
+    Ok(cx.reshape(value, rest.to_vec()))
 }
 
 pub(super) fn embedding(cx: &mut Decompose) -> Done {

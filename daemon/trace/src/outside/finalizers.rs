@@ -5,6 +5,7 @@
 //! Objects that the trace makes have no finalizer (making one is a break). Arguments that a frame binds anew run as plain
 //! Python, as the call holds them to its end otherwise.
 
+use super::unread::MODULE;
 use crate::state::broken::{Moment, Mortals};
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, Stop};
@@ -29,7 +30,8 @@ impl Tracer<'_> {
         }
         if self.type_lookup(class, "__del__")?.is_some() {
             self.mortals.insert(id);
-        } else if self.is_carried(origin.source) {
+        } else if !class.derives(MODULE) && self.is_carried(origin.source) {
+            // To modules the client has weak references itself.
             match self.ask_one(Question::WeakReferences(origin.object))? {
                 AnswerValue::Const(Const::Bool(false)) => self.guard(origin.source, GuardKind::NoWeakReferences),
                 _ => {

@@ -21,7 +21,7 @@ use flambeau_ir::source::{SourceId, Step};
 /// Tensors without code of the user's.
 const TENSORS: [&str; 2] = ["torch.Tensor", "torch.nn.parameter.Parameter"];
 
-const MODULE: &str = "torch.nn.modules.module.Module";
+pub(super) const MODULE: &str = "torch.nn.modules.module.Module";
 
 impl Tracer<'_> {
     /// What a resume function holds at `source`, in its arguments or in a cell: constants, tensors and tuples are not read
