@@ -188,6 +188,20 @@ def test_sizes_of_values(at, sizes):
     check(f, (base(), torch.randn(sizes)), graphs=None)
 
 
+@pytest.mark.parametrize("size", [8, 4096])
+def test_parts_of_inputs(size):
+    """A plan copies small inputs that it writes to; to a part of a large one torch writes, in place."""
+
+    def f(cache, x, at):
+        cache[:, 3:5] = x[:2].t()
+        cache[:, at] = x[0, 0]
+        cache.index_copy_(1, at, x[:2].t() * 2)
+        cache[1, 1::2] += 1
+        return cache[:, :4].sum(), x + 1
+
+    check(f, (torch.randn(6, size, 3)[..., 0] if size == 8 else torch.randn(6, size * 3), base(), ROWS), graphs=None)
+
+
 def test_another_type_is_refused():
     def f(x):
         y = x * 2

@@ -10,7 +10,7 @@ use flambeau_ir::graph::{Arg, NodeId, ValueMeta};
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A change of indices that torch makes without copying.
@@ -80,6 +80,8 @@ pub struct Decompose<'a> {
     pub values: &'a BTreeMap<NodeId, CoreId>,
     /// Metadata of every tensor argument.
     pub metas: &'a BTreeMap<NodeId, TensorMeta>,
+    /// The tensor arguments whose memory is that of a graph input.
+    pub inputs: &'a BTreeSet<NodeId>,
     /// The op.
     pub op: &'static OpDef,
     /// Number for the next call that draws random numbers.
@@ -467,6 +469,14 @@ pub fn apply(core: &mut Core, id: CoreId, view: &View) -> CoreId {
         }
         View::Sums { sizes, sums } => core.push(CoreOp::Sums(id, sums.clone()), dtype, sizes.clone()),
     }
+}
+
+/// Whether a plan would copy much of a graph's input of this size for a write to these elements of it: such a write is torch's,
+/// in place.
+pub fn copies_much(input: &[Dim], written: &[Dim]) -> bool {
+    const MOST: i64 = 1 << 16;
+    let count = |sizes: &[Dim]| sizes.iter().map(Dim::as_const).try_fold(1_i64, |all, size| all.checked_mul(size?));
+    matches!((count(input), count(written)), (Some(all), Some(some)) if all - some > MOST)
 }
 
 /// The value in row-major memory, copied if what it is has another layout.

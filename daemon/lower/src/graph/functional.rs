@@ -14,7 +14,7 @@ use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::{Device, TensorMeta, contiguous_strides};
 use flambeau_ops::Mark;
-use flambeau_ops::decompose::{Decompose, Outcome, View, apply, index_put, refuse};
+use flambeau_ops::decompose::{Decompose, Outcome, View, apply, copies_much, index_put, refuse};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A core graph and where its tensor inputs come from.
@@ -192,6 +192,12 @@ impl Lowering<'_> {
             self.core.truncate(nodes);
             self.draws = draws;
             let written = written.and_then(|id| Some((id, metas.get(&id)?.clone())));
+            if let Some((id, meta)) = &written
+                && self.is_of_input(*id)
+                && copies_much(&meta.sizes, &[])
+            {
+                return refuse("a write to a large input by an op without kernels");
+            }
             let (meta, fresh, schema) = (&node.meta, node.fresh && written.is_none(), node.schema.as_deref());
             let call = Call { target, args, kwargs, meta, values: &values, fresh, schema, written };
             call.lower(&mut self.core, &mut self.draws).map_err(|_| reason)
@@ -235,12 +241,14 @@ impl Lowering<'_> {
             .bind(args, kwargs)
             .map_err(|_| Reason::new(ReasonCode::NotLowered, format!("arguments of {name}")))?;
         let start = self.core.nodes().len();
+        let inputs = values.keys().filter(|id| self.is_of_input(**id)).copied().collect();
         let mut cx = Decompose {
             core: &mut self.core,
             bound,
             meta: &node.meta,
             values,
             metas,
+            inputs: &inputs,
             op: canon.op,
             draws: &mut self.draws,
             default_dtype: self.graph.default_dtype,
@@ -258,6 +266,10 @@ impl Lowering<'_> {
             (Some(_), other) => refuse(format!("{name} writes in place and yields {other:?}")),
             (None, outcome) => Ok(outcome),
         }
+    }
+
+    fn is_of_input(&self, id: NodeId) -> bool {
+        matches!(&self.values[id.0 as usize], Value::Tensor { base, .. } if self.bases[*base].input.is_some())
     }
 
     fn tuple_item(&self, target: &Target, args: &[Arg]) -> Option<Value> {
@@ -428,6 +440,9 @@ impl Lowering<'_> {
             stages.push(next);
         }
         let mut value = value;
+        if self.bases[base].input.is_some() && copies_much(&self.core.node(stages[0]).sizes, sizes) {
+            return refuse("a write to a part of a large input");
+        }
         for (view, before) in views.iter().zip(&stages).rev() {
             value = self.unview(view, *before, value)?;
         }
