@@ -42,12 +42,13 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Whether it is a variable that a resume function was handed: it may hold the last reference.
+    /// Whether it is a variable of a frame that goes on: of the root, or of one further in, whose state is in its caller's.
     fn is_carried(&self, source: SourceId) -> bool {
-        let is_argument = |source| matches!(self.sources.get(source).step, Step::Arg(_));
-        let node = self.sources.get(source);
-        let in_state = matches!(node.step, Step::Index(_)) && node.base.is_some_and(is_argument);
-        self.resuming && (in_state || is_argument(source))
+        let (mut at, mut in_state) = (source, false);
+        while let (Step::Index(_), Some(base)) = (&self.sources.get(at).step, self.sources.get(at).base) {
+            (at, in_state) = (base, true);
+        }
+        self.resuming && in_state && matches!(self.sources.get(at).step, Step::Arg(_))
     }
 
     /// Whether what is there is in the state of a resume function, in a container that the frame was handed, or an argument
