@@ -5,6 +5,7 @@ import operator
 
 import pytest
 import torch
+from mode import SHARED_KEY
 
 import flambeau
 
@@ -240,6 +241,7 @@ COPIED = {
 }
 
 
+@SHARED_KEY
 @pytest.mark.parametrize("made", [True, False], ids=["made", "given"])
 @pytest.mark.parametrize("kind", COPIED)
 def test_a_type_of_c_has_methods_of_its_own(kind, made):

@@ -18,7 +18,7 @@ import weakref
 import numpy
 import pytest
 import torch
-from mode import COUNTED, PROCESS
+from mode import COUNTED, PROCESS, SHARED_KEY
 from support import check
 
 import flambeau
@@ -202,6 +202,7 @@ def test_hasattr_of_everything(kind):
         assert flambeau.compile(f)(X, value)[0] == f(X, value)[0]
 
 
+@SHARED_KEY
 @pytest.mark.parametrize("kind", OBJECTS)
 def test_try_and_getattr_of_everything(kind):
     value = OBJECTS[kind]
