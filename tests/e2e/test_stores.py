@@ -190,7 +190,7 @@ def test_sizes_of_values(at, sizes):
 
 @pytest.mark.parametrize("size", [8, 4096])
 def test_parts_of_inputs(size):
-    """A plan copies small inputs that it writes to; to a part of a large one torch writes, in place."""
+    """Also where a part is read before it is written, and torch is called after."""
 
     def f(cache, x, at):
         cache[:, 3:5] = x[:2].t()

@@ -93,8 +93,6 @@ pub struct Plan {
     pub device: Device,
     /// Compiled kernels.
     pub kernels: Vec<PlanKernel>,
-    /// Input registers whose memory kernels write: their version counters count one change each.
-    pub written: Vec<Reg>,
     /// Index of the first step whose effect cannot be taken back; `steps.len()` if none.
     pub commit: u32,
     /// Steps before that draw from the CPU's default generator, whose state is put back if one fails.
@@ -204,6 +202,8 @@ pub enum PlanStep {
         /// Strides.
         strides: Vec<Dim>,
     },
+    /// Raises the version counter of an input that kernels are about to write to.
+    Bump(Reg),
     /// Drops a register's tensor.
     Free(Reg),
     /// Brings a tensor to the memory of a back end that has its own. Kernels take it and its views from there until
@@ -230,6 +230,7 @@ impl PlanStep {
         match self {
             PlanStep::Alloc { reg, .. }
             | PlanStep::Expect { reg, .. }
+            | PlanStep::Bump(reg)
             | PlanStep::Free(reg)
             | PlanStep::Import(reg)
             | PlanStep::Reserve(reg)

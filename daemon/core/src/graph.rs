@@ -73,6 +73,10 @@ pub enum CoreOp {
     Extern(Arc<ExternCall>),
     /// One result of a call.
     Result(CoreId, u32),
+    /// The memory of an input, which the first operand is, once the second was stored in it at these places.
+    Stored(CoreId, CoreId, IndexSum),
+    /// The memory of an input, which the first operand is, once this call wrote to it.
+    Changed(CoreId, CoreId),
 }
 
 /// `start + sum(factors[d] * index[d])`, over the indices of a view.
@@ -102,6 +106,8 @@ pub struct ExternCall {
     pub order: Option<u32>,
     /// Draws random numbers.
     pub draws: bool,
+    /// Writes to its first argument, which is an input's memory, and gives nothing. Run again it writes the same.
+    pub in_place: bool,
 }
 
 /// An argument of a call.
@@ -126,6 +132,15 @@ impl ExternArg {
             ExternArg::Const(_) | ExternArg::Dim(_) => {}
         }
     }
+
+    /// As [`ExternArg::values`], to be changed.
+    pub fn values_mut(&mut self, visit: &mut impl FnMut(&mut CoreId)) {
+        match self {
+            ExternArg::Value(v) => visit(v),
+            ExternArg::List(items) => items.iter_mut().for_each(|i| i.values_mut(visit)),
+            ExternArg::Const(_) | ExternArg::Dim(_) => {}
+        }
+    }
 }
 
 impl CoreOp {
@@ -144,7 +159,7 @@ impl CoreOp {
             | CoreOp::Sums(a, _)
             | CoreOp::Pad(a, ..)
             | CoreOp::Result(a, _) => vec![*a],
-            CoreOp::Binary(_, a, b) => vec![*a, *b],
+            CoreOp::Binary(_, a, b) | CoreOp::Stored(a, b, _) | CoreOp::Changed(a, b) => vec![*a, *b],
             CoreOp::Select(c, a, b) => vec![*c, *a, *b],
             CoreOp::Join(parts, _) => parts.clone(),
             CoreOp::Extern(call) => {
@@ -170,10 +185,20 @@ impl CoreOp {
             | CoreOp::Sums(a, _)
             | CoreOp::Pad(a, ..)
             | CoreOp::Result(a, _) => vec![a],
-            CoreOp::Binary(_, a, b) => vec![a, b],
+            CoreOp::Binary(_, a, b) | CoreOp::Stored(a, b, _) | CoreOp::Changed(a, b) => vec![a, b],
             CoreOp::Select(c, a, b) => vec![c, a, b],
             CoreOp::Join(parts, _) => parts.iter_mut().collect(),
         }
+    }
+
+    /// The memory of an input before this write to it.
+    pub fn before(&self) -> Option<CoreId> {
+        if let CoreOp::Stored(of, ..) | CoreOp::Changed(of, _) = self { Some(*of) } else { None }
+    }
+
+    /// True for an input's memory, before or after writes.
+    pub fn is_input(&self) -> bool {
+        matches!(self, CoreOp::Input(_) | CoreOp::Stored(..) | CoreOp::Changed(..))
     }
 
     /// True for ops that only rename indices.
@@ -218,7 +243,8 @@ pub struct Core {
     pinned: Vec<bool>,
     /// What is returned.
     pub outputs: Vec<CoreOutput>,
-    /// Tensor inputs that get a new value at the end.
+    /// Tensor inputs that are written, and what they are then: a value that is copied to them at the end, or their own
+    /// memory.
     pub writes: Vec<(u32, CoreId)>,
 }
 
@@ -226,6 +252,14 @@ impl Core {
     /// All nodes.
     pub fn nodes(&self) -> &[CoreNode] {
         &self.nodes
+    }
+
+    /// The number of the input whose memory it is.
+    pub fn input(&self, mut id: CoreId) -> Option<u32> {
+        while let Some(before) = self.node(id).op.before() {
+            id = before;
+        }
+        if let CoreOp::Input(input) = self.node(id).op { Some(input) } else { None }
     }
 
     /// One node.

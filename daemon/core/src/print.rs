@@ -1,6 +1,6 @@
 //! Prints core graphs. They have no parser: goldens compare them, nothing reads them.
 
-use crate::graph::{Core, CoreId, CoreNode, CoreOp, ExternArg, OutputBase};
+use crate::graph::{Core, CoreId, CoreNode, CoreOp, ExternArg, IndexSum, OutputBase};
 use flambeau_ir::tensor::contiguous_strides;
 use flambeau_ir::text::print::{constant, dims, join};
 use std::fmt::{self, Display, Formatter};
@@ -58,10 +58,7 @@ fn op(f: &mut Formatter<'_>, node: &CoreNode) -> fmt::Result {
         CoreOp::Slice(a, d, start, step) => write!(f, "slice {a} dim {d} from {start} step {step}"),
         CoreOp::Sums(a, sums) => {
             write!(f, "sums {a} ")?;
-            join(f, &**sums, |f, sum| {
-                write!(f, "{} + ", sum.start)?;
-                dims(f, '[', &sum.factors, ']')
-            })
+            join(f, &**sums, index_sum)
         }
         CoreOp::Pad(a, bits, low) => {
             write!(f, "pad {a} with {bits:#x} low ")?;
@@ -72,12 +69,22 @@ fn op(f: &mut Formatter<'_>, node: &CoreNode) -> fmt::Result {
             join(f, parts, |f, p| write!(f, "{p}"))
         }
         CoreOp::Result(call, i) => write!(f, "result {i} of {call}"),
+        CoreOp::Stored(of, value, at) => {
+            write!(f, "{of} with {value} at ")?;
+            index_sum(f, at)
+        }
+        CoreOp::Changed(of, call) => write!(f, "{of} after {call}"),
         CoreOp::Extern(call) => {
             write!(f, "call {}.{}(", call.op, call.overload)?;
             join(f, &call.args, extern_arg)?;
             f.write_str(")")
         }
     }
+}
+
+fn index_sum(f: &mut Formatter<'_>, sum: &IndexSum) -> fmt::Result {
+    write!(f, "{} + ", sum.start)?;
+    dims(f, '[', &sum.factors, ']')
 }
 
 fn extern_arg(f: &mut Formatter<'_>, arg: &ExternArg) -> fmt::Result {

@@ -12,12 +12,20 @@ use crate::plan::memory::{self, Lowered};
 use crate::plan::transfers;
 use flambeau_ir::graph::Graph;
 use flambeau_ir::plan::Symbol;
-use flambeau_ir::reason::Reason;
+use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ops::decompose::refuse;
 
 /// Lowers a graph to kernels and a launch plan.
 pub fn lower(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Result<Lowered, Reason> {
-    let functional = functionalise(graph, options)?;
+    let run = |in_place| passes(graph, symbols, options, in_place);
+    match run(!options.own_memory) {
+        Err(reason) if reason.code == ReasonCode::NotLowered && !options.own_memory => run(false).map_err(|_| reason),
+        done => done,
+    }
+}
+
+fn passes(graph: &Graph, symbols: &[Symbol], options: &LowerOptions, in_place: bool) -> Result<Lowered, Reason> {
+    let functional = functionalise(graph, options, in_place)?;
     let laid_out = match functional.core {
         core if core.device.is_host() => choose_layouts(halve_convolutions(core, symbols), symbols),
         core => LaidOut::as_it_is(core),
@@ -26,7 +34,7 @@ pub fn lower(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Resul
     if laid_out.core.device.is_host() && !options.own_memory {
         early::hoist(&laid_out.core, &mut schedule);
     }
-    let mut lowered = memory::plan(&laid_out.core, &schedule, functional.inputs, &options.backend, graph.restores);
+    let mut lowered = memory::plan(&laid_out.core, &schedule, functional.inputs, &options.backend, graph.restores)?;
     // Calls of torch take them; what is copied between calls does not.
     let mut params = lowered.kernels.iter().flat_map(|kernel| &kernel.params);
     if let Some(param) = params.find(|param| param.dtype.is_complex()) {

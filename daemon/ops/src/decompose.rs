@@ -10,7 +10,7 @@ use flambeau_ir::graph::{Arg, NodeId, ValueMeta};
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A change of indices that torch makes without copying.
@@ -80,8 +80,6 @@ pub struct Decompose<'a> {
     pub values: &'a BTreeMap<NodeId, CoreId>,
     /// Metadata of every tensor argument.
     pub metas: &'a BTreeMap<NodeId, TensorMeta>,
-    /// The tensor arguments whose memory is that of a graph input.
-    pub inputs: &'a BTreeSet<NodeId>,
     /// The op.
     pub op: &'static OpDef,
     /// Number for the next call that draws random numbers.
@@ -423,6 +421,7 @@ impl Decompose<'_> {
             results: count,
             order: draw,
             draws: draw.is_some(),
+            in_place: false,
         };
         extern_call(self.core, call, results)
     }
@@ -471,45 +470,29 @@ pub fn apply(core: &mut Core, id: CoreId, view: &View) -> CoreId {
     }
 }
 
-/// Whether a plan would copy much of a graph's input of this size for a write to these elements of it: such a write is torch's,
-/// in place.
-pub fn copies_much(input: &[Dim], written: &[Dim]) -> bool {
-    const MOST: i64 = 1 << 16;
-    let count = |sizes: &[Dim]| sizes.iter().map(Dim::as_const).try_fold(1_i64, |all, size| all.checked_mul(size?));
-    matches!((count(input), count(written)), (Some(all), Some(some)) if all - some > MOST)
-}
-
 /// The value in row-major memory, copied if what it is has another layout.
 pub fn row_major(core: &mut Core, id: CoreId) -> CoreId {
     let node = core.node(id).clone();
     let strides = contiguous_strides(&node.sizes);
-    let is_laid_out = match node.op {
-        CoreOp::Input(_) => node.strides == strides,
-        _ => !node.op.is_view() && core.pin(id, &strides),
-    };
+    let is_laid_out =
+        if node.op.is_input() { node.strides == strides } else { !node.op.is_view() && core.pin(id, &strides) };
     if is_laid_out { id } else { core.add(CoreNode { op: CoreOp::Copy(id), strides, ..node }) }
 }
 
 /// What `base` is once its elements that the indices pick have these values: `base[indices] = value`.
 pub fn index_put(core: &mut Core, base: CoreId, indices: Vec<ExternArg>, value: CoreId) -> CoreId {
     let base = row_major(core, base);
-    let CoreNode { dtype, sizes, strides, .. } = core.node(base).clone();
+    let CoreNode { dtype, sizes, .. } = core.node(base).clone();
+    let accumulate = ExternArg::Const(Const::Bool(false));
     let call = ExternCall {
         op: "aten::index_put".into(),
         overload: "default".into(),
         out: None,
-        args: vec![
-            ExternArg::Value(base),
-            ExternArg::List(indices),
-            ExternArg::Value(value),
-            ExternArg::Const(Const::Bool(false)),
-        ],
+        args: vec![ExternArg::Value(base), ExternArg::List(indices), ExternArg::Value(value), accumulate],
         results: 1,
         order: None,
         draws: false,
+        in_place: false,
     };
-    let id = core.push(CoreOp::Extern(call.into()), DType::F32, vec![]);
-    let result = core.push(CoreOp::Result(id, 0), dtype, sizes);
-    core.pin(result, &strides);
-    result
+    extern_call(core, call, &[TensorMeta::contiguous(dtype, core.device, sizes)])[0]
 }

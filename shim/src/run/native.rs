@@ -53,8 +53,6 @@ pub struct NativeBody {
     /// Whether a failure before takes back what was drawn.
     restores: bool,
     kernels: Vec<LoadedKernel>,
-    /// Inputs that kernels write to.
-    written: Vec<usize>,
     /// `torch._C._increment_version`
     increment_version: Py<PyAny>,
 }
@@ -79,6 +77,8 @@ pub enum Step {
     Call(Box<Op>),
     /// A check of what torch returned.
     Expect(Box<Expected>),
+    /// One more change of an input, for its version counter.
+    Bump(usize),
     /// The end of a register.
     Free(usize),
 }
@@ -149,7 +149,6 @@ impl NativeBody {
             commit,
             restores: plan.restores,
             kernels: kernels.collect::<Result<_, _>>()?,
-            written: plan.written.iter().map(|r| r.0 as usize).collect(),
             increment_version: crate::python::paths::resolve(py, "torch._C._increment_version")
                 .map_err(|e| format!("torch cannot count changes of tensors: {e}"))?
                 .unbind(),
@@ -161,9 +160,9 @@ impl NativeBody {
         self.steps.is_empty() && self.outputs.is_empty()
     }
 
-    /// Whether a run, once done, cannot be taken back.
+    /// Whether a run, once done, cannot be taken back, or wrote to inputs.
     pub fn commits(&self) -> bool {
-        self.commit < self.steps.len() || self.restores
+        self.commit < self.steps.len() || self.restores || self.steps.iter().any(|step| matches!(step, Step::Bump(_)))
     }
 
     /// How many of a call's values are inputs: the first ones.
@@ -201,9 +200,6 @@ impl NativeBody {
         regs.places = self.own_memory.clone().map(|own| Box::new(Places::new(own)));
         let mut begun = 0;
         for part in &self.parts {
-            if begun == self.commit && !self.written.is_empty() {
-                self.count_changes(py, &mut regs).map_err(|e| failure(py, e, false))?;
-            }
             let steps = begun..part.end;
             begun = part.end;
             let done = match part.work {
@@ -247,14 +243,11 @@ impl NativeBody {
         }
     }
 
-    /// Tells autograd that kernels are about to write to inputs. Inference tensors count nothing.
-    fn count_changes(&self, py: Python<'_>, regs: &mut Regs<'_>) -> PyResult<()> {
-        regs.hold();
-        for reg in &self.written {
-            let tensor = regs.python(py, *reg).map_err(PyRuntimeError::new_err)?.into_bound(py);
-            if !tensor.call_method0("is_inference")?.is_truthy()? {
-                self.increment_version.bind(py).call1(((tensor,),))?;
-            }
+    /// Tells autograd that an input is about to be written to. Inference tensors count nothing.
+    fn bump(&self, py: Python<'_>, regs: &mut Regs<'_>, reg: usize) -> Result<(), OpError> {
+        let tensor = regs.python(py, reg).map_err(OpError::Native)?.into_bound(py);
+        if !tensor.call_method0("is_inference")?.is_truthy()? {
+            self.increment_version.bind(py).call1(((tensor,),))?;
         }
         Ok(())
     }
@@ -287,6 +280,7 @@ impl NativeBody {
                 _ if injected_failure() == Some(index) => Err(injected()),
                 Step::PythonView(view) => view.run_python(py, regs, symbols),
                 Step::Call(op) => op.run(py, regs, symbols),
+                Step::Bump(reg) => self.bump(py, regs, *reg),
                 step => self.step(step, regs, symbols),
             };
             done.map_err(|error| Failed { step: index, error })?;
@@ -358,7 +352,7 @@ impl NativeBody {
             Step::Direct(call) => call.run(regs, symbols)?,
             Step::Expect(expected) => expected.check(regs, symbols)?,
             Step::Free(reg) => regs.free(*reg),
-            Step::PythonView(_) | Step::Call(_) => {
+            Step::PythonView(_) | Step::Call(_) | Step::Bump(_) => {
                 return Err(OpError::Native("a step that needs Python stands among others".into()));
             }
         }

@@ -85,8 +85,7 @@ pub fn steps(
         }
     }
     let commit = commit.unwrap_or(steps.len());
-    // What is done at the commit point needs the GIL.
-    let parts = parts(&works, if plan.written.is_empty() { usize::MAX } else { commit });
+    let parts = parts(&works);
     Ok(Ready { steps, parts, commit })
 }
 
@@ -100,12 +99,12 @@ fn with_call(last: Option<&mut Step>, step: Step, work: Work) -> Option<Step> {
     None
 }
 
-fn parts(works: &[Work], commit: usize) -> Vec<Part> {
+fn parts(works: &[Work]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (at, work) in works.iter().enumerate() {
         // While no other thread ran, inputs lie where the guards found them: brief steps come first.
         let first = parts.len() == 1 && parts[0].work == Work::Brief && *work > Work::Brief;
-        let alike = |part: &&mut Part| (part.work == Work::Python) == (*work == Work::Python) && at != commit && !first;
+        let alike = |part: &&mut Part| (part.work == Work::Python) == (*work == Work::Python) && !first;
         match parts.last_mut().filter(alike) {
             Some(part) => *part = Part { end: at + 1, work: part.work.max(*work) },
             None => parts.push(Part { end: at + 1, work: *work }),
@@ -231,6 +230,7 @@ impl Maker<'_, '_> {
                 let work = if self.objects.contains(&reg.0) { Work::Python } else { Work::Brief };
                 (Step::Free(self.changed(*reg)?), work)
             }
+            PlanStep::Bump(reg) => (Step::Bump(reg.0 as usize), Work::Python),
             PlanStep::Import(reg) => (Step::Transfer(Transfer::Import(reg.0 as usize)), Work::Long),
             PlanStep::Reserve(reg) => (Step::Transfer(Transfer::Reserve(reg.0 as usize)), Work::Long),
             PlanStep::Export(reg) => (Step::Transfer(Transfer::Export(reg.0 as usize)), Work::Long),
@@ -290,14 +290,13 @@ mod tests {
     #[test]
     fn steps_that_need_the_gil_stand_apart() {
         use Work::{Brief, Long, Python, Unknown};
-        let divided = |works: &[Work], commit| -> Vec<(usize, Work)> {
-            parts(works, commit).into_iter().map(|part| (part.end, part.work)).collect()
+        let divided = |works: &[Work]| -> Vec<(usize, Work)> {
+            parts(works).into_iter().map(|part| (part.end, part.work)).collect()
         };
-        assert_eq!(divided(&[], usize::MAX), []);
-        assert_eq!(divided(&[Brief, Long, Brief], usize::MAX), [(1, Brief), (3, Long)]);
-        assert_eq!(divided(&[Long, Brief], usize::MAX), [(2, Long)]);
-        assert_eq!(divided(&[Brief, Python, Python, Unknown], usize::MAX), [(1, Brief), (3, Python), (4, Unknown)]);
-        assert_eq!(divided(&[Brief, Brief, Long], 1), [(1, Brief), (3, Long)]);
-        assert_eq!(divided(&[Python, Python], 1), [(1, Python), (2, Python)]);
+        assert_eq!(divided(&[]), []);
+        assert_eq!(divided(&[Brief, Long, Brief]), [(1, Brief), (3, Long)]);
+        assert_eq!(divided(&[Long, Brief]), [(2, Long)]);
+        assert_eq!(divided(&[Brief, Python, Python, Unknown]), [(1, Brief), (3, Python), (4, Unknown)]);
+        assert_eq!(divided(&[Brief, Brief, Long]), [(2, Brief), (3, Long)]);
     }
 }

@@ -63,6 +63,7 @@ fn plan_step(f: &mut Formatter<'_>, plan: &Plan, step: &PlanStep) -> fmt::Result
             dims(f, '{', strides, '}')?;
             f.write_str("\n")
         }
+        PlanStep::Bump(reg) => writeln!(f, "  bump {reg}"),
         PlanStep::Free(reg) => writeln!(f, "  free {reg}"),
         PlanStep::Import(reg) => writeln!(f, "  import {reg}"),
         PlanStep::Reserve(reg) => writeln!(f, "  reserve {reg}"),

@@ -208,8 +208,6 @@ impl Scope<'_> {
             "too many registers, or too few".to_owned()
         })?;
         plan.inputs.iter().try_for_each(|source| self.source(*source))?;
-        let inside = plan.written.iter().all(|reg| (reg.0 as usize) < inputs);
-        ensure(inside, || "a written register is no input".to_owned())?;
         ensure(plan.commit as usize <= plan.steps.len(), || "the commit point is no step".to_owned())?;
         let mut run = Run { scope: self, plan, live: vec![false; plan.regs as usize], bytes: HashMap::new() };
         let tensors = tensors(guards);
@@ -295,7 +293,7 @@ fn parts_of(effect: &Effect) -> Vec<BuildId> {
     match effect {
         Effect::SetAttr(object, _, value) | Effect::SetSlot(object, _, value) => vec![*object, *value],
         Effect::SetDescriptor(object, _, value) => vec![*object, *value],
-        Effect::DelAttr(object, _) | Effect::Advance(object, _) => vec![*object],
+        Effect::DelAttr(object, _) | Effect::DelSlot(object, _) | Effect::Advance(object, _) => vec![*object],
         Effect::SetItem(object, key, value) => vec![*object, *key, *value],
         Effect::DelItem(object, key) => vec![*object, *key],
         Effect::SetList(object, items) | Effect::ExtendList(object, items) | Effect::ChangeSet(object, _, items) => {

@@ -44,7 +44,6 @@ fn sound() -> CompiledFrame {
         backend: "cpu".into(),
         device,
         kernels: vec![PlanKernel { name: "k".into(), artifact: [0; 32], buffers: 2, scalars: 0 }],
-        written: vec![],
         commit: 4,
         restores: false,
     };
@@ -88,7 +87,7 @@ fn registers_kernels_and_steps_exist() {
     in_plan(|plan| plan.kernels[0].scalars = 1);
     in_plan(|plan| plan.outputs = vec![Reg(1)]);
     in_plan(|plan| plan.outputs = vec![Reg(9)]);
-    in_plan(|plan| plan.written = vec![Reg(1)]);
+    in_plan(|plan| plan.steps.push(PlanStep::Bump(Reg(1))));
     in_plan(|plan| plan.commit = 5);
     in_plan(|plan| plan.steps.swap(0, 1));
     in_plan(|plan| plan.steps.push(PlanStep::Free(Reg(1))));

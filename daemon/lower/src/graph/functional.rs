@@ -1,11 +1,12 @@
 //! Torch-level graph to core graph: calls are decomposed, views tracked, in-place ops turned into new values. What each op
 //! means is in `daemon/ops`.
 
-use crate::graph::opaque::{Call, complex, missing};
-use crate::nest::affine::{reshaped_strides, same_layout, strides_through_view};
+use crate::graph::opaque::{Call, complex, in_place, made_by, missing};
+use crate::graph::regions::{geometry, has_overlap, places};
+use crate::nest::affine::same_layout;
 use crate::nest::group::memory_view;
 use crate::options::LowerOptions;
-use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, IndexSum, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, ExternCall, IndexSum, OutputBase};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
@@ -14,7 +15,7 @@ use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::{Device, TensorMeta, contiguous_strides};
 use flambeau_ops::Mark;
-use flambeau_ops::decompose::{Decompose, Outcome, View, apply, copies_much, index_put, refuse};
+use flambeau_ops::decompose::{Decompose, Outcome, View, apply, index_put, refuse};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A core graph and where its tensor inputs come from.
@@ -32,6 +33,8 @@ struct Base {
     value: CoreId,
     /// The graph input whose memory it is.
     input: Option<u32>,
+    /// What lies in an input's memory: not yet `value` where that is written at the end.
+    memory: CoreId,
     strides: Vec<Dim>,
     requires_grad: bool,
 }
@@ -51,6 +54,13 @@ enum Value {
     Other,
 }
 
+/// What is written to a part of an input.
+enum Written {
+    Value(CoreId),
+    /// What this call, which is given the part first, writes to it.
+    By(ExternCall),
+}
+
 struct Lowering<'a> {
     graph: &'a Graph,
     core: Core,
@@ -61,14 +71,16 @@ struct Lowering<'a> {
     /// Of the tensors so far.
     device: Option<Device>,
     options: &'a LowerOptions,
+    in_place: bool,
     /// Items of tuples that are arguments of the call, not new tensors.
     same: BTreeSet<(NodeId, i64)>,
     /// Bases with a `data` tensor, writes to which count as no change of the base.
     uncounted: BTreeSet<usize>,
 }
 
-/// Makes the core graph. What the back end cannot compute by its capabilities stays torch's.
-pub fn functionalise(graph: &Graph, options: &LowerOptions) -> Result<Functional, Reason> {
+/// Makes the core graph. What the back end cannot compute by its capabilities stays torch's. `in_place`: parts of inputs are
+/// written where they lie.
+pub fn functionalise(graph: &Graph, options: &LowerOptions, in_place: bool) -> Result<Functional, Reason> {
     let mut lowering = Lowering {
         graph,
         core: Core::default(),
@@ -78,6 +90,7 @@ pub fn functionalise(graph: &Graph, options: &LowerOptions) -> Result<Functional
         draws: 0,
         device: None,
         options,
+        in_place,
         same: BTreeSet::new(),
         uncounted: BTreeSet::new(),
     };
@@ -151,7 +164,7 @@ impl Lowering<'_> {
             self.core.add(CoreNode { op, dtype: meta.dtype, sizes: meta.sizes.clone(), strides: meta.strides.clone() });
         self.core.pin(value, &meta.strides);
         let (strides, requires_grad) = (meta.strides.clone(), meta.requires_grad);
-        self.bases.push(Base { value, input: Some(input), strides, requires_grad });
+        self.bases.push(Base { value, input: Some(input), memory: value, strides, requires_grad });
         Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false }
     }
 
@@ -192,12 +205,6 @@ impl Lowering<'_> {
             self.core.truncate(nodes);
             self.draws = draws;
             let written = written.and_then(|id| Some((id, metas.get(&id)?.clone())));
-            if let Some((id, meta)) = &written
-                && self.is_of_input(*id)
-                && copies_much(&meta.sizes, &[])
-            {
-                return refuse("a write to a large input by an op without kernels");
-            }
             let (meta, fresh, schema) = (&node.meta, node.fresh && written.is_none(), node.schema.as_deref());
             let call = Call { target, args, kwargs, meta, values: &values, fresh, schema, written };
             call.lower(&mut self.core, &mut self.draws).map_err(|_| reason)
@@ -241,14 +248,12 @@ impl Lowering<'_> {
             .bind(args, kwargs)
             .map_err(|_| Reason::new(ReasonCode::NotLowered, format!("arguments of {name}")))?;
         let start = self.core.nodes().len();
-        let inputs = values.keys().filter(|id| self.is_of_input(**id)).copied().collect();
         let mut cx = Decompose {
             core: &mut self.core,
             bound,
             meta: &node.meta,
             values,
             metas,
-            inputs: &inputs,
             op: canon.op,
             draws: &mut self.draws,
             default_dtype: self.graph.default_dtype,
@@ -266,10 +271,6 @@ impl Lowering<'_> {
             (Some(_), other) => refuse(format!("{name} writes in place and yields {other:?}")),
             (None, outcome) => Ok(outcome),
         }
-    }
-
-    fn is_of_input(&self, id: NodeId) -> bool {
-        matches!(&self.values[id.0 as usize], Value::Tensor { base, .. } if self.bases[*base].input.is_some())
     }
 
     fn tuple_item(&self, target: &Target, args: &[Arg]) -> Option<Value> {
@@ -362,7 +363,13 @@ impl Lowering<'_> {
             ));
         }
         let value = self.laid_out(id, &meta.strides);
-        self.bases.push(Base { value, input: None, strides: meta.strides.clone(), requires_grad: false });
+        self.bases.push(Base {
+            value,
+            input: None,
+            memory: value,
+            strides: meta.strides.clone(),
+            requires_grad: false,
+        });
         Ok(Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false })
     }
 
@@ -383,7 +390,7 @@ impl Lowering<'_> {
         {
             return id;
         }
-        let ours = !node.op.is_view() && !matches!(node.op, CoreOp::Input(_));
+        let ours = !node.op.is_view() && !node.op.is_input();
         if ours && (self.core.pin(id, strides) || same_layout(&node.sizes, &node.strides, strides)) {
             return id;
         }
@@ -434,21 +441,83 @@ impl Lowering<'_> {
         }
         let value = self.converted(value, dtype);
         let value = self.grown(value, sizes)?;
+        if self.bases[base].input.is_some() && self.written_in_place(base, views, value, sizes)? {
+            return Ok(());
+        }
         let mut stages = vec![self.bases[base].value];
         for view in views {
             let next = apply(&mut self.core, stages[stages.len() - 1], view);
             stages.push(next);
         }
         let mut value = value;
-        if self.bases[base].input.is_some() && copies_much(&self.core.node(stages[0]).sizes, sizes) {
-            return refuse("a write to a part of a large input");
-        }
         for (view, before) in views.iter().zip(&stages).rev() {
             value = self.unview(view, *before, value)?;
         }
         let strides = self.bases[base].strides.clone();
         self.bases[base].value = self.laid_out(value, &strides);
         Ok(())
+    }
+
+    /// Writes to the part of an input that `views` show, where it lies: true if that is done. Else the input gets a new value
+    /// as a whole.
+    fn written_in_place(&mut self, base: usize, views: &[View], value: CoreId, sizes: &[Dim]) -> Result<bool, Reason> {
+        let whole = self.core.node(self.bases[base].value).clone();
+        let shown = self.read(base, views);
+        let call = made_by(&self.core, shown, value);
+        let copies_much = copies_much(&whole.sizes, if call.is_some() { &[] } else { sizes });
+        let written = match call.map(in_place) {
+            Some(Some(call)) => Some(Written::By(call)),
+            None if Dim::product(&whole.sizes) != Dim::product(sizes) => Some(Written::Value(value)),
+            _ => None,
+        };
+        let places = places(views, &whole.sizes, &self.bases[base].strides);
+        if let (true, Some(written), Some(places)) = (self.in_place, written, places) {
+            if self.bases[base].value != self.bases[base].memory {
+                let all = IndexSum { start: Dim::Const(0), factors: self.bases[base].strides.clone() };
+                self.change(base, &[], all, Written::Value(self.bases[base].value));
+            }
+            self.change(base, views, places, written);
+            return Ok(true);
+        }
+        if copies_much {
+            return refuse("a write to a part of a large input");
+        }
+        Ok(false)
+    }
+
+    /// Adds what an input's memory is after a write to it.
+    fn change(&mut self, base: usize, views: &[View], places: IndexSum, written: Written) {
+        let before = self.bases[base].memory;
+        let node = self.core.node(before).clone();
+        // Values that lie there and are used later are copied before.
+        let lies_there = |core: &Core, id: CoreId| memory_view(core, &BTreeSet::new(), id).base == before;
+        for other in 0..self.bases.len() {
+            let Base { value, strides, .. } = self.bases[other].clone();
+            if other != base && lies_there(&self.core, value) {
+                let node = self.core.node(value).clone();
+                self.bases[other].value = self.core.add(CoreNode { op: CoreOp::Copy(value), strides, ..node });
+            }
+        }
+        let apart = |core: &mut Core, id: &mut CoreId| {
+            if lies_there(core, *id) {
+                let CoreNode { dtype, sizes, .. } = core.node(*id).clone();
+                *id = core.push(CoreOp::Copy(*id), dtype, sizes);
+            }
+        };
+        let op = match written {
+            Written::By(mut call) => {
+                call.args[1..].iter_mut().for_each(|arg| arg.values_mut(&mut |id| apart(&mut self.core, id)));
+                let shown = views.iter().fold(before, |id, view| apply(&mut self.core, id, view));
+                call.args[0] = ExternArg::Value(shown);
+                CoreOp::Changed(before, self.core.push(CoreOp::Extern(call.into()), DType::F32, vec![]))
+            }
+            Written::Value(mut value) => {
+                apart(&mut self.core, &mut value);
+                CoreOp::Stored(before, value, places)
+            }
+        };
+        let after = self.core.add(CoreNode { op, ..node });
+        (self.bases[base].memory, self.bases[base].value) = (after, after);
     }
 
     fn grown(&mut self, id: CoreId, sizes: &[Dim]) -> Result<CoreId, Reason> {
@@ -600,7 +669,7 @@ impl Lowering<'_> {
                 }
                 let node = self.core.node(base.value).clone();
                 let held = memory_view(&self.core, &BTreeSet::new(), base.value).base;
-                let value = if matches!(self.core.node(held).op, CoreOp::Input(_)) {
+                let value = if base.value != base.memory && self.core.node(held).op.is_input() {
                     self.core.add(CoreNode { op: CoreOp::Copy(base.value), strides: base.strides.clone(), ..node })
                 } else {
                     base.value
@@ -641,7 +710,7 @@ impl Lowering<'_> {
     fn own_memory(&mut self, taken: &mut BTreeMap<CoreId, usize>, base: usize) -> CoreId {
         let value = self.bases[base].value;
         let held = memory_view(&self.core, &BTreeSet::new(), value).base;
-        let shared = matches!(self.core.node(held).op, CoreOp::Input(_)) || *taken.entry(held).or_insert(base) != base;
+        let shared = self.core.node(held).op.is_input() || *taken.entry(held).or_insert(base) != base;
         if !shared {
             return value;
         }
@@ -658,66 +727,14 @@ impl Lowering<'_> {
     }
 }
 
+/// Whether a new value of an input of these sizes copies much where these elements of it are written.
+fn copies_much(input: &[Dim], written: &[Dim]) -> bool {
+    const MOST: i64 = 1 << 16;
+    let count = |sizes: &[Dim]| sizes.iter().map(Dim::as_const).try_fold(1_i64, |all, size| all.checked_mul(size?));
+    matches!((count(input), count(written)), (Some(all), Some(some)) if all - some > MOST)
+}
+
 fn show(dims: &[Dim]) -> String {
     let items: Vec<String> = dims.iter().map(ToString::to_string).collect();
     format!("[{}]", items.join(", "))
-}
-
-/// Sizes, strides and offset after a view.
-fn geometry(view: &View, sizes: &[Dim], strides: &[Dim], offset: &Dim) -> Option<(Vec<Dim>, Vec<Dim>, Dim)> {
-    let node = |op: CoreOp, sizes: Vec<Dim>| CoreNode { op, dtype: DType::F32, sizes, strides: vec![] };
-    let operand = node(CoreOp::Input(0), sizes.to_vec());
-    let id = CoreId(0);
-    let (op, sizes) = match view {
-        View::Expand(to) => (CoreOp::Expand(id), to.clone()),
-        View::Permute(order) => {
-            (CoreOp::Permute(id, order.clone()), order.iter().map(|d| sizes[*d as usize].clone()).collect())
-        }
-        View::Reshape(to) => return Some((to.clone(), reshaped_strides(sizes, strides, to)?, offset.clone())),
-        View::Slice { dim, start, step, length } => {
-            let mut out = sizes.to_vec();
-            out[*dim as usize] = length.clone();
-            (CoreOp::Slice(id, *dim, start.clone(), *step), out)
-        }
-        View::Sums { sizes, sums } => (CoreOp::Sums(id, sums.clone()), sizes.clone()),
-    };
-    let view = node(op, sizes);
-    let (strides, offset) = strides_through_view(&view, &operand, strides, offset)?;
-    Some((view.sizes, strides, offset))
-}
-
-/// Whether two elements may lie at the same place. With symbolic sizes only row-major tensors are known to be free of it.
-fn has_overlap(sizes: &[Dim], strides: &[Dim]) -> bool {
-    let known = |dims: &[Dim]| dims.iter().map(Dim::as_const).collect::<Option<Vec<i64>>>();
-    let (Some(sizes_known), Some(strides_known)) = (known(sizes), known(strides)) else {
-        return strides != contiguous_strides(sizes);
-    };
-    let mut steps: Vec<(i64, i64)> = strides_known.into_iter().zip(sizes_known).filter(|(_, size)| *size > 1).collect();
-    steps.sort_unstable();
-    let mut reach = 0;
-    steps.into_iter().any(|(stride, size)| {
-        let overlaps = stride <= reach;
-        reach += stride * (size - 1);
-        overlaps
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn overlap_is_found() {
-        let overlaps = |sizes: &[i64], strides: &[i64]| {
-            let dims = |values: &[i64]| values.iter().map(|v| Dim::Const(*v)).collect::<Vec<_>>();
-            has_overlap(&dims(sizes), &dims(strides))
-        };
-        assert!(!overlaps(&[2, 3], &[3, 1]));
-        assert!(!overlaps(&[3, 2], &[1, 3]));
-        assert!(!overlaps(&[2, 1, 3], &[100, 0, 2]));
-        assert!(!overlaps(&[], &[]));
-        assert!(overlaps(&[8], &[0]));
-        assert!(overlaps(&[4, 4], &[2, 1]));
-        assert!(!overlaps(&[0, 4], &[0, 1]));
-    }
 }

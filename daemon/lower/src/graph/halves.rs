@@ -99,15 +99,8 @@ fn rebuild(old: &Core, chosen: &BTreeSet<CoreId>) -> Core {
 }
 
 fn renamed(call: &ExternCall, map: &[CoreId]) -> ExternCall {
-    fn argument(arg: &mut ExternArg, map: &[CoreId]) {
-        match arg {
-            ExternArg::Value(id) => *id = map[id.0 as usize],
-            ExternArg::List(items) => items.iter_mut().for_each(|i| argument(i, map)),
-            ExternArg::Const(_) | ExternArg::Dim(_) => {}
-        }
-    }
     let mut call = call.clone();
-    call.args.iter_mut().for_each(|a| argument(a, map));
+    call.args.iter_mut().for_each(|a| a.values_mut(&mut |id| *id = map[id.0 as usize]));
     call
 }
 

@@ -4,3 +4,4 @@ pub mod functional;
 pub mod halves;
 pub mod layout;
 mod opaque;
+mod regions;

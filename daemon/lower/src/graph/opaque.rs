@@ -39,6 +39,28 @@ pub fn complex(core: &Core, start: usize) -> Option<DType> {
         .find(|dtype| dtype.is_complex())
 }
 
+/// The call of torch that made `value` of the tensor `shown`, for a write to it.
+pub fn made_by(core: &Core, shown: CoreId, value: CoreId) -> Option<&ExternCall> {
+    let CoreOp::Result(call, 0) = core.node(value).op else { return None };
+    let CoreOp::Extern(call) = &core.node(call).op else { return None };
+    let Some(ExternArg::Value(of)) = call.args.first() else { return None };
+    (*of == shown || core.node(*of).op == CoreOp::Copy(shown)).then_some(call)
+}
+
+/// Such a call as one that writes to the tensor itself. Only of ops that overwrite: what they write is the same when a graph
+/// that failed later is run again.
+pub fn in_place(call: &ExternCall) -> Option<ExternCall> {
+    let adds = call.args.get(3) == Some(&ExternArg::Const(Const::Bool(true)));
+    let overwrites = match &*call.op {
+        "aten::index_copy" | "aten::index_fill" | "aten::masked_fill" | "aten::masked_scatter" => true,
+        "aten::index_put" | "aten::put" => !adds,
+        "aten::scatter" => matches!(&*call.overload, "src" | "value"),
+        _ => false,
+    };
+    let op = format!("{}_", call.op).into();
+    overwrites.then(|| ExternCall { op, out: None, results: 0, in_place: true, ..call.clone() })
+}
+
 /// A call of the graph.
 pub struct Call<'a> {
     /// What is called.
@@ -94,6 +116,7 @@ impl Call<'_> {
             results: metas.len() as u32,
             order: in_order.then_some(*draws),
             draws: overload.rng,
+            in_place: false,
         };
         let ids = extern_call(core, call, &metas);
         Ok(match (&self.written, self.meta) {

@@ -67,8 +67,17 @@ pub enum Place {
     Own,
     /// The part of a joined value's memory that begins at this index along this dimension.
     Part(CoreId, u32, Dim),
-    /// A graph input's memory.
+    /// A graph input's memory, at the end.
     Input(u32),
+    /// The part of an input's memory that this [`CoreOp::Stored`] names.
+    Stored(CoreId),
+}
+
+impl Place {
+    /// True for the memory of an input.
+    pub fn is_input(&self) -> bool {
+        matches!(self, Place::Input(_) | Place::Stored(_))
+    }
 }
 
 /// One value to write.
@@ -78,6 +87,13 @@ pub struct Root {
     pub node: CoreId,
     /// Where it goes.
     pub place: Place,
+}
+
+impl Root {
+    /// The node at whose place in the order of nodes it is written.
+    pub fn order(&self) -> CoreId {
+        if let Place::Stored(after) = self.place { after } else { self.node }
+    }
 }
 
 /// A write.
@@ -236,6 +252,10 @@ impl Writer<'_> {
                 let target = self.core.nodes().iter().find(|n| n.op == op);
                 Affine::dot(index, target.map_or(&node.strides, |t| &t.strides))
             }
+            Place::Stored(after) => match &self.core.node(*after).op {
+                CoreOp::Stored(_, _, at) => Affine::dot(index, &at.factors).shifted(&at.start),
+                _ => unreachable!("the place of another op"),
+            },
         }
     }
 
@@ -386,7 +406,12 @@ impl Writer<'_> {
             | CoreOp::Reshape(a)
             | CoreOp::Slice(a, ..)
             | CoreOp::Sums(a, _) => self.viewed(*a, node, index, mask)?,
-            CoreOp::Input(_) | CoreOp::Result(..) | CoreOp::Join(..) | CoreOp::Extern(_) => {
+            CoreOp::Input(_)
+            | CoreOp::Result(..)
+            | CoreOp::Join(..)
+            | CoreOp::Extern(_)
+            | CoreOp::Stored(..)
+            | CoreOp::Changed(..) => {
                 return Err(Stop::Unfit(Unfit::Realise(id)));
             }
         })
@@ -461,5 +486,5 @@ impl Writer<'_> {
 
 /// True for ops a kernel can compute.
 pub fn computes(op: &CoreOp) -> bool {
-    !matches!(op, CoreOp::Input(_) | CoreOp::Result(..) | CoreOp::Join(..) | CoreOp::Extern(_))
+    !op.is_input() && !matches!(op, CoreOp::Result(..) | CoreOp::Join(..) | CoreOp::Extern(_))
 }

@@ -4,6 +4,7 @@
 use crate::nest::affine::strides_through_view;
 use crate::nest::body::{self, Body, Place, Root, Space, Unfit, computes};
 use crate::nest::collapse::collapse;
+use crate::nest::versions::{read_before_writes, written_by};
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, OutputBase};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, Unary};
@@ -119,6 +120,12 @@ struct Units {
 /// Schedules the graph. Values in `once` get memory.
 pub fn schedule(core: &Core, once: BTreeSet<CoreId>) -> Result<Schedule, Reason> {
     let mut planner = Planner { core, must: once, copied: BTreeSet::new(), apart: BTreeSet::new() };
+    for id in read_before_writes(core) {
+        planner.must.insert(id);
+        if core.node(id).op.is_view() {
+            planner.copied.insert(id);
+        }
+    }
     for _ in 0..core.nodes().len() + 8 {
         let live = planner.live();
         let units = planner.units(&live);
@@ -189,6 +196,10 @@ impl Planner<'_> {
                         start = start.add(&size);
                     }
                 }
+                CoreOp::Stored(_, value, _) => {
+                    op.operands().into_iter().for_each(|o| live[o.0 as usize] = true);
+                    parts.push(Root { node: *value, place: Place::Stored(id) });
+                }
                 _ => op.operands().into_iter().for_each(|o| live[o.0 as usize] = true),
             }
         }
@@ -196,9 +207,10 @@ impl Planner<'_> {
         let own =
             stops.iter().filter(|id| computes(&core.node(**id).op)).map(|id| Root { node: *id, place: Place::Own });
         let mut roots: Vec<Root> = own.chain(parts).collect();
-        roots.sort_by(|a, b| (a.node, &a.place).cmp(&(b.node, &b.place)));
+        roots.sort_by(|a, b| (a.order(), &a.place).cmp(&(b.order(), &b.place)));
         roots.retain(|r| r.place != Place::Own || !core.node(r.node).is_empty());
-        roots.extend(core.writes.iter().map(|(i, v)| Root { node: *v, place: Place::Input(*i) }));
+        let at_the_end = core.writes.iter().filter(|(_, value)| !core.node(*value).op.is_input());
+        roots.extend(at_the_end.map(|(i, v)| Root { node: *v, place: Place::Input(*i) }));
         Live { roots, externs, stops, cost }
     }
 
@@ -307,13 +319,16 @@ impl Planner<'_> {
             if matches!(op, CoreOp::Extern(call) if call.order.is_some()) {
                 deps.extend(last.replace(at));
             }
+            if let Some(written) = written_by(op) {
+                deps.extend(self.readers(live, units, self.view(written).base));
+            }
             units.list.push(Unit::Extern(id));
             units.deps.push(deps);
             units.made.entry(id).or_default().insert(at);
         };
         for root in &live.roots {
             let write = matches!(root.place, Place::Input(_));
-            while let Some(id) = externs.next_if(|e| write || *e < root.node) {
+            while let Some(id) = externs.next_if(|e| write || *e < root.order()) {
                 add_extern(&mut units, id);
             }
             self.place(live, &mut units, root);
@@ -324,8 +339,14 @@ impl Planner<'_> {
 
     fn place(&self, live: &Live, units: &mut Units, root: &Root) {
         let leaves = self.leaves(live, root);
-        let deps: BTreeSet<usize> = leaves.iter().flat_map(|l| units.makers(self.core, *l)).collect();
-        let lonely = matches!(root.place, Place::Input(_)) || self.apart.contains(&root.node);
+        let mut deps: BTreeSet<usize> = leaves.iter().flat_map(|l| units.makers(self.core, *l)).collect();
+        if let Place::Stored(after) = root.place
+            && let Some(before) = self.core.node(after).op.before()
+        {
+            deps.extend(units.makers(self.core, before));
+            deps.extend(self.readers(live, units, before));
+        }
+        let lonely = root.place.is_input() || self.apart.contains(&root.node);
         let mut home = None;
         if !lonely {
             let producers = deps.iter().rev().copied();
@@ -359,15 +380,24 @@ impl Planner<'_> {
         units.deps[at].extend(deps.into_iter().filter(|d| *d != at));
         match &root.place {
             Place::Own => units.made.entry(root.node).or_default().insert(at),
-            Place::Part(join, ..) => units.made.entry(*join).or_default().insert(at),
+            Place::Part(made, ..) | Place::Stored(made) => units.made.entry(*made).or_default().insert(at),
             Place::Input(_) => true,
         };
+    }
+
+    /// Units that read the memory of `id`.
+    fn readers(&self, live: &Live, units: &Units, id: CoreId) -> Vec<usize> {
+        let reads = |unit: &Unit| match unit {
+            Unit::Group(group) => group.roots.iter().any(|root| self.leaves(live, root).contains(&id)),
+            Unit::Extern(call) => self.core.node(*call).op.operands().iter().any(|o| self.view(*o).base == id),
+        };
+        (0..units.list.len()).filter(|at| reads(&units.list[*at])).collect()
     }
 
     /// The space of the unit with `root` added, if they may be one kernel.
     fn joined(&self, live: &Live, units: &Units, unit: usize, root: &Root) -> Option<Space> {
         let Unit::Group(group) = &units.list[unit] else { return None };
-        if group.roots.iter().any(|r| self.apart.contains(&r.node) || matches!(r.place, Place::Input(_))) {
+        if group.roots.iter().any(|r| self.apart.contains(&r.node) || r.place.is_input()) {
             return None;
         }
         if group.roots.len() > 24 {
@@ -435,7 +465,7 @@ impl Planner<'_> {
             }
         }
         let mut tasks = Vec::new();
-        for at in Self::order(units) {
+        for at in self.order(units) {
             match &units.list[at] {
                 Unit::Extern(id) => tasks.push(Task::Extern(*id)),
                 Unit::Group(_) => tasks.extend(bodies[at].take().map(Task::Kernel)),
@@ -473,13 +503,8 @@ impl Planner<'_> {
     }
 
     /// A topological order that keeps program order where it can.
-    fn order(units: &Units) -> Vec<usize> {
+    fn order(&self, units: &Units) -> Vec<usize> {
         let n = units.list.len();
-        let key = |at: usize| match &units.list[at] {
-            Unit::Extern(id) => (*id, at),
-            Unit::Group(g) if g.roots.iter().any(|r| matches!(r.place, Place::Input(_))) => (CoreId(u32::MAX), at),
-            Unit::Group(g) => (g.roots.iter().map(|r| r.node).max().unwrap_or(CoreId(0)), at),
-        };
         let mut deps = units.deps.clone();
         for (at, unit) in units.list.iter().enumerate() {
             let Unit::Group(group) = unit else { continue };
@@ -492,6 +517,14 @@ impl Planner<'_> {
         let mut waiting: Vec<usize> = deps.iter().map(BTreeSet::len).collect();
         let mut users: Vec<Vec<usize>> = vec![vec![]; n];
         deps.iter().enumerate().for_each(|(at, d)| d.iter().for_each(|x| users[*x].push(at)));
+        // A write to an input that nothing waits for comes last: of what fails before, it is not seen.
+        let unread = |at: usize| users[at].iter().all(|user| is_write(&units.list[*user]));
+        let key = |at: usize| match &units.list[at] {
+            Unit::Extern(id) if written_by(&self.core.node(*id).op).is_some() && unread(at) => (CoreId(u32::MAX), at),
+            Unit::Extern(id) => (*id, at),
+            Unit::Group(g) if g.roots.iter().any(|r| r.place.is_input()) && unread(at) => (CoreId(u32::MAX), at),
+            Unit::Group(g) => (g.roots.iter().map(Root::order).max().unwrap_or(CoreId(0)), at),
+        };
         let mut ready: BTreeSet<(CoreId, usize)> = (0..n).filter(|u| waiting[*u] == 0).map(key).collect();
         let mut order = Vec::with_capacity(n);
         while let Some((_, at)) = ready.pop_first() {
@@ -524,7 +557,7 @@ fn parallel(space: &Space) -> bool {
 impl Units {
     /// Units that write the memory of `id`.
     fn makers(&self, core: &Core, id: CoreId) -> Vec<usize> {
-        let id = if let CoreOp::Result(call, _) = core.node(id).op { call } else { id };
+        let id = if let CoreOp::Result(call, _) | CoreOp::Changed(_, call) = core.node(id).op { call } else { id };
         self.made.get(&id).into_iter().flatten().copied().collect()
     }
 

@@ -4,3 +4,4 @@ pub mod affine;
 pub mod body;
 mod collapse;
 pub mod group;
+pub mod versions;

@@ -29,20 +29,18 @@ pub struct Launch {
 }
 
 /// The buffer a write goes to.
-pub fn target(write: &Write) -> Buffer {
+pub fn target(core: &Core, write: &Write) -> Buffer {
     match &write.root.place {
         Place::Own => Buffer::Value(write.root.node),
         Place::Part(join, ..) => Buffer::Value(*join),
         Place::Input(i) => Buffer::Input(*i),
+        Place::Stored(after) => source(core, *after),
     }
 }
 
 /// The buffer a value is read from.
 pub fn source(core: &Core, id: CoreId) -> Buffer {
-    match core.node(id).op {
-        flambeau_core::graph::CoreOp::Input(i) => Buffer::Input(i),
-        _ => Buffer::Value(id),
-    }
+    core.input(id).map_or(Buffer::Value(id), Buffer::Input)
 }
 
 struct Finisher<'a> {
@@ -203,7 +201,7 @@ impl Finisher<'_> {
 
     fn store(&mut self, write: &Write, value: ValueId) -> Store {
         let dtype = self.core.node(write.root.node).dtype;
-        let param = self.param(target(write), dtype, Role::Out);
+        let param = self.param(target(self.core, write), dtype, Role::Out);
         Store { access: self.access(param, &write.at), value }
     }
 

@@ -1,14 +1,17 @@
 //! Memory: which values share storage, when it is allocated and freed; and the launch plan that follows.
 
-use crate::nest::body::{Body, Expr, Place};
+use crate::nest::body::{Body, Expr, Place, Write};
 use crate::nest::group::{MemoryView, Schedule, Task, memory_view};
+use crate::nest::versions::{overwritten, written_by};
 use crate::plan::kernels::{self, Buffer, Launch};
-use flambeau_core::graph::{Core, CoreId, CoreOp, ExternArg, ExternCall, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{DType, Kernel};
 use flambeau_ir::plan::{Plan, PlanArg, PlanKernel, PlanStep, Reg};
+use flambeau_ir::reason::Reason;
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::contiguous_strides;
+use flambeau_ops::decompose::refuse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A buffer is kept for a later one of the same size for at most this many tasks.
@@ -50,6 +53,10 @@ struct Builder<'a> {
     restores: bool,
     /// Inputs that kernels write to.
     written: BTreeSet<u32>,
+    /// Inputs that are written the same when the plan is run once more.
+    overwritten: BTreeSet<u32>,
+    /// The first step that writes to another.
+    changes: Option<usize>,
 }
 
 /// What lowering yields.
@@ -62,7 +69,13 @@ pub struct Lowered {
 }
 
 /// Plans memory and writes the plan. `inputs` are the sources of the tensor inputs; `restores`: draws can be taken back.
-pub fn plan(core: &Core, schedule: &Schedule, inputs: Vec<SourceId>, backend: &str, restores: bool) -> Lowered {
+pub fn plan(
+    core: &Core,
+    schedule: &Schedule,
+    inputs: Vec<SourceId>,
+    backend: &str,
+    restores: bool,
+) -> Result<Lowered, Reason> {
     let mut builder = Builder {
         core,
         schedule,
@@ -78,7 +91,10 @@ pub fn plan(core: &Core, schedule: &Schedule, inputs: Vec<SourceId>, backend: &s
         commit: None,
         restores,
         written: BTreeSet::new(),
+        overwritten: BTreeSet::new(),
+        changes: None,
     };
+    builder.overwritten = overwritten(core, schedule.tasks.iter().flat_map(|task| builder.read_by(task)));
     builder.take_inputs(inputs.len());
     builder.find_last_uses();
     for (at, task) in schedule.tasks.iter().enumerate() {
@@ -89,6 +105,10 @@ pub fn plan(core: &Core, schedule: &Schedule, inputs: Vec<SourceId>, backend: &s
         builder.release(at);
     }
     let outputs = builder.outputs();
+    let calls = |step: &PlanStep| matches!(step, PlanStep::Call { .. });
+    if builder.changes.is_some_and(|at| builder.steps[at..].iter().any(calls)) {
+        return refuse("a write to a part of a large input, which is read before it, and a call of torch after it");
+    }
     let commit = builder.commit;
     let (steps, commit) = with_frees(builder.steps, inputs.len() as u32, &outputs, commit);
     let names = builder.kernels.iter().map(PlanKernel::of).collect();
@@ -100,11 +120,10 @@ pub fn plan(core: &Core, schedule: &Schedule, inputs: Vec<SourceId>, backend: &s
         backend: backend.into(),
         device: core.device,
         kernels: names,
-        written: builder.written.iter().map(|i| Reg(*i)).collect(),
         commit: commit as u32,
         restores,
     };
-    Lowered { plan, kernels: builder.kernels }
+    Ok(Lowered { plan, kernels: builder.kernels })
 }
 
 impl Builder<'_> {
@@ -124,12 +143,14 @@ impl Builder<'_> {
         }
     }
 
-    fn reads(&self, task: &Task) -> BTreeSet<Buffer> {
+    /// The values in memory that a task reads; what a call writes to is none of them.
+    fn read_by(&self, task: &Task) -> Vec<CoreId> {
         match task {
-            Task::Kernel(body) => loaded(body).map(|id| kernels::source(self.core, id)).collect(),
+            Task::Kernel(body) => loaded(body).collect(),
             Task::Extern(id) => {
-                let bases = self.core.node(*id).op.operands().into_iter().map(|o| self.view(o).base);
-                bases.map(|b| kernels::source(self.core, b)).collect()
+                let op = &self.core.node(*id).op;
+                let written = usize::from(written_by(op).is_some());
+                op.operands().into_iter().skip(written).map(|operand| self.view(operand).base).collect()
             }
         }
     }
@@ -149,12 +170,12 @@ impl Builder<'_> {
     fn find_last_uses(&mut self) {
         let mut last = BTreeMap::new();
         for (at, task) in self.schedule.tasks.iter().enumerate() {
-            self.reads(task).into_iter().for_each(|b| {
-                last.insert(b, at);
+            self.read_by(task).into_iter().for_each(|id| {
+                last.insert(kernels::source(self.core, id), at);
             });
             match task {
                 Task::Kernel(body) => body.writes.iter().for_each(|w| {
-                    last.insert(kernels::target(w), at);
+                    last.insert(kernels::target(self.core, w), at);
                 }),
                 Task::Extern(id) => self.results(*id).values().for_each(|r| {
                     last.insert(Buffer::Value(*r), at);
@@ -234,22 +255,51 @@ impl Builder<'_> {
     }
 
     fn kernel(&mut self, at: usize, body: &Body) {
+        if self.is_done(body) {
+            return;
+        }
         let in_place = self.take_over(at, body);
         let Launch { kernel, buffers, scalars } = kernels::finish(self.core, body, &in_place);
-        let targets: Vec<Buffer> = body.writes.iter().map(kernels::target).collect();
+        let targets: Vec<Buffer> = body.writes.iter().map(|w| kernels::target(self.core, w)).collect();
         for target in &targets {
             if let (Buffer::Value(id), false) = (target, self.home.contains_key(target)) {
                 self.allocate(at, *id);
             }
         }
         let regs = buffers.iter().filter_map(|b| self.home.get(b)).map(|s| self.storages[*s].reg).collect();
-        let inputs = targets.iter().filter_map(|t| if let Buffer::Input(i) = t { Some(*i) } else { None });
-        self.written.extend(inputs.clone());
-        if inputs.count() > 0 {
-            self.commits();
+        for target in &targets {
+            if let Buffer::Input(input) = in_place.get(target).unwrap_or(target) {
+                self.writes_to(*input);
+            }
         }
         let kernel = self.intern(kernel);
         self.steps.push(PlanStep::Launch { kernel, buffers: regs, scalars });
+    }
+
+    /// Whether a kernel would copy a value to the input whose memory it is in.
+    fn is_done(&self, body: &Body) -> bool {
+        let home = |buffer| self.home.get(&buffer);
+        let stays = |write: &Write| match write.root.place {
+            Place::Input(input) => home(Buffer::Value(write.root.node)) == home(Buffer::Input(input)),
+            _ => false,
+        };
+        body.writes.iter().all(stays)
+    }
+
+    /// What comes next writes to an input.
+    fn writes_to(&mut self, input: u32) {
+        // Those of the end together: the client needs the interpreter for it.
+        let at_the_end = |(_, value): &&(u32, CoreId)| !self.core.node(*value).op.is_input();
+        let end: Vec<u32> = self.core.writes.iter().filter(at_the_end).map(|(input, _)| *input).collect();
+        for input in if end.contains(&input) { end } else { vec![input] } {
+            if self.written.insert(input) {
+                self.steps.push(PlanStep::Bump(Reg(input)));
+            }
+        }
+        if !self.overwritten.contains(&input) {
+            self.changes.get_or_insert(self.steps.len());
+            self.commits();
+        }
     }
 
     fn commits(&mut self) {
@@ -267,15 +317,37 @@ impl Builder<'_> {
         at
     }
 
+    /// The input whose memory a value can be written to at once, where it would be copied to it at the end: nothing reads
+    /// what lies there later, but for each element at its own place, and nothing that may fail comes after.
+    fn destination(&self, at: usize, body: &Body, write: &Write) -> Option<u32> {
+        let value = write.root.node;
+        let mut written = self.core.writes.iter().filter(|(_, id)| *id == value);
+        let (Some((input, _)), None) = (written.next(), written.next()) else { return None };
+        let held = &self.storages[*self.home.get(&Buffer::Input(*input))?];
+        let leaves = |out: &CoreOutput| matches!(out.base, OutputBase::Value(id) if self.view(id).base == value);
+        let lies_there = |id: &CoreId| self.core.input(*id) == Some(*input);
+        let later = &self.schedule.tasks[at + 1..];
+        let fits = held.shape == self.shape(value)
+            && !self.core.outputs.iter().any(leaves)
+            && loaded(body).filter(lies_there).all(|id| only_at(body, id, &write.at))
+            && !later.iter().any(|task| matches!(task, Task::Extern(_)) || self.read_by(task).iter().any(lies_there));
+        fits.then_some(*input)
+    }
+
     /// Lets writes take over buffers that the kernel is the last to read, each element at its own place.
     fn take_over(&mut self, at: usize, body: &Body) -> HashMap<Buffer, Buffer> {
         let mut pairs = HashMap::new();
         let top = body.insts.iter().map(|i| i.level).max().unwrap_or(0);
         let candidates: BTreeSet<CoreId> = loaded(body).collect();
         for write in body.writes.iter().filter(|w| w.root.place == Place::Own && body.insts[w.value].level == top) {
-            let target = kernels::target(write);
+            let target = kernels::target(self.core, write);
             let wanted = self.shape(write.root.node);
             if self.home.contains_key(&target) {
+                continue;
+            }
+            if let Some(input) = self.destination(at, body, write) {
+                pairs.insert(target, Buffer::Input(input));
+                self.home.insert(target, self.home[&Buffer::Input(input)]);
                 continue;
             }
             let fits = |id: &CoreId| {
@@ -306,6 +378,9 @@ impl Builder<'_> {
         let nodes = self.results(id);
         if call.draws && !self.restores {
             self.commits();
+        }
+        if let Some(input) = written_by(&self.core.node(id).op).and_then(|of| self.core.input(self.view(of).base)) {
+            self.writes_to(input);
         }
         if let (Some(out), true) = (&call.out, nodes.len() == call.results as usize) {
             let mut expected = Vec::new();

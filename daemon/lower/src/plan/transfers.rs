@@ -19,7 +19,8 @@ pub fn add(plan: &mut Plan, kernels: &[Kernel]) {
     let roots = plan.roots();
     let root = |reg: &Reg| *roots.get(reg).unwrap_or(reg);
     let (used, named) = last_uses(plan, &root);
-    let kept: BTreeSet<Reg> = plan.outputs.iter().chain(&plan.written).map(root).collect();
+    let written = plan.steps.iter().filter_map(|step| if let PlanStep::Bump(reg) = step { Some(reg) } else { None });
+    let kept: BTreeSet<Reg> = plan.outputs.iter().chain(written).map(root).collect();
     let mut writer = Writer { steps: Vec::new(), contents: BTreeMap::new() };
     for reg in (0..plan.inputs.len() as u32).map(Reg) {
         writer.contents.insert(reg, Content { host: true, device: false });

@@ -1,7 +1,7 @@
 //! Decompositions of indexing, joining, shifting and masks by position.
 
 use crate::create::decompose::literal;
-use crate::decompose::{Decompose, Outcome, View, bits_of, copies_much, refuse};
+use crate::decompose::{Decompose, Outcome, View, bits_of, refuse};
 use crate::signature::{Argument, Seen};
 use crate::view::decompose::from_front;
 use flambeau_core::graph::{CoreId, CoreOp, ExternArg};
@@ -214,9 +214,6 @@ pub(super) fn setitem(cx: &mut Decompose) -> Done {
         return Ok(Outcome::WriteView(of, selection.views, value));
     }
     let (base, indices) = picked(cx, of, &selection)?;
-    if cx.inputs.contains(&of) && copies_much(&cx.sizes(base), &[]) {
-        return refuse("a store by index tensors into a large input");
-    }
     let value = cut_to(cx, value, rank(cx, base, &selection))?;
     let stored = crate::decompose::index_put(cx.core, base, indices, value);
     Ok(Outcome::WriteView(of, selection.views, stored))

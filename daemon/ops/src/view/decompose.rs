@@ -243,7 +243,7 @@ pub(super) fn as_strided(cx: &mut Decompose) -> Done {
     };
     // Counted from the start of the storage, of which the tensor may be a part.
     let start = cx.int("storage_offset")?;
-    let is_whole = |op: &CoreOp| !op.is_view() && !matches!(op, CoreOp::Input(_));
+    let is_whole = |op: &CoreOp| !op.is_view() && !op.is_input();
     if start.is_some() && !is_whole(&cx.core.node(cx.value_of(of)?).op) {
         return refuse("as_strided from the start of a storage");
     }
