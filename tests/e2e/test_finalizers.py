@@ -473,9 +473,23 @@ def held_elsewhere(x):
     return x + 1, reference() is other[0]
 
 
-@pytest.mark.parametrize(
-    "program", [asked_after_its_end, bound_anew, weak_key, held_elsewhere], ids=lambda f: f.__name__
-)
+def asked(reference):
+    held = reference()
+    return held is not None
+
+
+def given_by_a_break(x):
+    watched, told = Watched(), []
+    finalizer = weakref.finalize(watched, told.append, 1)
+    there = asked(weakref.ref(watched))
+    del watched
+    return x + 1, there, finalizer.alive, list(told)
+
+
+WATCHED = [asked_after_its_end, bound_anew, weak_key, held_elsewhere, given_by_a_break]
+
+
+@pytest.mark.parametrize("program", WATCHED, ids=lambda f: f.__name__)
 def test_an_end_that_weak_references_tell(program):
     x = torch.ones(2)
     compiled = flambeau.compile(program)

@@ -292,6 +292,13 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// Whether it binds this slot anew, or unbinds it.
+    pub fn rebinds(self, slot: u32) -> bool {
+        matches!(self, Op::StoreFast(bound) | Op::DeleteFast(bound) if bound == slot)
+    }
+}
+
 /// What lies below a function or its code, deepest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "one per flag of CPython's")]

@@ -1,9 +1,11 @@
-//! The moment at which an object with a finalizer goes. The finalizer is user code: what the trace did before must be there
-//! when it runs, and what comes after must not. So a frame breaks where it lets go of such an object: the state that the
-//! next resume function is handed lacks it, and the client gives up the old state first.
+//! The moment at which an object with a finalizer goes, or one that weak references watch, whose callbacks run then. Both are
+//! user code: what the trace did before must be there when it runs, and what comes after must not. So a frame breaks where it
+//! lets go of such an object: the state that the next resume function is handed lacks it, and the client gives up the old
+//! state first.
 //!
-//! Objects that the trace makes have no finalizer (making one is a break). Arguments that a frame binds anew run as plain
-//! Python, as the call holds them to its end otherwise.
+//! Objects that the trace makes have no finalizer (making one is a break) and no weak references. That there are none to an
+//! object that a resume function was handed is a guard. Arguments that a frame binds anew run as plain Python, as the call
+//! holds them to its end otherwise.
 
 use super::unread::MODULE;
 use crate::state::broken::{Moment, Mortals};
@@ -42,13 +44,14 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Whether it is a variable of a frame that goes on: of the root, or of one further in, whose state is in its caller's.
+    /// Whether a frame that goes on was handed it: as what the break gave, or as a variable of the root or of a frame further
+    /// in, whose state is in its caller's.
     fn is_carried(&self, source: SourceId) -> bool {
-        let (mut at, mut in_state) = (source, false);
+        let mut at = source;
         while let (Step::Index(_), Some(base)) = (&self.sources.get(at).step, self.sources.get(at).base) {
-            (at, in_state) = (base, true);
+            at = base;
         }
-        self.resuming && in_state && matches!(self.sources.get(at).step, Step::Arg(_))
+        self.resuming && matches!(self.sources.get(at).step, Step::Arg(_))
     }
 
     /// Whether what is there is in the state of a resume function, in a container that the frame was handed, or an argument
@@ -73,8 +76,9 @@ impl Tracer<'_> {
         let Some(ObjectData::Function(function)) = self.heap.get(self.frame.function).map(|object| &object.data) else {
             return false;
         };
-        let binds = |op| matches!(op, Op::StoreFast(bound) | Op::DeleteFast(bound) if bound == slot);
-        self.decoded.get(&function.code).is_some_and(|decoded| decoded.instrs.iter().any(|instr| binds(instr.op)))
+        self.decoded
+            .get(&function.code)
+            .is_some_and(|decoded| decoded.instrs.iter().any(|instr| instr.op.rebinds(slot)))
     }
 
     /// Whether it is an argument of the traced frame itself, which the call holds.

@@ -48,9 +48,7 @@ impl Tracer<'_> {
             return Ok(None);
         }
         let class = self.describe(object)?.class;
-        // Bound to something else later, or unbound.
-        let rebound = |op| matches!(op, Op::StoreFast(bound) | Op::DeleteFast(bound) if bound == slot);
-        let ends_early = frame.decoded.instrs[frame.pc + 1..].iter().any(|instr| rebound(instr.op));
+        let ends_early = frame.decoded.instrs[frame.pc + 1..].iter().any(|instr| instr.op.rebinds(slot));
         let is_python = matches!(&self.describe(class)?.data, ObjectData::Class(class) if class.is_python);
         if ends_early && is_python || self.raw_type_lookup(class, "__del__")?.is_some() {
             return Ok(None);
