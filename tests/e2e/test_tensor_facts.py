@@ -4,6 +4,7 @@ Each program runs eagerly and compiled; with back ends that take FX too, as torc
 """
 
 import contextlib
+import re
 import weakref
 
 import pytest
@@ -319,3 +320,82 @@ def test_sizes_that_are_symbolic(fn, backend):
         x = torch.arange(size * 2.0).reshape(size, 2)
         found, want = compiled(x), fn(x)
         assert torch.equal(found[0], want[0]) and found[1:] == want[1:]
+
+
+class Meta:
+    def __init__(self, scale):
+        self.scale = scale
+
+
+def of_new_tensors(x):
+    y = x + 1
+    y.note, y.meta = "made", Meta(2)
+    z = (y * y.meta.scale).add_(1)
+    z.of = y
+    return y, z, z.of is y, hasattr(x, "note"), y.clone().__dict__, getattr(z, "missing", 3)
+
+
+def of_arguments(x):
+    x.seen = getattr(x, "seen", 0) + 1
+    x.last = [x.seen]
+    x.last.append(x.seen)
+    return x * x.seen, x.last
+
+
+def deleted(x):
+    x.first = 1
+    x.second = 2
+    del x.first
+    try:
+        del x.first
+    except AttributeError as error:
+        return hasattr(x, "first"), x.second, type(error)
+    return None
+
+
+def across_a_break(x):
+    y = x * 2
+    y.note = ["before"]
+    x.note = "set"
+    flambeau.graph_break()
+    y.note.append(x.note)
+    del x.note
+    return y, y.note, hasattr(x, "note")
+
+
+def as_a_dict(x):
+    y = x + 1
+    vars(y)["one"] = 1
+    y.two = 2
+    x.three = 3
+    return y.one, dict(vars(y)), vars(x), x.__dict__ is vars(x)
+
+
+def of_parameters(x):
+    p = torch.nn.Parameter(x.detach().clone())
+    p.is_special = True
+    p.lr_scale = 0.5
+    return p, p.is_special
+
+
+@pytest.mark.parametrize(
+    "program",
+    [of_new_tensors, of_arguments, deleted, across_a_break, as_a_dict, of_parameters],
+    ids=lambda f: f.__name__,
+)
+def test_attributes_of_tensors(program, backend):
+    def seen(fn):
+        x = torch.arange(3.0)
+        results = [fn(x), fn(x), fn(torch.ones(2))]
+        tensors = [t for result in results for t in (result if isinstance(result, tuple) else ()) if torch.is_tensor(t)]
+        return str(results), str([sorted((k, str(v)) for k, v in vars(t).items()) for t in [x, *tensors]])
+
+    def without_addresses(text):
+        return [re.sub(r"0x[0-9a-f]+", "", part) for part in text]
+
+    assert without_addresses(seen(flambeau.compile(program, backend=backend))) == without_addresses(seen(program))
+
+
+def test_attributes_of_tensors_are_no_breaks():
+    check(of_arguments, (torch.ones(2),))
+    check(lambda x: of_new_tensors(x)[1].of, (torch.ones(2),))

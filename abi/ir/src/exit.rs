@@ -94,6 +94,8 @@ pub enum Effect {
     DelAttr(BuildId, Arc<str>),
     /// Raw slot store.
     SetSlot(BuildId, Arc<str>, BuildId),
+    /// Empties a slot, if it is not.
+    DelSlot(BuildId, Arc<str>),
     /// Raw dict store.
     SetItem(BuildId, BuildId, BuildId),
     /// Raw dict delete.

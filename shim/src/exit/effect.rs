@@ -19,6 +19,8 @@ pub enum Change {
     DelAttr(usize, Py<PyAny>),
     /// Store through a descriptor of the type: slots and C-level setters.
     SetDescriptor(usize, Py<PyAny>, usize),
+    /// Empties a slot.
+    DelSlot(usize, Py<PyAny>),
     /// Dict store.
     SetItem(usize, usize, usize),
     /// Dict delete.
@@ -53,6 +55,7 @@ impl Change {
             Effect::SetSlot(object, key, value) | Effect::SetDescriptor(object, key, value) => {
                 Change::SetDescriptor(at(object), name(key), at(value))
             }
+            Effect::DelSlot(object, key) => Change::DelSlot(at(object), name(key)),
             Effect::SetItem(dict, key, value) => Change::SetItem(at(dict), at(key), at(value)),
             Effect::DelItem(dict, key) => Change::DelItem(at(dict), at(key)),
             Effect::SetList(list, items) => Change::SetList(at(list), 0, items.iter().map(at).collect()),
@@ -86,7 +89,11 @@ impl Change {
             }
             Change::DelAttr(object, name) => store_attr(py, made[*object].bind(py), name.bind(py), None),
             Change::SetDescriptor(object, name, value) => {
-                store_descriptor(py, made[*object].bind(py), name.bind(py), made[*value].bind(py))
+                store_descriptor(py, made[*object].bind(py), name.bind(py), Some(made[*value].bind(py)))
+            }
+            Change::DelSlot(object, name) => {
+                let emptied = store_descriptor(py, made[*object].bind(py), name.bind(py), None);
+                emptied.or_else(|e| if e.is_instance_of::<PyAttributeError>(py) { Ok(()) } else { Err(e) })
             }
             Change::SetItem(dict, key, value) => {
                 set_item(py, made[*dict].as_ptr(), made[*key].as_ptr(), made[*value].as_ptr())
@@ -172,14 +179,14 @@ fn store_descriptor(
     py: Python<'_>,
     object: &Bound<'_, PyAny>,
     name: &Bound<'_, PyAny>,
-    value: &Bound<'_, PyAny>,
+    value: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
-    // SAFETY: the descriptor is found on the object's own type and called with live objects.
+    // SAFETY: the descriptor is found on the object's own type and called with live objects; a null value deletes.
     unsafe {
         let descriptor = raw::type_lookup(raw::class_of(object.as_ptr()), name.as_ptr());
         let set = if descriptor.is_null() { None } else { (*ffi::Py_TYPE(descriptor)).tp_descr_set };
         let set = set.ok_or_else(|| PyAttributeError::new_err(format!("{name} cannot be set")))?;
-        raised(py, set(descriptor, object.as_ptr(), value.as_ptr()))
+        raised(py, set(descriptor, object.as_ptr(), value.map_or(null_mut(), Bound::as_ptr)))
     }
 }
 

@@ -433,6 +433,10 @@ impl Run<'_> {
                 self.read(*reg)?;
                 self.scope.layout(sizes, strides)?;
             }
+            PlanStep::Bump(reg) => {
+                let is_input = (reg.0 as usize) < self.plan.inputs.len();
+                ensure(is_input, || format!("register {} is no input", reg.0))?;
+            }
             PlanStep::Free(reg) => {
                 self.read(*reg)?;
                 self.write(*reg)?;

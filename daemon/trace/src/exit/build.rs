@@ -1,5 +1,6 @@
 //! How values of a trace are made after its graph ran: each object once, parts before wholes.
 
+use crate::protocol::raise::Parts;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
 use crate::value::{Builtin, CellId, Class, DictId, Function, InstanceId, Payload, Raised, Value, ViewKind, class};
@@ -454,18 +455,6 @@ impl Tracer<'_> {
 
     /// Whether `BaseException.__new__` makes exceptions of this class, with nothing of C's but their `args`.
     fn holds_args_alone(&mut self, class: &Class) -> Flow<bool> {
-        const MORE: &[&str] = &[
-            "BaseExceptionGroup",
-            "ImportError",
-            "MemoryError",
-            "OSError",
-            "StopIteration",
-            "SyntaxError",
-            "SystemExit",
-            "UnicodeDecodeError",
-            "UnicodeEncodeError",
-            "UnicodeTranslateError",
-        ];
         for of in &class.mro {
             let known = match &self.describe(*of)?.data {
                 ObjectData::Class(of) => of.is_python || &*of.module == "builtins",
@@ -475,7 +464,7 @@ impl Tracer<'_> {
                 return Ok(false);
             }
         }
-        Ok(!MORE.iter().any(|name| class.derives(&format!("builtins.{name}"))))
+        Ok(Parts::of(class).is_none())
     }
 
     fn build_function(&mut self, builder: &mut Builder, f: &Rc<Function>) -> Flow<Build> {

@@ -3,7 +3,7 @@
 use super::build::Builder;
 use crate::state::tracer::{Recalled, Tracer, Written};
 use crate::value::flow::{Flow, stop};
-use crate::value::{DictId, SetValue};
+use crate::value::{DictId, SetValue, Value};
 use flambeau_ir::exit::Effect;
 use flambeau_ir::guard::Ambient;
 use flambeau_ir::reason::ReasonCode;
@@ -58,7 +58,7 @@ impl Tracer<'_> {
             builder.exit.effects.push(Effect::Advance(target, count as u32));
         }
         let dicts: Vec<DictId> =
-            self.arenas.dicts.iter().filter(|(_, d)| d.origin.is_some() && d.is_changed()).map(|(id, _)| id).collect();
+            self.arenas.dicts.iter().filter(|(_, d)| d.is_outside() && d.is_changed()).map(|(id, _)| id).collect();
         for dict in dicts {
             self.dict_effects(builder, dict)?;
         }
@@ -102,10 +102,12 @@ impl Tracer<'_> {
             .collect();
         for (origin, writes) in slots {
             for (name, value) in writes {
-                let Some(value) = value else { return stop(ReasonCode::SideEffect, format!("deleting slot {name}")) };
-                let value = self.build(builder, &value)?;
+                let value = value.map(|value| self.build(builder, &value)).transpose()?;
                 let target = builder.source(origin.source);
-                builder.exit.effects.push(Effect::SetSlot(target, name, value));
+                builder.exit.effects.push(match value {
+                    Some(value) => Effect::SetSlot(target, name, value),
+                    None => Effect::DelSlot(target, name),
+                });
             }
         }
         Ok(())
@@ -114,7 +116,7 @@ impl Tracer<'_> {
     /// Whether an outside object was changed so far: that is done where the frame ends.
     pub(crate) fn has_effects(&self) -> bool {
         let arenas = &self.arenas;
-        arenas.dicts.iter().any(|(_, d)| d.origin.is_some() && d.is_changed())
+        arenas.dicts.iter().any(|(_, d)| d.is_outside() && d.is_changed())
             || arenas.lists.iter().any(|(_, l)| l.origin.is_some() && l.dirty)
             || arenas.sets.iter().any(|(_, s)| s.origin.is_some() && !s.history.changes.is_empty())
             || arenas.cells.iter().any(|(_, c)| c.origin.is_some() && c.dirty)
@@ -125,10 +127,12 @@ impl Tracer<'_> {
 
     fn dict_effects(&mut self, builder: &mut Builder, dict: DictId) -> Flow<()> {
         let entry = self.arenas.dicts[dict].clone();
-        let Some(origin) = entry.origin else { return Ok(()) };
+        if !entry.is_outside() {
+            return Ok(());
+        }
         if let Some(factory) = &entry.written_factory {
             let factory = self.build(builder, factory)?;
-            let target = builder.source(origin.source);
+            let target = self.build(builder, &Value::Dict(dict))?;
             builder.exit.effects.push(Effect::SetSlot(target, "default_factory".into(), factory));
         }
         if entry.rewritten {
@@ -136,7 +140,7 @@ impl Tracer<'_> {
             for (k, v) in entry.items.values() {
                 items.push((self.build(builder, k)?, self.build(builder, v)?));
             }
-            let target = builder.source(origin.source);
+            let target = self.build(builder, &Value::Dict(dict))?;
             builder.exit.effects.push(Effect::SetDict(target, items));
             return Ok(());
         }
@@ -147,7 +151,7 @@ impl Tracer<'_> {
                     (Some(owner), Some(name)) => Effect::DelAttr(builder.source(owner.source), name.clone()),
                     _ => {
                         let key = self.build(builder, key)?;
-                        Effect::DelItem(builder.source(origin.source), key)
+                        Effect::DelItem(self.build(builder, &Value::Dict(dict))?, key)
                     }
                 };
                 builder.exit.effects.push(effect);
@@ -161,7 +165,7 @@ impl Tracer<'_> {
                 (_, _, value) => {
                     let key = self.build(builder, key)?;
                     let value = value.as_ref().map(|v| self.build(builder, v)).transpose()?;
-                    let target = builder.source(origin.source);
+                    let target = self.build(builder, &Value::Dict(dict))?;
                     match value {
                         Some(value) => Effect::SetItem(target, key, value),
                         None => Effect::DelItem(target, key),

@@ -48,7 +48,7 @@ impl Tracer<'_> {
                     return stop(ReasonCode::SideEffect, "an iterator over a dict that lost items leaves the frame");
                 }
                 // It is made before the dict gets what the trace wrote to it, and remembers the length it found.
-                if entry.origin.is_some() && entry.is_changed() {
+                if entry.is_outside() && entry.is_changed() {
                     return stop(ReasonCode::SideEffect, "an iterator over a changed dict leaves the frame");
                 }
                 let over = match kind {

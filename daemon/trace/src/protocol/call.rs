@@ -1,5 +1,6 @@
 //! Calls: argument binding, and what each kind of callable does.
 
+use crate::protocol::raise::Parts;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
 use crate::value::frame::Slot;
@@ -401,11 +402,12 @@ impl Tracer<'_> {
 
     /// Breaks where a built-in exception makes more of its arguments than `args`.
     fn need_plain_exception(&mut self, class: &Rc<Class>, args: &Args) -> Flow<()> {
-        let derives = |names: &[&str]| names.iter().any(|name| class.derives(&format!("builtins.{name}")));
-        let several = args.pos.len() > 1 && derives(&["OSError", "ImportError", "SyntaxError", "SystemExit"]);
-        let always =
-            derives(&["UnicodeDecodeError", "UnicodeEncodeError", "UnicodeTranslateError", "BaseExceptionGroup"]);
-        if !args.kw.is_empty() || several || always {
+        let more = match Parts::of(class) {
+            Some(Parts::OfSeveral) => args.pos.len() > 1,
+            Some(Parts::Own) => true,
+            Some(Parts::Value | Parts::Memory) | None => false,
+        };
+        if !args.kw.is_empty() || more {
             return stop(ReasonCode::UnsupportedCall, format!("{} with such arguments", class.name.qualname));
         }
         Ok(())
@@ -487,8 +489,7 @@ impl Tracer<'_> {
 
     /// `__new__` of a built-in exception, which keeps the arguments by position and ignores the others.
     fn make_exception(&mut self, class: Rc<Class>, args: &Args) -> Flow<Value> {
-        let with_parts = ["OSError", "ImportError", "SyntaxError", "SystemExit", "StopIteration"];
-        if with_parts.iter().any(|name| class.derives(&format!("builtins.{name}")))
+        if matches!(Parts::of(&class), Some(Parts::OfSeveral | Parts::Value))
             && self.type_lookup(&class, "__init__")?.is_some_and(|(owner, _)| owner.is_python)
         {
             // Their attributes are what the `__init__` of C is given, if it is called.

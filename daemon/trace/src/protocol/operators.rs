@@ -683,7 +683,10 @@ impl Tracer<'_> {
         if self.library.store_subscript(self, container, key, value)? {
             return Ok(());
         }
-        self.need_plain(container, "an item assignment")?;
+        let class = self.class_of(container)?;
+        if self.type_lookup(&class, "__setitem__")?.is_some() {
+            self.need_plain(container, "an item assignment")?;
+        }
         let name = self.type_name(container);
         self.raise_named("TypeError", &format!("'{name}' object does not support item assignment"))
     }

@@ -38,6 +38,40 @@ const EXCEPTIONS: &[(&str, &[&str])] = &[
     ("GeneratorExit", &["BaseException"]),
 ];
 
+/// What C keeps of built-in exceptions beside their `args`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Parts {
+    /// Attributes, of several arguments.
+    OfSeveral,
+    /// The first argument.
+    Value,
+    /// Attributes, made of the arguments by its own `__new__` or `__init__`.
+    Own,
+    /// Objects that it uses again.
+    Memory,
+}
+
+const WITH_PARTS: &[(&str, Parts)] = &[
+    ("BaseExceptionGroup", Parts::Own),
+    ("ImportError", Parts::OfSeveral),
+    ("MemoryError", Parts::Memory),
+    ("OSError", Parts::OfSeveral),
+    ("StopIteration", Parts::Value),
+    ("SyntaxError", Parts::OfSeveral),
+    ("SystemExit", Parts::OfSeveral),
+    ("UnicodeDecodeError", Parts::Own),
+    ("UnicodeEncodeError", Parts::Own),
+    ("UnicodeTranslateError", Parts::Own),
+];
+
+impl Parts {
+    /// Of a class; `None` if there are none.
+    pub(crate) fn of(class: &Class) -> Option<Parts> {
+        let derived = |(name, _): &&(&str, Parts)| class.derives(&format!("builtins.{name}"));
+        WITH_PARTS.iter().find(derived).map(|(_, parts)| *parts)
+    }
+}
+
 impl Tracer<'_> {
     /// Whether the trace can raise a built-in exception with this name.
     pub(crate) fn is_exception(name: &str) -> bool {

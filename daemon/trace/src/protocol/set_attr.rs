@@ -78,8 +78,12 @@ impl Tracer<'_> {
             Value::Dict(id) => self.arenas.dicts[*id].attrs,
             Value::List(id) => self.arenas.lists[*id].attrs,
             Value::Tuple(tuple) => self.tuple_attrs(tuple)?,
+            Value::Tensor(id) => self.arenas.tensors[*id].attrs,
             _ => None,
         };
+        if attrs.is_none() && matches!(target, Value::Tensor(_)) {
+            self.has_no_attributes(target);
+        }
         let of_type = self.type_lookup(&class, name)?;
         if let Some((_, raw)) = &of_type
             && self.is_data_descriptor(raw)?
@@ -91,7 +95,10 @@ impl Tracer<'_> {
         let missing = || format!("'{own_name}' object has no attribute '{name}'");
         let Some(attrs) = attrs else {
             let known = |path: &std::sync::Arc<str>| WITHOUT_DICT.contains(&&**path);
-            let is_empty = matches!(target, Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_));
+            let is_empty = matches!(
+                target,
+                Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Tensor(_)
+            );
             let may_have_dict = class.has_dict || !class.is_python && !class.path.as_ref().is_some_and(known);
             if may_have_dict && !(is_empty && value.is_none()) {
                 // It gets its dict with the first attribute, or its type may have one.
@@ -228,7 +235,7 @@ impl Tracer<'_> {
     /// `del target.name`.
     pub fn del_attr(&mut self, target: &Value, name: &str) -> Flow<()> {
         match target {
-            Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) => {
+            Value::Instance(_) | Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Tensor(_) => {
                 let class = self.class_of(target)?;
                 match self.type_lookup(&class, "__delattr__")? {
                     None => self.generic_set_attr(target, name, None),

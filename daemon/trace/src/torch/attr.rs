@@ -3,7 +3,7 @@
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
-use crate::value::{TensorId, Tuple, Value};
+use crate::value::{DictId, TensorId, Tuple, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::device::DeviceKind;
 use flambeau_ir::dim::Dim;
@@ -29,6 +29,10 @@ impl Tracer<'_> {
         }
         let value = Value::Tensor(id);
         let class = self.class_of(&value)?;
+        if name == "__dict__" {
+            let attrs = self.arenas.tensors[id].attrs.unwrap_or_else(|| self.first_attrs(id));
+            return Ok(Some(Value::Dict(attrs)));
+        }
         // What is left are no data descriptors: an attribute of the tensor's own comes first.
         if let Some(attrs) = self.arenas.tensors[id].attrs
             && let Some(own) = self.dict_get_str(attrs, name)?
@@ -144,10 +148,19 @@ impl Tracer<'_> {
         if self.type_lookup(&class, name)?.is_some() {
             return stop(ReasonCode::SideEffect, format!("setting Tensor.{name}"));
         }
-        match self.arenas.tensors[id].attrs {
-            Some(attrs) => self.dict_set(attrs, Value::str(name), value),
-            None => stop(ReasonCode::SideEffect, format!("setting attribute {name} of a tensor")),
+        let attrs = self.arenas.tensors[id].attrs.unwrap_or_else(|| self.first_attrs(id));
+        self.dict_set(attrs, Value::str(name), value)
+    }
+
+    /// The instance dict of a tensor that has none so far.
+    fn first_attrs(&mut self, id: TensorId) -> DictId {
+        let attrs = self.fresh_attrs();
+        if let Some(origin) = self.arenas.tensors[id].origin {
+            self.has_no_attributes(&Value::Tensor(id));
+            self.arenas.dicts[attrs].belongs_to(origin);
         }
+        self.arenas.tensors[id].attrs = Some(attrs);
+        attrs
     }
 }
 

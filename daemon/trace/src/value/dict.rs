@@ -62,6 +62,17 @@ pub struct DictValue {
 }
 
 impl DictValue {
+    /// Makes a new dict the `__dict__` of an outside object that has none: what is stored in it is replayed.
+    pub(crate) fn belongs_to(&mut self, owner: Origin) {
+        self.owner = Some(owner);
+        self.outside = Some(Outside { index: Some(Rc::default()) });
+    }
+
+    /// Whether changes of it are replayed: it is from outside, or an outside object's.
+    pub(crate) fn is_outside(&self) -> bool {
+        self.origin.is_some() || self.owner.is_some()
+    }
+
     /// Whether the program changed it: what it is now is replayed at the exit if it is from outside.
     pub(crate) fn is_changed(&self) -> bool {
         self.rewritten || self.written_factory.is_some() || !self.writes.is_empty()
