@@ -284,6 +284,46 @@ impl Dim {
         Some(sum)
     }
 
+    /// With expressions in place of atoms, innermost first.
+    #[must_use]
+    pub fn replace(&self, atom: &impl Fn(&Atom) -> Option<Dim>) -> Dim {
+        let Dim::Expr(poly) = self else { return self.clone() };
+        let mut sum = Dim::Const(0);
+        for (atoms, c) in &poly.terms {
+            sum = sum.add(&atoms.iter().fold(Dim::Const(*c), |product, of| product.mul(&of.replace(atom))));
+        }
+        sum
+    }
+
+    /// What it tells that it is 0: an atom, the last symbol if there is one, and what that is.
+    pub fn solve(&self) -> Option<(Atom, Dim)> {
+        let Dim::Expr(poly) = self else { return None };
+        let of = |atom: &Atom, c: i64| {
+            let rest = self.sub(&Dim::atom(atom.clone()).mul(&Dim::Const(c)));
+            let whole = Poly::of(&rest).is_multiple_of(c) && (c.abs() == 1 || rest.as_const().is_some());
+            let value = rest.mul(&Dim::Const(-1)).floor_div(&Dim::Const(c));
+            (whole && !rest.has(atom) && value != Dim::too_large()).then(|| (atom.clone(), value))
+        };
+        let mut alone =
+            poly.terms.iter().filter_map(|(atoms, c)| if let [one] = &atoms[..] { Some((one, *c)) } else { None });
+        let is_symbol = |(atom, _): &(&Atom, i64)| matches!(atom, Atom::Sym(_));
+        let symbol = alone.clone().filter(is_symbol).rev().find_map(|(atom, c)| of(atom, c));
+        symbol.or_else(|| alone.find_map(|(atom, c)| of(atom, c)))
+    }
+
+    fn has(&self, wanted: &Atom) -> bool {
+        let Dim::Expr(poly) = self else { return false };
+        poly.terms.keys().flatten().any(|atom| {
+            atom == wanted
+                || match atom {
+                    Atom::Sym(_) => false,
+                    Atom::FloorDiv(a, b) | Atom::Mod(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
+                        a.has(wanted) || b.has(wanted)
+                    }
+                }
+        })
+    }
+
     /// Calls `visit` with every symbol in it.
     pub fn symbols(&self, visit: &mut impl FnMut(SymId)) {
         let Dim::Expr(poly) = self else { return };
@@ -300,6 +340,21 @@ impl Dim {
 }
 
 impl Atom {
+    fn replace(&self, atom: &impl Fn(&Atom) -> Option<Dim>) -> Dim {
+        let inside = match self {
+            Atom::Sym(_) => Dim::atom(self.clone()),
+            Atom::FloorDiv(a, b) => a.replace(atom).floor_div(&b.replace(atom)),
+            Atom::Mod(a, b) => a.replace(atom).modulo(&b.replace(atom)),
+            Atom::Max(a, b) => Dim::max(&a.replace(atom), &b.replace(atom)),
+            Atom::Min(a, b) => Dim::min(&a.replace(atom), &b.replace(atom)),
+        };
+        let Dim::Expr(poly) = &inside else { return inside };
+        match poly.terms.first_key_value() {
+            Some((atoms, 1)) if atoms.len() == 1 && poly.terms.len() == 1 => atom(&atoms[0]).unwrap_or(inside),
+            _ => inside,
+        }
+    }
+
     fn eval(&self, symbol: &impl Fn(SymId) -> i64) -> Option<i64> {
         Some(match self {
             Atom::Sym(s) => symbol(*s),
@@ -399,6 +454,29 @@ mod tests {
         assert_eq!(s().sub(&s()), Dim::Const(0));
         assert_eq!(s().mul(&Dim::Const(6)).floor_div(&Dim::Const(3)), s().mul(&Dim::Const(2)));
         assert_eq!(s().mul(&Dim::Const(12)).floor_div(&s()), Dim::Const(12));
+    }
+
+    #[test]
+    fn equalities_tell_what_things_are() {
+        let (a, b) = (s(), Dim::sym(SymId(1)));
+        let n = Dim::Const;
+        let tells = |dim: Dim| dim.solve().map(|(atom, value)| (Dim::atom(atom), value));
+        assert_eq!(tells(a.sub(&n(3))), Some((a.clone(), n(3))));
+        assert_eq!(tells(a.sub(&b)), Some((b.clone(), a.clone())));
+        assert_eq!(tells(a.mul(&a).sub(&b).add(&n(1))), Some((b.clone(), a.mul(&a).add(&n(1)))));
+        assert_eq!(tells(a.mul(&n(2)).sub(&n(10))), Some((a.clone(), n(5))));
+        assert_eq!(tells(a.mul(&n(2)).sub(&n(5))), None);
+        assert_eq!(tells(a.mul(&n(2)).sub(&b.mul(&n(3)))), None);
+        assert_eq!(tells(a.mul(&b).sub(&n(12))), None);
+        let half = a.floor_div(&n(2));
+        assert_eq!(tells(half.sub(&n(1))), Some((half.clone(), n(1))));
+        assert_eq!(tells(half.sub(&a)), Some((half.clone(), a.clone())));
+        let by = |atom: &Atom| (*atom == Atom::Sym(SymId(1))).then(|| a.add(&n(1)));
+        assert_eq!(b.mul(&a).floor_div(&b).replace(&by), a);
+        let next = a.add(&n(1));
+        assert_eq!(Dim::max(&b.modulo(&n(2)), &b).replace(&by), Dim::max(&next.modulo(&n(2)), &next));
+        let by = |atom: &Atom| (Dim::atom(atom.clone()) == half).then_some(n(1));
+        assert_eq!(half.mul(&b).add(&half).replace(&by), b.add(&n(1)));
     }
 
     #[test]

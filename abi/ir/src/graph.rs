@@ -1,7 +1,7 @@
 //! The torch-level graph: what an FX graph holds. In-place ops and views are ordinary calls, in program order.
 
 use crate::code::{CodeHash, Const};
-use crate::dim::{Dim, SymId};
+use crate::dim::{Atom, Dim, SymId};
 use crate::kernel::DType;
 use crate::source::SourceId;
 use crate::tensor::TensorMeta;
@@ -163,6 +163,19 @@ impl Arg {
             Arg::Dict(items) => items.iter().for_each(|(_, part)| part.dims(visit)),
         }
     }
+
+    fn replace(&mut self, atom: &impl Fn(&Atom) -> Option<Dim>) {
+        match self {
+            Arg::Dim(dim) => {
+                let now = dim.replace(atom);
+                *self = now.as_const().map_or(Arg::Dim(now), |value| Arg::Const(Const::Int(value)));
+            }
+            Arg::Node(_) | Arg::Const(_) => {}
+            Arg::List(parts) | Arg::Tuple(parts) => parts.iter_mut().for_each(|part| part.replace(atom)),
+            Arg::Slice(parts) => parts.iter_mut().for_each(|part| part.replace(atom)),
+            Arg::Dict(items) => items.iter_mut().for_each(|(_, part)| part.replace(atom)),
+        }
+    }
 }
 
 /// What a node yields.
@@ -184,6 +197,17 @@ impl ValueMeta {
             ValueMeta::Tensor(meta) => meta.sizes.iter().chain(&meta.strides).for_each(visit),
             ValueMeta::Tuple(parts) => parts.iter().for_each(|part| part.dims(visit)),
             ValueMeta::Int(dim) => visit(dim),
+            ValueMeta::Const(_) => {}
+        }
+    }
+
+    fn replace(&mut self, atom: &impl Fn(&Atom) -> Option<Dim>) {
+        match self {
+            ValueMeta::Tensor(meta) => {
+                meta.sizes.iter_mut().chain(&mut meta.strides).for_each(|dim| *dim = dim.replace(atom));
+            }
+            ValueMeta::Tuple(parts) => parts.iter_mut().for_each(|part| part.replace(atom)),
+            ValueMeta::Int(dim) => *dim = dim.replace(atom),
             ValueMeta::Const(_) => {}
         }
     }
@@ -225,6 +249,16 @@ impl Graph {
             }
         }
         found
+    }
+
+    /// Puts expressions in place of atoms of sizes.
+    pub fn replace(&mut self, atom: &impl Fn(&Atom) -> Option<Dim>) {
+        for node in &mut self.nodes {
+            node.meta.replace(atom);
+            if let NodeOp::Call { args, kwargs, .. } = &mut node.op {
+                args.iter_mut().chain(kwargs.iter_mut().map(|(_, arg)| arg)).for_each(|arg| arg.replace(atom));
+            }
+        }
     }
 
     /// Names the graph by its content.

@@ -11,6 +11,7 @@ mod plan;
 
 mod pipeline;
 
+pub use graph::facts::unified;
 pub use options::LowerOptions;
 pub use pipeline::lower;
 pub use plan::memory::Lowered;

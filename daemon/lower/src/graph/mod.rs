@@ -1,5 +1,6 @@
 //! From torch calls to core graphs without effects, with convolutions laid out.
 
+pub mod facts;
 pub mod functional;
 pub mod halves;
 pub mod layout;

@@ -6,10 +6,11 @@ pub mod record;
 use flambeau_codegen::Codegen;
 use flambeau_core::trace::Trace;
 use flambeau_ir::device::DeviceKind;
+use flambeau_ir::dim::Dim;
 use flambeau_ir::exit::{Build, BuildId, Exit};
 use flambeau_ir::frame::{BackendKind, Frame, FrameId, TraceOptions};
 use flambeau_ir::graph::{Effect, Graph, NodeOp};
-use flambeau_ir::guard::{GuardKind, GuardProgram};
+use flambeau_ir::guard::{Guard, GuardKind, GuardProgram, Relation};
 use flambeau_ir::kernel::Kernel;
 use flambeau_ir::oracle::{Oracle, Prefetched};
 use flambeau_ir::plan::{Body, CompiledFrame};
@@ -113,7 +114,7 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
     let Traced { frame, options, trace, program } = traced;
     let Trace { graph, symbols, exit, needs_autograd, overlap, exact, .. } = trace;
     let graph_text = graph.to_string();
-    let autocasts = autocasts(&program);
+    let (autocasts, equal) = (autocasts(&program), equal_sizes(&program));
     let compiled = move |symbols, body, fallback| CompiledFrame {
         frame,
         guards: program,
@@ -155,7 +156,8 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
         threads: threads(),
         capabilities: described.map(|d| d.capabilities),
     };
-    match flambeau_lower::lower(&graph, &symbols, &lowering) {
+    let unified = flambeau_lower::unified(&graph, equal.iter().map(|(a, b)| (a, b)));
+    match flambeau_lower::lower(&unified, &symbols, &lowering) {
         Err(reason) => Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason)))),
         Ok(Lowered { plan, kernels }) if kernels.is_empty() => {
             Bodied::Done(Box::new(compiled(symbols, Body::Native(plan), None)))
@@ -165,6 +167,15 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
             Bodied::Kernels(Box::new(Pending { frame, graph, backend, kernels }))
         }
     }
+}
+
+/// Sizes that are equal wherever the guards hold.
+fn equal_sizes(program: &GuardProgram) -> Vec<(Dim, Dim)> {
+    let pair = |guard: &Guard| match &guard.kind {
+        GuardKind::Relation(Relation::Eq, a, b) => Some((a.clone(), b.clone())),
+        _ => None,
+    };
+    program.guards.iter().filter_map(pair).collect()
 }
 
 /// Whether the frame is for calls under autocast.
