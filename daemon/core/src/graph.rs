@@ -2,10 +2,10 @@
 //! Printing lives in `print.rs`; scheduling and memory are `daemon/lower`'s.
 
 use flambeau_ir::code::Const;
-use flambeau_ir::dim::Dim;
+use flambeau_ir::dim::{Atom, Dim};
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::tensor::{Device, contiguous_strides};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Index of a node in its core graph.
@@ -241,6 +241,10 @@ pub struct Core {
     index: HashMap<CoreNode, CoreId>,
     /// Nodes whose strides torch fixed.
     pinned: Vec<bool>,
+    /// What parts of sizes are, where guards say it.
+    known: BTreeMap<Atom, Dim>,
+    /// Something is repeated along a size that is 1, but is not written as 1: views take it for all elements.
+    pub unclear: bool,
     /// What is returned.
     pub outputs: Vec<CoreOutput>,
     /// Tensor inputs that are written, and what they are then: a value that is copied to them at the end, or their own
@@ -249,6 +253,11 @@ pub struct Core {
 }
 
 impl Core {
+    /// An empty graph. `known`: what parts of sizes are, where guards say it.
+    pub fn new(known: BTreeMap<Atom, Dim>) -> Core {
+        Core { known, ..Core::default() }
+    }
+
     /// All nodes.
     pub fn nodes(&self) -> &[CoreNode] {
         &self.nodes
@@ -277,11 +286,19 @@ impl Core {
         if let Some(&id) = self.index.get(&node) {
             return id;
         }
+        self.unclear |= self.repeats_unseen(&node);
         let id = CoreId(self.nodes.len() as u32);
         self.index.insert(node.clone(), id);
         self.nodes.push(node);
         self.pinned.push(false);
         id
+    }
+
+    fn repeats_unseen(&self, node: &CoreNode) -> bool {
+        let CoreOp::Expand(of) = node.op else { return false };
+        let is_one = |dim: &Dim| dim.replace(&|atom| self.known.get(atom).cloned()).is(1);
+        let mut sizes = self.node(of).sizes.iter().zip(&node.sizes);
+        !self.known.is_empty() && sizes.any(|(own, to)| own != to && !own.is(1) && is_one(own))
     }
 
     /// Takes back all nodes added since there were `count`.

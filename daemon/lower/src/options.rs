@@ -1,7 +1,9 @@
 //! What is lowered for.
 
 use flambeau_ir::Capabilities;
+use flambeau_ir::dim::{Atom, Dim};
 use flambeau_ir::tensor::Device;
+use std::collections::BTreeMap;
 
 /// What the back end can do and how it wants its kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub struct LowerOptions {
     pub threads: u32,
     /// What its kernels may compute; `None`: everything.
     pub capabilities: Option<Capabilities>,
+    /// What parts of sizes are, where guards say it (see [`crate::unified`]).
+    pub known: BTreeMap<Atom, Dim>,
 }
 
 impl Default for LowerOptions {
@@ -26,6 +30,7 @@ impl Default for LowerOptions {
             own_memory: false,
             threads: 2,
             capabilities: None,
+            known: BTreeMap::new(),
         }
     }
 }

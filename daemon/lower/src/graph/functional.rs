@@ -83,7 +83,7 @@ struct Lowering<'a> {
 pub fn functionalise(graph: &Graph, options: &LowerOptions, in_place: bool) -> Result<Functional, Reason> {
     let mut lowering = Lowering {
         graph,
-        core: Core::default(),
+        core: Core::new(options.known.clone()),
         bases: vec![],
         values: vec![],
         inputs: vec![],
@@ -100,6 +100,9 @@ pub fn functionalise(graph: &Graph, options: &LowerOptions, in_place: bool) -> R
     }
     lowering.core.device = lowering.device.unwrap_or_default();
     lowering.finish()?;
+    if lowering.core.unclear {
+        return refuse("a part that is repeated, as its size is 1");
+    }
     Ok(Functional { core: lowering.core, inputs: lowering.inputs })
 }
 

@@ -147,6 +147,7 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
     // Without an answer everything is lowered to kernels, and code generation says what is wrong with the back end.
     let described = codegen.and_then(|codegen| codegen.describe(&backend).ok());
     let memory = described.as_ref().map_or(MEMORY_HOST, |d| d.memory);
+    let (unified, known) = flambeau_lower::unified(&graph, equal.iter().map(|(a, b)| (a, b)));
     let lowering = LowerOptions {
         backend: backend.clone(),
         device_kind: DeviceKind::of_streams(&backend)
@@ -155,8 +156,8 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
         own_memory: memory == MEMORY_OWN,
         threads: threads(),
         capabilities: described.map(|d| d.capabilities),
+        known,
     };
-    let unified = flambeau_lower::unified(&graph, equal.iter().map(|(a, b)| (a, b)));
     match flambeau_lower::lower(&unified, &symbols, &lowering) {
         Err(reason) => Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason)))),
         Ok(Lowered { plan, kernels }) if kernels.is_empty() => {
