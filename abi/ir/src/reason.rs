@@ -258,9 +258,20 @@ def f(x):
         means: "A side effect of this kind cannot be replayed.",
         hint: "Move it out of the compiled function.",
         example: Code(
-            r#"def f(x):
-    x.note = "seen"
-    return x + 1"#
+            r#"class Slow:
+    steps = 10
+
+
+class Fast(Slow):
+    steps = 1
+
+
+mode = Slow()
+
+
+def f(x):
+    mode.__class__ = Fast
+    return x + mode.steps"#
         ),
     }
     Recursion {
