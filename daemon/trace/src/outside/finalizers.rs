@@ -44,14 +44,24 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Whether a frame that goes on was handed it: as what the break gave, or as a variable of the root or of a frame further
-    /// in, whose state is in its caller's.
-    fn is_carried(&self, source: SourceId) -> bool {
-        let mut at = source;
-        while let (Step::Index(_), Some(base)) = (&self.sources.get(at).step, self.sources.get(at).base) {
-            at = base;
+    /// As [`Tracer::note_finalizer`], of an object that is at another place too: a variable may hold what a broken call gave.
+    pub(crate) fn note_finalizer_again(&mut self, value: &Value, origin: Origin) -> Flow<()> {
+        match value {
+            Value::Instance(id) if !self.mortals.contains(id) => {
+                let class = self.arenas.instances[*id].class.clone();
+                self.note_finalizer(*id, &class, origin)
+            }
+            _ => Ok(()),
         }
-        self.resuming && matches!(self.sources.get(at).step, Step::Arg(_))
+    }
+
+    /// Whether it is a variable of a frame that goes on: of the root, or of one further in, whose state is in its caller's.
+    fn is_carried(&self, source: SourceId) -> bool {
+        let (mut at, mut in_state) = (source, false);
+        while let (Step::Index(_), Some(base)) = (&self.sources.get(at).step, self.sources.get(at).base) {
+            (at, in_state) = (base, true);
+        }
+        self.resuming && in_state && matches!(self.sources.get(at).step, Step::Arg(_))
     }
 
     /// Whether what is there is in the state of a resume function, in a container that the frame was handed, or an argument

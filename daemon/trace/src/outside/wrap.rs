@@ -25,6 +25,7 @@ impl Tracer<'_> {
         if let Some((value, first)) = self.known.get(&object).cloned() {
             if first != source {
                 self.guard_again(&value, first, source);
+                self.note_finalizer_again(&value, Origin { object, source })?;
             }
             return Ok(value);
         }
