@@ -258,7 +258,7 @@ def f(x):
         means: "A side effect of this kind cannot be replayed.",
         hint: "Move it out of the compiled function.",
         example: Code(
-            r#"class Slow:
+            r"class Slow:
     steps = 10
 
 
@@ -271,7 +271,7 @@ mode = Slow()
 
 def f(x):
     mode.__class__ = Fast
-    return x + mode.steps"#
+    return x + mode.steps"
         ),
     }
     Recursion {
