@@ -299,3 +299,21 @@ def test_callers_that_handle_now_and_then():
                 raise KeyError("of the caller")
             except KeyError:
                 assert str(compiled(X)) == str(fn(X))
+
+
+@pytest.mark.parametrize(
+    "kinds", [int, (ValueError, list), (list, ValueError), BaseException, (), (KeyError, Exception)]
+)
+def test_what_is_caught_is_an_exception(kinds):
+    def program(x):
+        try:
+            try:
+                raise ValueError("first")
+            except kinds:
+                return x + 1, "caught"
+        except Exception as error:
+            return x + 2, type(error), str(error), str(error.__context__)
+
+    compiled = flambeau.compile(program)
+    for _ in range(2):
+        assert str(compiled(torch.ones(1))) == str(program(torch.ones(1)))

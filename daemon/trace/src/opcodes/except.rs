@@ -83,6 +83,12 @@ pub(super) fn check_match(t: &mut Tracer<'_>, f: &mut PyFrame) -> Flow<Control> 
         Value::Tuple(classes) => classes.items.clone(),
         one => vec![one.clone()],
     };
+    // `_PyEval_CheckExceptTypeValid` in CPython's `Python/ceval.c`: before any is compared.
+    let base = t.exception_class("BaseException");
+    if classes.iter().any(|of| matches!(of, Value::Class(of) if !of.is_subclass(&base))) {
+        let message = "catching classes that do not inherit from BaseException is not allowed";
+        return t.raise_named("TypeError", message);
+    }
     let mut found = false;
     for candidate in &classes {
         let Value::Class(candidate) = candidate else {
