@@ -1,4 +1,5 @@
-"""`--flambeau-mode`: the end-to-end tests in another mode; which tests a mode leaves out, and why.
+"""`--flambeau-mode`: the end-to-end tests in another mode; which tests a mode leaves out, and why. `--flambeau-slice`:
+some of the tests, drawn.
 
 wrap: what is compiled is wrapped in one more frame. leaf: a graph break before each return of an innermost function.
 flat: nested graph breaks are off. warm: twice, the second time in other processes, which must trace nothing.
@@ -10,8 +11,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 
 import pytest
+from conformance import slices
 
 MODES = ("plain", "wrap", "leaf", "flat", "warm")
 FOLDER = "FLAMBEAU_TEST_FOLDER"  # of a cache and a daemon that outlive one run, for the two of `warm`
@@ -20,6 +23,9 @@ FOLDER = "FLAMBEAU_TEST_FOLDER"  # of a cache and a daemon that outlive one run,
 def pytest_addoption(parser):
     parser.addoption("--flambeau-mode", choices=[*MODES, "again"], default="plain", help="how the tests run")
     parser.addoption("--flambeau-backends", default="eager,cpu", help="for tests that run on both: eager, cpu or both")
+    parser.addoption(
+        "--flambeau-slice", metavar="ID/N", help="one test in N, drawn by the ID; `commit/N`: by the commit's name"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -34,6 +40,9 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
+    drawn = config.getoption("--flambeau-slice")
+    if drawn:
+        slice_of(config, items, drawn)
     mode = config.getoption("--flambeau-mode")
     if mode == "plain":
         return
@@ -46,6 +55,22 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.xfail(reason=f"open bug: {mark.args[0]}", strict=True))
         if "e2e" not in item.path.parts:
             item.add_marker(pytest.mark.skip(reason="plain only: modes are for end-to-end tests"))
+
+
+def slice_of(config, items, drawn):
+    """Leaves out what the slice does not draw. Each test is drawn by itself, so that a slice has some of each file."""
+    identity, _, of = drawn.partition("/")
+    if not of.isdecimal() or int(of) < 1:
+        raise pytest.UsageError(f"--flambeau-slice {drawn}: an ID and a number are wanted, like commit/3")
+    identity = slices.identity(identity)
+    within = [zlib.crc32(f"{identity} {item.nodeid}".encode()) % int(of) == 0 for item in items]
+    config.hook.pytest_deselected(items=[item for item, kept in zip(items, within, strict=True) if not kept])
+    items[:] = [item for item, kept in zip(items, within, strict=True) if kept]
+
+
+def pytest_report_header(config):
+    drawn = config.getoption("--flambeau-slice")
+    return drawn and f"slice {slices.identity(drawn.partition('/')[0])}/{drawn.partition('/')[2]}"
 
 
 def named(mark):

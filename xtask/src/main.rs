@@ -44,11 +44,15 @@ enum Command {
     #[command(after_help = HELP_CHECK)]
     Check(check::Options),
     /// Lint, then run every test: Rust unit and integration tests, pytest with a real daemon, end-to-end tests in modes, a
-    /// slice of CPython's tests, a wheel, and end-to-end tests with the other versions of Python.
+    /// slice of CPython's tests, a wheel, and end-to-end tests with the other versions of Python. Of modes and other versions
+    /// a commit draws its slice.
     Test {
         /// The version of Python; the Rust tests, which ask nothing of it, run with the first one only.
         #[arg(long, default_value_t = FIRST)]
         python: Python,
+        /// Run modes and other versions whole: as before a release, or to see what another commit would draw.
+        #[arg(long)]
+        whole: bool,
         /// Arguments for pytest, e.g. `-k resnet` or `tests/e2e --flambeau-mode leaf`; with any, it runs once.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
@@ -127,7 +131,7 @@ fn execute(command: Command) -> Result<()> {
             run::python(FIRST, "Demo", &["examples/demo.py"], &args)
         }
         Command::Check(options) => check::run(&options),
-        Command::Test { python, args } => {
+        Command::Test { python, whole, args } => {
             setup::all(python)?;
             if python == FIRST && args.is_empty() {
                 lint()?;
@@ -142,7 +146,7 @@ fn execute(command: Command) -> Result<()> {
                 return Ok(());
             }
             for round in Round::modes(python) {
-                Step::new(round.title.clone()).run(&mut round.pytest())?;
+                Step::new(round.title.clone()).run(&mut pytest(&round, whole))?;
             }
             if python != FIRST {
                 return Ok(());
@@ -150,7 +154,7 @@ fn execute(command: Command) -> Result<()> {
             let slice = [CONFORMANCE, &["cpython", "--slice", "commit"]].concat();
             run::python(python, "CPython's tests, a slice", &slice, &[])?;
             wheel::all(&[FIRST], &root().join(WHEELS))?;
-            in_other_versions()
+            in_other_versions(whole)
         }
         Command::Mutants(options) => mutants::run(&options),
         Command::Bench { args } => {
@@ -208,7 +212,7 @@ fn ready(python: Python) -> Result<()> {
 }
 
 /// Assembled code and most end-to-end tests with each other version of Python that the machine has.
-fn in_other_versions() -> Result<()> {
+fn in_other_versions(whole: bool) -> Result<()> {
     for python in Python::all()?.into_iter().filter(|python| *python != FIRST) {
         if !python.is_there() {
             eprintln!("==> Python {python}: left out, this machine has none");
@@ -217,9 +221,13 @@ fn in_other_versions() -> Result<()> {
         eprintln!("==> Python {python}");
         ready(python)?;
         let round = Round::version(python);
-        Step::new(round.title.clone()).run(&mut round.pytest())?;
+        Step::new(round.title.clone()).run(&mut pytest(&round, whole))?;
     }
     Ok(())
+}
+
+fn pytest(round: &Round, whole: bool) -> std::process::Command {
+    if whole { round.pytest() } else { round.slice() }
 }
 
 /// Without documentation's examples, of which there are none: looking for them takes a second for each crate. Programs that

@@ -16,16 +16,31 @@ pub struct Round {
     pub python: Python,
     /// Arguments of pytest.
     args: Vec<String>,
+    /// One test in so many belongs to a commit's slice.
+    one_in: u8,
 }
 
-/// Ways to run the end-to-end tests anew, what each is, for a person, and what tests run on that run on two back ends
-/// elsewhere: what kernels compute does not hang on how a graph came about.
-const MODES: &[(&str, &str, &str)] = &[
-    ("wrap", "one more frame", "eager"),
-    ("leaf", "breaks at leaf returns", "cpu"),
-    ("flat", "nested breaks off", "eager"),
-    ("warm", "from the disk cache", "cpu"),
+/// A way to run the end-to-end tests anew.
+struct Mode {
+    name: &'static str,
+    /// What it is, for a person.
+    title: &'static str,
+    /// What tests run on that run on two back ends elsewhere: what kernels compute does not hang on how a graph came about.
+    backend: &'static str,
+    /// Which share of the tests a commit draws.
+    one_in: u8,
+}
+
+/// One more frame finds what others do not: it runs whole.
+const MODES: &[Mode] = &[
+    Mode { name: "wrap", title: "one more frame", backend: "eager", one_in: 1 },
+    Mode { name: "leaf", title: "breaks at leaf returns", backend: "cpu", one_in: 3 },
+    Mode { name: "flat", title: "nested breaks off", backend: "eager", one_in: 3 },
+    Mode { name: "warm", title: "from the disk cache", backend: "cpu", one_in: 3 },
 ];
+
+/// Which share of its round a commit draws for each further version of Python.
+const VERSIONS_ONE_IN: u8 = 3;
 
 /// The same for further versions of Python, in turn.
 const BACKENDS: [&str; 2] = ["cpu", "eager"];
@@ -51,19 +66,20 @@ const OF_ANY_VERSION: &[&str] = &[
 impl Round {
     /// All tests, as they are.
     pub fn plain(python: Python) -> Round {
-        Round { name: "plain".into(), title: "Python tests".into(), python, args: Vec::new() }
+        Round { name: "plain".into(), title: "Python tests".into(), python, args: Vec::new(), one_in: 1 }
     }
 
     /// The end-to-end tests in each mode.
     pub fn modes(python: Python) -> impl Iterator<Item = Round> {
-        MODES.iter().map(move |(mode, what, backend)| Round {
-            name: (*mode).to_owned(),
-            title: format!("Python tests, {what}"),
+        MODES.iter().map(move |Mode { name, title, backend, one_in }| Round {
+            name: (*name).to_owned(),
+            title: format!("Python tests, {title}"),
             python,
             // `-rs` says which tests a mode leaves out by themselves, and why.
-            args: ["-rs", "tests/e2e", "--flambeau-mode", mode, "--flambeau-backends", backend]
+            args: ["-rs", "tests/e2e", "--flambeau-mode", name, "--flambeau-backends", backend]
                 .map(str::to_owned)
                 .to_vec(),
+            one_in: *one_in,
         })
     }
 
@@ -73,7 +89,8 @@ impl Round {
         let backend = BACKENDS[usize::from(python.minor()) % BACKENDS.len()];
         let kept = ["tests/bytecode", "tests/e2e", "--flambeau-backends", backend].map(str::to_owned);
         let args = kept.into_iter().chain(left_out).collect();
-        Round { name: python.to_string(), title: format!("Python {python} tests"), python, args }
+        let title = format!("Python {python} tests");
+        Round { name: python.to_string(), title, python, args, one_in: VERSIONS_ONE_IN }
     }
 
     /// The round of this name.
@@ -85,7 +102,16 @@ impl Round {
         all.into_iter().find(|round| round.name == name).context(unknown)
     }
 
-    /// Pytest for it.
+    /// Pytest for the part that the commit draws; it is the round itself where that is run whole.
+    pub fn slice(&self) -> Command {
+        let mut pytest = self.pytest();
+        if self.one_in > 1 {
+            pytest.arg("--flambeau-slice").arg(format!("commit/{}", self.one_in));
+        }
+        pytest
+    }
+
+    /// Pytest for all of it.
     pub fn pytest(&self) -> Command {
         let mut pytest = command(self.python.program());
         pytest.args(["-m", "pytest", "-q", "-n", "2", "--dist", "worksteal"]).args(&self.args);
