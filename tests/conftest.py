@@ -1,5 +1,5 @@
-"""`--flambeau-mode`: the end-to-end tests in another mode; which tests a mode leaves out, and why. `--flambeau-slice`:
-some of the tests, drawn.
+"""`--flambeau-mode`: the end-to-end tests in another mode; which tests a mode leaves out, and why. `--flambeau-slice`,
+`--flambeau-slow`: some of the tests, or of those that take long, drawn.
 
 wrap: what is compiled is wrapped in one more frame. leaf: a graph break before each return of an innermost function.
 flat: nested graph breaks are off. warm: twice, the second time in other processes, which must trace nothing.
@@ -26,12 +26,14 @@ def pytest_addoption(parser):
     parser.addoption(
         "--flambeau-slice", metavar="ID/N", help="one test in N, drawn by the ID; `commit/N`: by the commit's name"
     )
+    parser.addoption("--flambeau-slow", metavar="ID/N", help="the same of tests marked `slow`; all others run")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
     config.addinivalue_line("markers", "plain_only(why, modes): left out in these modes (all by default)")
     config.addinivalue_line("markers", "mode_bug(what, modes): must fail in these modes (all by default): an open bug")
+    config.addinivalue_line("markers", "slow: takes long for what it is about, which few changes touch")
     config.addinivalue_line("markers", "provokes_internal(how): makes the compiler or a back end fail on purpose")
     config.addinivalue_line("markers", "passes_recompile_limit(why): what is beyond the limit is what it tests")
     # Read by `e2e/mode.py`, in this process and in workers.
@@ -40,9 +42,8 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    drawn = config.getoption("--flambeau-slice")
-    if drawn:
-        slice_of(config, items, drawn)
+    slice_of(config, items, "--flambeau-slice", lambda item: True)
+    slice_of(config, items, "--flambeau-slow", lambda item: item.get_closest_marker("slow"))
     mode = config.getoption("--flambeau-mode")
     if mode == "plain":
         return
@@ -57,19 +58,22 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason="plain only: modes are for end-to-end tests"))
 
 
-def slice_of(config, items, drawn):
+def slice_of(config, items, option, among):
     """Leaves out what the slice does not draw. Each test is drawn by itself, so that a slice has some of each file."""
+    drawn = config.getoption(option)
+    if not drawn:
+        return
     identity, _, of = drawn.partition("/")
     if not of.isdecimal() or int(of) < 1:
-        raise pytest.UsageError(f"--flambeau-slice {drawn}: an ID and a number are wanted, like commit/3")
+        raise pytest.UsageError(f"{option} {drawn}: an ID and a number are wanted, like commit/3")
     identity = slices.identity(identity)
-    within = [zlib.crc32(f"{identity} {item.nodeid}".encode()) % int(of) == 0 for item in items]
+    within = [not among(item) or zlib.crc32(f"{identity} {item.nodeid}".encode()) % int(of) == 0 for item in items]
     config.hook.pytest_deselected(items=[item for item, kept in zip(items, within, strict=True) if not kept])
     items[:] = [item for item, kept in zip(items, within, strict=True) if kept]
 
 
 def pytest_report_header(config):
-    drawn = config.getoption("--flambeau-slice")
+    drawn = config.getoption("--flambeau-slice") or config.getoption("--flambeau-slow")
     return drawn and f"slice {slices.identity(drawn.partition('/')[0])}/{drawn.partition('/')[2]}"
 
 

@@ -16,6 +16,8 @@ from watching import Records
 
 import flambeau
 
+pytestmark = pytest.mark.slow
+
 log = logging.getLogger("flambeau.tests.attention")
 log.propagate = False
 log.setLevel(logging.INFO)

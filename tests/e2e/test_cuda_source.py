@@ -17,7 +17,7 @@ from flambeau import _check
 from flambeau._check_kernels import EXACT, Kernel
 from flambeau._check_worker import Subject
 
-pytestmark = pytest.mark.plain_only("compiles slowly, and does the same whatever the frames are")
+pytestmark = [pytest.mark.plain_only("compiles slowly, and does the same whatever the frames are"), pytest.mark.slow]
 
 NAME = "cuda_source_on_cpu"
 

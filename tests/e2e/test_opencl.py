@@ -16,7 +16,7 @@ from support import assert_same, check, native
 import flambeau
 from flambeau import _check
 
-pytestmark = pytest.mark.plain_only("compiles slowly, and does the same whatever the frames are")
+pytestmark = [pytest.mark.plain_only("compiles slowly, and does the same whatever the frames are"), pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", list(models.CASES))

@@ -10,7 +10,7 @@ from support import assert_same, check, native
 import flambeau
 import plugins
 
-pytestmark = pytest.mark.plain_only("plug-ins are chosen by folder, whatever the frames are")
+pytestmark = [pytest.mark.plain_only("plug-ins are chosen by folder, whatever the frames are"), pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import torch
 import flambeau
 import plugins
 
-pytestmark = pytest.mark.plain_only("runs commands in processes of their own")
+pytestmark = [pytest.mark.plain_only("runs commands in processes of their own"), pytest.mark.slow]
 
 
 def run(*args, status):

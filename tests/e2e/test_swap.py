@@ -19,7 +19,7 @@ from support import daemon_pid, fresh_function
 import flambeau
 import plugins
 
-pytestmark = pytest.mark.plain_only("about what compiles frames, whatever they are")
+pytestmark = [pytest.mark.plain_only("about what compiles frames, whatever they are"), pytest.mark.slow]
 
 DAEMON = Path(flambeau.__file__).parent / "_bin/flambeaud"
 

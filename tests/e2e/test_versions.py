@@ -10,7 +10,7 @@ import pytest
 
 import flambeau
 
-pytestmark = pytest.mark.plain_only("runs in processes of its own")
+pytestmark = [pytest.mark.plain_only("runs in processes of its own"), pytest.mark.slow]
 
 PROGRAM = """
 import json, sys, torch, flambeau

@@ -44,13 +44,13 @@ enum Command {
     #[command(after_help = HELP_CHECK)]
     Check(check::Options),
     /// Lint, then run every test: Rust unit and integration tests, pytest with a real daemon, end-to-end tests in modes, a
-    /// slice of CPython's tests, a wheel, and end-to-end tests with the other versions of Python. Of modes and other versions
-    /// a commit draws its slice.
+    /// slice of CPython's tests, a wheel, and end-to-end tests with the other versions of Python. Of modes, other versions and
+    /// tests that take long a commit draws its slice.
     Test {
         /// The version of Python; the Rust tests, which ask nothing of it, run with the first one only.
         #[arg(long, default_value_t = FIRST)]
         python: Python,
-        /// Run modes and other versions whole: as before a release, or to see what another commit would draw.
+        /// Leave no test out: as before a release, or to see what another commit would draw.
         #[arg(long)]
         whole: bool,
         /// Arguments for pytest, e.g. `-k resnet` or `tests/e2e --flambeau-mode leaf`; with any, it runs once.
@@ -141,7 +141,8 @@ fn execute(command: Command) -> Result<()> {
                 rust_tests()?;
             }
             let plain = Round::plain(python);
-            Step::new(plain.title.clone()).run(plain.pytest().args(&args))?;
+            let mut tests = pytest(&plain, whole || !args.is_empty());
+            Step::new(plain.title.clone()).run(tests.args(&args))?;
             if !args.is_empty() {
                 return Ok(());
             }

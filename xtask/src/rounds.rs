@@ -16,9 +16,15 @@ pub struct Round {
     pub python: Python,
     /// Arguments of pytest.
     args: Vec<String>,
-    /// One test in so many belongs to a commit's slice.
-    one_in: u8,
+    /// What a commit draws of it: an option of pytest, and one test in how many.
+    drawn: Option<(&'static str, u8)>,
 }
+
+/// Draws among all tests.
+const ALL: &str = "--flambeau-slice";
+
+/// Draws among those that are marked `slow`.
+const SLOW: &str = "--flambeau-slow";
 
 /// A way to run the end-to-end tests anew.
 struct Mode {
@@ -27,22 +33,25 @@ struct Mode {
     title: &'static str,
     /// What tests run on that run on two back ends elsewhere: what kernels compute does not hang on how a graph came about.
     backend: &'static str,
-    /// Which share of the tests a commit draws.
-    one_in: u8,
+    /// Which share of the tests a commit draws; `None`: all.
+    one_in: Option<u8>,
 }
 
 /// One more frame finds what others do not: it runs whole.
 const MODES: &[Mode] = &[
-    Mode { name: "wrap", title: "one more frame", backend: "eager", one_in: 1 },
-    Mode { name: "leaf", title: "breaks at leaf returns", backend: "cpu", one_in: 3 },
-    Mode { name: "flat", title: "nested breaks off", backend: "eager", one_in: 3 },
-    Mode { name: "warm", title: "from the disk cache", backend: "cpu", one_in: 3 },
+    Mode { name: "wrap", title: "one more frame", backend: "eager", one_in: None },
+    Mode { name: "leaf", title: "breaks at leaf returns", backend: "cpu", one_in: Some(3) },
+    Mode { name: "flat", title: "nested breaks off", backend: "eager", one_in: Some(3) },
+    Mode { name: "warm", title: "from the disk cache", backend: "cpu", one_in: Some(3) },
 ];
 
-/// Which share of its round a commit draws for each further version of Python.
-const VERSIONS_ONE_IN: u8 = 3;
+/// Which share a commit draws of what runs with each further version of Python.
+const OF_VERSIONS: u8 = 3;
 
-/// The same for further versions of Python, in turn.
+/// Which share a commit draws of the tests that take long.
+const OF_SLOW: u8 = 3;
+
+/// What tests of two back ends run on with further versions of Python, in turn.
 const BACKENDS: [&str; 2] = ["cpu", "eager"];
 
 /// End-to-end tests that ask little of the version of Python: the command line, back ends, reports, recordings, and large
@@ -66,7 +75,13 @@ const OF_ANY_VERSION: &[&str] = &[
 impl Round {
     /// All tests, as they are.
     pub fn plain(python: Python) -> Round {
-        Round { name: "plain".into(), title: "Python tests".into(), python, args: Vec::new(), one_in: 1 }
+        Round {
+            name: "plain".into(),
+            title: "Python tests".into(),
+            python,
+            args: Vec::new(),
+            drawn: Some((SLOW, OF_SLOW)),
+        }
     }
 
     /// The end-to-end tests in each mode.
@@ -79,7 +94,7 @@ impl Round {
             args: ["-rs", "tests/e2e", "--flambeau-mode", name, "--flambeau-backends", backend]
                 .map(str::to_owned)
                 .to_vec(),
-            one_in: *one_in,
+            drawn: one_in.map(|share| (ALL, share)),
         })
     }
 
@@ -90,7 +105,7 @@ impl Round {
         let kept = ["tests/bytecode", "tests/e2e", "--flambeau-backends", backend].map(str::to_owned);
         let args = kept.into_iter().chain(left_out).collect();
         let title = format!("Python {python} tests");
-        Round { name: python.to_string(), title, python, args, one_in: VERSIONS_ONE_IN }
+        Round { name: python.to_string(), title, python, args, drawn: Some((ALL, OF_VERSIONS)) }
     }
 
     /// The round of this name.
@@ -105,8 +120,8 @@ impl Round {
     /// Pytest for the part that the commit draws; it is the round itself where that is run whole.
     pub fn slice(&self) -> Command {
         let mut pytest = self.pytest();
-        if self.one_in > 1 {
-            pytest.arg("--flambeau-slice").arg(format!("commit/{}", self.one_in));
+        if let Some((option, share)) = self.drawn {
+            pytest.arg(option).arg(format!("commit/{share}"));
         }
         pytest
     }
