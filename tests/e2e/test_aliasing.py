@@ -569,3 +569,42 @@ def test_what_autograd_says_of_views_of_what_was_written(program, backend):
             return str(error), view._version, x._version
 
     assert used(flambeau.compile(program, backend=backend)) == used(program)
+
+
+class Held:
+    __slots__ = ("x",)
+
+    def __init__(self):
+        self.x = 1
+
+
+def slot_of_the_other(p, q, a):
+    p.x = p.x + 1
+    return a * q.x
+
+
+def size_of_the_other_set(p, q, a):
+    p.add(5)
+    return a * len(q)
+
+
+def truth_of_the_other(p, q, a):
+    p.append(5) if isinstance(p, list) else p.add(5)
+    return a + 1 if q else a - 1
+
+
+OTHERS = [
+    (slot_of_the_other, Held),
+    (size_of_the_other_set, set),
+    (truth_of_the_other, set),
+    (truth_of_the_other, list),
+]
+
+
+@pytest.mark.parametrize(("program", "kind"), OTHERS, ids=lambda value: value.__name__)
+def test_a_changed_argument_is_the_other_one_too(program, kind):
+    compiled, a = flambeau.compile(program), torch.ones(2)
+    for same in (False, True, False, True):
+        first, second = kind(), kind()
+        given = (first, first if same else kind()), (second, second if same else kind())
+        assert torch.equal(compiled(*given[0], a), program(*given[1], a))

@@ -12,7 +12,7 @@ use crate::state::graph::Writes;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::frame::{FrameEnd, Generator, GeneratorId, Slot};
-use crate::value::{DictId, Origin, Payload, Value};
+use crate::value::{Instance, Origin, Payload, SetValue, Value};
 use build::{Builder, Identity};
 use flambeau_bytecode::resume::NAMES;
 use flambeau_core::trace::Trace;
@@ -255,6 +255,11 @@ impl Tracer<'_> {
         !disjoint
     }
 
+    /// Whether the trace asked if a list that it did not read holds something.
+    fn is_known_to_hold(&self, list: Origin) -> bool {
+        [GuardKind::Len(0), GuardKind::AtLeast(1)].iter().any(|kind| self.has_guard(list.source, kind))
+    }
+
     /// A changed object must not be another one that was read, and keys that are compared by identity not each other.
     fn guard_distinct(&mut self) {
         let mut keyed: Vec<SourceId> = self.keyed.values().copied().collect();
@@ -267,8 +272,9 @@ impl Tracer<'_> {
             .arenas
             .lists
             .iter()
-            .filter(|(_, l)| l.loaded || l.dirty)
-            .filter_map(|(_, l)| Some((l.origin?, l.dirty)))
+            .filter_map(|(_, l)| Some((l.origin?, l.dirty, l.loaded)))
+            .filter(|(origin, dirty, loaded)| *dirty || *loaded || self.is_known_to_hold(*origin))
+            .map(|(origin, dirty, _)| (origin, dirty))
             .collect();
         let plain = |d: &crate::value::DictValue| d.owner.is_none();
         let dicts: Vec<(Origin, bool)> = self
@@ -278,19 +284,23 @@ impl Tracer<'_> {
             .filter(|(_, d)| plain(d))
             .filter_map(|(_, d)| Some((d.origin?, d.is_changed())))
             .collect();
-        for group in [lists, dicts] {
+        let changed = |set: &SetValue| !set.history.changes.is_empty();
+        let sets: Vec<(Origin, bool)> =
+            self.arenas.sets.iter().filter_map(|(_, set)| Some((set.origin?, changed(set)))).collect();
+        for group in [lists, dicts, sets] {
             for (changed, _) in group.iter().filter(|(_, dirty)| *dirty) {
                 pairs.extend(
                     group.iter().filter(|(o, _)| o.object != changed.object).map(|(o, _)| (changed.source, o.source)),
                 );
             }
         }
-        let instances: Vec<(Origin, Option<DictId>, Rc<crate::value::Class>)> =
-            self.arenas.instances.iter().filter_map(|(_, i)| Some((i.origin?, i.attrs, i.class.clone()))).collect();
-        for (changed, attrs, class) in &instances {
-            if !attrs.is_some_and(|a| !self.arenas.dicts[a].writes.is_empty()) {
-                continue;
-            }
+        let changed = |instance: &Instance| {
+            let attrs = instance.attrs.is_some_and(|attrs| !self.arenas.dicts[attrs].writes.is_empty());
+            attrs || !instance.slot_writes.is_empty()
+        };
+        let instances: Vec<(Origin, bool, Rc<crate::value::Class>)> =
+            self.arenas.instances.iter().filter_map(|(_, i)| Some((i.origin?, changed(i), i.class.clone()))).collect();
+        for (changed, _, class) in instances.iter().filter(|(_, changed, _)| *changed) {
             let others = instances.iter().filter(|(o, _, c)| o.object != changed.object && c.same(class));
             pairs.extend(others.map(|(o, _, _)| (changed.source, o.source)));
         }
