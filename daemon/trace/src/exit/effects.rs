@@ -75,7 +75,7 @@ impl Tracer<'_> {
             let effect = if loaded { Effect::SetList(target, items) } else { Effect::ExtendList(target, items) };
             builder.exit.effects.push(effect);
         }
-        let changed = |(id, set): (_, &SetValue)| Some((id, set.origin.filter(|_| !set.history.changes.is_empty())?));
+        let changed = |(id, set): (_, &SetValue)| Some((id, set.origin.filter(|_| set.is_changed())?));
         let sets: Vec<_> = self.arenas.sets.iter().filter_map(changed).collect();
         for (set, origin) in sets {
             let target = builder.source(origin.source);
@@ -118,7 +118,7 @@ impl Tracer<'_> {
         let arenas = &self.arenas;
         arenas.dicts.iter().any(|(_, d)| d.is_outside() && d.is_changed())
             || arenas.lists.iter().any(|(_, l)| l.origin.is_some() && l.dirty)
-            || arenas.sets.iter().any(|(_, s)| s.origin.is_some() && !s.history.changes.is_empty())
+            || arenas.sets.iter().any(|(_, s)| s.origin.is_some() && s.is_changed())
             || arenas.cells.iter().any(|(_, c)| c.origin.is_some() && c.dirty)
             || arenas.instances.iter().any(|(_, i)| i.origin.is_some() && !i.slot_writes.is_empty())
             || !self.class_writes.is_empty()

@@ -3,6 +3,7 @@
 
 mod apart;
 mod build;
+mod distinct;
 mod effects;
 mod iterators;
 mod resume;
@@ -12,7 +13,7 @@ use crate::state::graph::Writes;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::frame::{FrameEnd, Generator, GeneratorId, Slot};
-use crate::value::{Instance, Origin, Payload, SetValue, Value};
+use crate::value::{Payload, Value};
 use build::{Builder, Identity};
 use flambeau_bytecode::resume::NAMES;
 use flambeau_core::trace::Trace;
@@ -24,7 +25,6 @@ use flambeau_ir::guard::{Ambient, GuardKind};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{SourceId, Step};
-use std::rc::Rc;
 
 /// What became of an attempt to trace a frame.
 pub(crate) enum Outcome {
@@ -253,61 +253,6 @@ impl Tracer<'_> {
             self.guard(sources[0], GuardKind::DisjointStorage(sources));
         }
         !disjoint
-    }
-
-    /// Whether the trace asked if a list that it did not read holds something.
-    fn is_known_to_hold(&self, list: Origin) -> bool {
-        [GuardKind::Len(0), GuardKind::AtLeast(1)].iter().any(|kind| self.has_guard(list.source, kind))
-    }
-
-    /// A changed object must not be another one that was read, and keys that are compared by identity not each other.
-    fn guard_distinct(&mut self) {
-        let mut keyed: Vec<SourceId> = self.keyed.values().copied().collect();
-        if keyed.len() > 1 {
-            keyed.sort_unstable_by_key(|source| source.0);
-            self.guard(keyed[0], GuardKind::Distinct(keyed));
-        }
-        let mut pairs = Vec::new();
-        let lists: Vec<(Origin, bool)> = self
-            .arenas
-            .lists
-            .iter()
-            .filter_map(|(_, l)| Some((l.origin?, l.dirty, l.loaded)))
-            .filter(|(origin, dirty, loaded)| *dirty || *loaded || self.is_known_to_hold(*origin))
-            .map(|(origin, dirty, _)| (origin, dirty))
-            .collect();
-        let plain = |d: &crate::value::DictValue| d.owner.is_none();
-        let dicts: Vec<(Origin, bool)> = self
-            .arenas
-            .dicts
-            .iter()
-            .filter(|(_, d)| plain(d))
-            .filter_map(|(_, d)| Some((d.origin?, d.is_changed())))
-            .collect();
-        let changed = |set: &SetValue| !set.history.changes.is_empty();
-        let sets: Vec<(Origin, bool)> =
-            self.arenas.sets.iter().filter_map(|(_, set)| Some((set.origin?, changed(set)))).collect();
-        for group in [lists, dicts, sets] {
-            for (changed, _) in group.iter().filter(|(_, dirty)| *dirty) {
-                pairs.extend(
-                    group.iter().filter(|(o, _)| o.object != changed.object).map(|(o, _)| (changed.source, o.source)),
-                );
-            }
-        }
-        let changed = |instance: &Instance| {
-            let attrs = instance.attrs.is_some_and(|attrs| !self.arenas.dicts[attrs].writes.is_empty());
-            attrs || !instance.slot_writes.is_empty()
-        };
-        let instances: Vec<(Origin, bool, Rc<crate::value::Class>)> =
-            self.arenas.instances.iter().filter_map(|(_, i)| Some((i.origin?, changed(i), i.class.clone()))).collect();
-        for (changed, _, class) in instances.iter().filter(|(_, changed, _)| *changed) {
-            let others = instances.iter().filter(|(o, _, c)| o.object != changed.object && c.same(class));
-            pairs.extend(others.map(|(o, _, _)| (changed.source, o.source)));
-        }
-        for (a, b) in pairs.into_iter().filter(|_| !flambeau_ir::mutated!("no_guard_of_other_objects")) {
-            self.guard(a, GuardKind::NotSame(b));
-        }
-        self.guard_drawn();
     }
 }
 

@@ -62,10 +62,15 @@ impl Tracer<'_> {
 
     /// Whether the trace changed one of these containers: the items ahead are those of before.
     fn is_any_changed(&self, objects: &[ObjId]) -> bool {
-        let is = |origin: Option<Origin>| origin.is_some_and(|origin| objects.contains(&origin.object));
+        self.changed_containers().any(|origin| objects.contains(&origin.object))
+    }
+
+    fn changed_containers(&self) -> impl Iterator<Item = Origin> {
         let arenas = &self.arenas;
-        arenas.lists.iter().any(|(_, list)| list.dirty && is(list.origin))
-            || arenas.dicts.iter().any(|(_, dict)| dict.is_changed() && is(dict.origin))
+        let lists = arenas.lists.iter().filter(|(_, list)| list.dirty).filter_map(|(_, list)| list.origin);
+        let dicts = arenas.dicts.iter().filter(|(_, dict)| dict.is_changed()).filter_map(|(_, dict)| dict.origin);
+        let sets = arenas.sets.iter().filter(|(_, set)| set.is_changed()).filter_map(|(_, set)| set.origin);
+        lists.chain(dicts).chain(sets)
     }
 
     /// The iterators from outside that the trace advanced.
@@ -82,10 +87,7 @@ impl Tracer<'_> {
 
     /// What an iterator that was advanced must not be, or draw from: what the trace changed.
     pub(crate) fn guard_drawn(&mut self) {
-        let arenas = &self.arenas;
-        let lists = arenas.lists.iter().filter(|(_, list)| list.dirty).filter_map(|(_, list)| list.origin);
-        let dicts = arenas.dicts.iter().filter(|(_, dict)| dict.is_changed()).filter_map(|(_, dict)| dict.origin);
-        let changed: Vec<Origin> = lists.chain(dicts).collect();
+        let changed: Vec<Origin> = self.changed_containers().collect();
         let all: Vec<Origin> = self.iterators().map(|ahead| ahead.origin).collect();
         let drawn: Vec<_> = self.drawn().map(|ahead| (ahead.origin, ahead.drawn_from.clone())).collect();
         for (origin, containers) in drawn {

@@ -20,6 +20,13 @@ pub struct SetValue {
     pub history: History,
 }
 
+impl SetValue {
+    /// Whether the program changed it.
+    pub(crate) fn is_changed(&self) -> bool {
+        !self.history.changes.is_empty()
+    }
+}
+
 /// How a set came to be and what changed it since. The order of its elements follows from that: CPython keeps them in a
 /// hash table, whose size and gaps are left by what was done (`Objects/setobject.c`). Outside of the trace the same is done.
 #[derive(Clone, Debug, Default)]
