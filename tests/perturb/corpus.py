@@ -113,6 +113,21 @@ def f(x, items, table, names, pair):
 def arguments():
     return torch.ones(2, 3), [1, 2], {"x": 1, "yy": 2}, {"a", "b"}, (1, 2.5)
 ''',
+    "deques": '''
+import collections
+LAST = collections.deque([1.0, 2.0], maxlen=3)
+def f(x, queue, log):
+    y = x
+    y = y * queue.popleft()
+    queue.append(2)
+    log.append(3)
+    LAST.append(0.5)
+    for k in LAST:
+        y = y + k
+    return y, LAST[0], LAST.maxlen
+def arguments():
+    return torch.ones(2, 3), collections.deque([1, 2]), collections.deque([7])
+''',
     "identity": '''
 def f(x, y, a, b):
     a.append(1)

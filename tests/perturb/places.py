@@ -4,6 +4,7 @@ near a function. What changes are made there is in `changes.py`.
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -87,7 +88,7 @@ def write(world: World, path: Path, new: Any) -> Undo:
             return _dict(parent.__dict__, name, new)
         case ("item", key):
             return _dict(parent, key, new)
-        case ("index", i) if isinstance(parent, list):
+        case ("index", i) if isinstance(parent, (list, collections.deque)):
             return _store(parent.__getitem__, functools.partial(_list_store, parent), i, new)
         case ("index", i):
             items = (*parent[:i], *(() if new is MISSING else (new,)), *parent[i + 1 :])
@@ -136,7 +137,7 @@ def _part(world: World, base: Path, parent: Any, name: str, new: Any) -> Undo:
     return write(world, base, made)
 
 
-def _list_store(items: list[Any], i: int, value: Any) -> None:
+def _list_store(items: Any, i: int, value: Any) -> None:
     items[i] = value
 
 
@@ -227,7 +228,7 @@ class Neighbourhood:
                 if user_class(value):
                     yield from ((*path, ("own", n)) for n in value.__dict__ if n not in SKIPPED)
                     yield from ((*path, ("base", i)) for i, b in enumerate(value.__mro__) if i and user_class(b))
-            case list() | tuple():
+            case list() | tuple() | collections.deque():
                 yield from ((*path, ("index", i)) for i in range(min(len(value), 8)))
                 yield from self.object(path, value)
             case dict():

@@ -30,6 +30,13 @@ class Items(list):
         return list.__len__(self) + 1
 
 
+class Queue(collections.deque):
+    """A deque of another type, that begins with another item."""
+
+    def popleft(self):
+        return super().popleft() + 1
+
+
 class Table(dict):
     """A dict of another type, that gives what it does not have."""
 
@@ -207,6 +214,13 @@ def containers(value: Any) -> Iterator[Replacement]:
             yield "ordered", collections.OrderedDict
             yield "subclass", Table
             yield "reversed", lambda v: dict(reversed(list(v.items())))
+        case collections.deque():
+            yield "copy", copy.copy
+            yield "shorter", lambda v: collections.deque(v, 1)
+            yield "bounded", lambda v: collections.deque(v, len(v) + 1)
+            yield "unbounded", collections.deque
+            yield "as list", list
+            yield "subclass", Queue
         case set():
             yield "copy", set
             yield "frozen", frozenset
@@ -220,7 +234,7 @@ def replacements(value: Any) -> Iterator[Replacement]:
         yield "inference tensor", inferred
     elif type(value) in (bool, int, float, str, type(None), torch.dtype):
         yield from constants(value)
-    elif isinstance(value, (list, tuple, dict, set)):
+    elif isinstance(value, (list, tuple, dict, set, collections.deque)):
         yield from containers(value)
     elif isinstance(value, types.FunctionType):
         yield from functions(value)
@@ -242,6 +256,8 @@ def alterations(value: Any) -> Iterator[Alteration]:
     match value:
         case list():
             yield from ((name, _list(change)) for name, change in _LISTS)
+        case collections.deque():
+            yield from ((name, _deque(change)) for name, change in _DEQUES)
         case dict():
             yield from ((name, _held(dict, change)) for name, change in _DICTS)
         case set():
@@ -258,6 +274,20 @@ def _list(change: Callable[[Any], Any]) -> Callable[[Any], Callable[[], Any]]:
         old = value[:]
         change(value)
         return lambda: value.__setitem__(slice(None), old)
+
+    return apply
+
+
+def _deque(change: Callable[[Any], Any]) -> Callable[[Any], Callable[[], Any]]:
+    def apply(value: Any) -> Callable[[], Any]:
+        old = list(value)
+
+        def undo() -> None:
+            value.clear()
+            value.extend(old)
+
+        change(value)
+        return undo
 
     return apply
 
@@ -326,6 +356,14 @@ def _rotate(value: Any) -> None:
         value[first] = value.pop(first)
 
 
+_DEQUES: list[tuple[str, Callable[[Any], Any]]] = [
+    ("one more", lambda v: v.append(1)),
+    ("one more in front", lambda v: v.appendleft(1)),
+    ("one less", lambda v: v and v.pop()),
+    ("none", lambda v: v.clear()),
+    ("rotated", lambda v: v.rotate(1)),
+    ("another item", lambda v: v and v.__setitem__(0, 5)),
+]
 _LISTS: list[tuple[str, Callable[[Any], Any]]] = [
     ("one more", lambda v: v.append(1)),
     ("one like it more", lambda v: v.append(v[-1])),

@@ -102,7 +102,9 @@ pub enum Effect {
     DelItem(BuildId, BuildId),
     /// `list[:] = items`.
     SetList(BuildId, Vec<BuildId>),
-    /// `list[len(list):] = items`.
+    /// The items of a deque. False: it has as many as before, and its iterators go on.
+    SetDeque(BuildId, Vec<BuildId>, bool),
+    /// `list[len(list):] = items`, or `deque.extend(items)`.
     ExtendList(BuildId, Vec<BuildId>),
     /// `set.method(*arguments)` of an exact set: `add`, `discard`, `clear`, `update` and its like.
     ChangeSet(BuildId, Arc<str>, Vec<BuildId>),

@@ -52,7 +52,9 @@ pub enum GuardKind {
     },
     /// A usual strided tensor with this metadata.
     Tensor(TensorGuard),
-    /// Length of a list, tuple, set or dict (or subclass), read raw.
+    /// `maxlen` of a deque.
+    Longest(Option<usize>),
+    /// Length of a list, tuple, set or dict (or subclass) or of a deque, read raw.
     Len(usize),
     /// As `Len`: no fewer.
     AtLeast(usize),
@@ -133,6 +135,7 @@ impl GuardKind {
             | GuardKind::NoGrad
             | GuardKind::Len(_)
             | GuardKind::AtLeast(_)
+            | GuardKind::Longest(_)
             | GuardKind::Function { .. } => (0, 1),
             GuardKind::Tensor(_) | GuardKind::Ambient(_) => (0, 2),
             GuardKind::NoItem(_)
@@ -172,6 +175,8 @@ impl GuardKind {
             GuardKind::Tensor(tensor) => format!("{of} is {}", of_tensor(tensor)),
             GuardKind::Len(n) => format!("len({of}) == {n}"),
             GuardKind::AtLeast(n) => format!("len({of}) >= {n}"),
+            GuardKind::Longest(None) => format!("{of}.maxlen is None"),
+            GuardKind::Longest(Some(n)) => format!("{of}.maxlen == {n}"),
             GuardKind::Keys(keys) => format!("list({of}) == [{}]", constants(keys)),
             GuardKind::Elements(items) => format!("{of} == {{{}}}", constants(items)),
             GuardKind::InOrder(items) => format!("list({of}) == [{}]", constants(items)),

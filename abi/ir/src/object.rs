@@ -37,6 +37,13 @@ pub enum ObjectData {
     Tuple(Vec<ObjId>),
     /// A list or a subclass.
     List(Vec<ObjId>),
+    /// Exactly a `collections.deque`.
+    Deque {
+        /// Its items.
+        items: Vec<ObjId>,
+        /// `maxlen`
+        longest: Option<usize>,
+    },
     /// A set, in iteration order.
     Set(Vec<ObjId>),
     /// A frozenset, in iteration order.

@@ -2,7 +2,7 @@
 
 use super::build::{del_item, instance_dict, raised, set_item};
 use crate::process::region::Region;
-use crate::python::layout::{cached, iterators};
+use crate::python::layout::{cached, deque, iterators};
 use crate::python::raw;
 use flambeau_ir::exit::{BuildId, Effect};
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
@@ -27,6 +27,8 @@ pub enum Change {
     DelItem(usize, usize),
     /// List contents: from where on, and by what, they are replaced.
     SetList(usize, isize, Vec<usize>),
+    /// Deque contents, and whether its iterators are to see that it was changed.
+    SetDeque(usize, Vec<usize>, bool),
     /// A method of a set.
     CallOfSet(usize, Py<PyString>, Vec<usize>),
     /// Dict contents.
@@ -59,6 +61,9 @@ impl Change {
             Effect::SetItem(dict, key, value) => Change::SetItem(at(dict), at(key), at(value)),
             Effect::DelItem(dict, key) => Change::DelItem(at(dict), at(key)),
             Effect::SetList(list, items) => Change::SetList(at(list), 0, items.iter().map(at).collect()),
+            Effect::SetDeque(deque, items, moved) => {
+                Change::SetDeque(at(deque), items.iter().map(at).collect(), *moved)
+            }
             Effect::ExtendList(list, items) => {
                 Change::SetList(at(list), ffi::Py_ssize_t::MAX, items.iter().map(at).collect())
             }
@@ -101,10 +106,18 @@ impl Change {
             Change::DelItem(dict, key) => del_item(py, made[*dict].as_ptr(), made[*key].as_ptr()),
             Change::SetList(list, from, items) => {
                 let items = PyList::new(py, items.iter().map(|i| made[*i].bind(py)))?;
+                // SAFETY: a live object.
+                if unsafe { deque::is_deque(made[*list].as_ptr()) } {
+                    return deque::extend(made[*list].bind(py), &items);
+                }
                 // SAFETY: a live list, whose end may be anywhere.
                 raised(py, unsafe {
                     ffi::PyList_SetSlice(made[*list].as_ptr(), *from, ffi::Py_ssize_t::MAX, items.as_ptr())
                 })
+            }
+            Change::SetDeque(deque, items, moved) => {
+                let items = PyList::new(py, items.iter().map(|i| made[*i].bind(py)))?;
+                deque::set(made[*deque].bind(py), &items, *moved)
             }
             Change::CallOfSet(set, method, args) => {
                 let set = made[*set].bind(py).cast::<PySet>()?;

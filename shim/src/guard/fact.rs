@@ -9,6 +9,7 @@ use super::registry::{NoRegistered, NotRegistered};
 use super::source::{Cached, Key, Values, is_cell, is_function};
 use super::symbols::Expr;
 use super::tensor::TensorFact;
+use crate::python::layout::deque;
 use crate::python::pure::Made;
 use crate::python::raw::{self, Raw};
 use crate::torch::Torch;
@@ -43,6 +44,8 @@ pub enum Fact {
     Len(usize),
     /// Raw length, or more.
     AtLeast(usize),
+    /// A deque's.
+    Longest(Option<usize>),
     /// Keys in order.
     Keys(Vec<Constant>),
     /// Set elements.
@@ -138,6 +141,7 @@ impl Fact {
             }
             GuardKind::Len(n) => Fact::Len(*n),
             GuardKind::AtLeast(n) => Fact::AtLeast(*n),
+            GuardKind::Longest(n) => Fact::Longest(*n),
             GuardKind::Keys(keys) => Fact::Keys(keys.iter().map(|k| Constant::new(py, k)).collect()),
             GuardKind::Elements(elements) => Fact::Elements(elements.clone()),
             GuardKind::InOrder(elements) => Fact::InOrder(elements.clone()),
@@ -257,6 +261,9 @@ impl Fact {
                 Fact::Tensor(fact) => fact.read(py, torch, value).is_some(),
                 Fact::Len(n) => length(value) == Some(*n),
                 Fact::AtLeast(least) => length(value).is_some_and(|n| n >= *least),
+                Fact::Longest(longest) => {
+                    deque::is_deque(value) && deque::longest(&Bound::from_borrowed_ptr(py, value)) == *longest
+                }
                 Fact::Keys(keys) => ffi::PyDict_Check(value) != 0 && has_keys(py, value, keys),
                 Fact::Elements(elements) => ffi::PyAnySet_Check(value) != 0 && constant::elements(py, value, elements),
                 Fact::InOrder(elements) => ffi::PyAnySet_Check(value) != 0 && constant::in_order(py, value, elements),
@@ -374,6 +381,8 @@ pub unsafe fn length(object: Raw) -> Option<usize> {
             ffi::PyDict_Size(object)
         } else if ffi::PyAnySet_Check(object) != 0 {
             ffi::PySet_Size(object)
+        } else if deque::is_deque(object) {
+            ffi::Py_SIZE(object)
         } else {
             return None;
         }

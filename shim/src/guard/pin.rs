@@ -236,6 +236,8 @@ impl<'a> Pinner<'a> {
                     self.same.insert(value as usize);
                 }
                 Read::KeyAt(_) | Read::ValueAt(_) => self.dict(base, None),
+                // Items of other sequences do not lie at a place of their own.
+                Read::Index(_) if ffi::PyTuple_Check(base) == 0 && ffi::PyList_Check(base) == 0 => self.failed = true,
                 Read::Index(i) => self.item(base, *i, value),
                 Read::Class => {}
                 Read::TypeAttr(_) | Read::Mro(_) => self.tag(base),
@@ -408,7 +410,7 @@ impl<'a> Pinner<'a> {
     }
 
     unsafe fn size(&mut self, sequence: Raw) {
-        // SAFETY: lists and tuples have their size here.
+        // SAFETY: lists, tuples and deques have their size here.
         unsafe { self.field(sequence, offset_of!(ffi::PyVarObject, ob_size)) }
     }
 

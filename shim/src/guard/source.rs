@@ -2,7 +2,7 @@
 
 use crate::python::code;
 use crate::python::consts;
-use crate::python::layout::{cached, iterators, parts};
+use crate::python::layout::{cached, deque, iterators, parts};
 use crate::python::paths::import_helper;
 use crate::python::raw::{self, Raw};
 use crate::python::thread_local;
@@ -477,7 +477,7 @@ pub unsafe fn borrowed_step(base: Raw, read: &Read) -> Raw {
     }
 }
 
-/// A list or tuple item, or null.
+/// An item of a list, tuple or deque, or null.
 unsafe fn item(sequence: Raw, index: usize) -> Raw {
     // SAFETY: both macros are used on objects of their kind, within bounds.
     unsafe {
@@ -486,6 +486,8 @@ unsafe fn item(sequence: Raw, index: usize) -> Raw {
             if index < ffi::PyTuple_GET_SIZE(sequence) { ffi::PyTuple_GET_ITEM(sequence, index) } else { null_mut() }
         } else if ffi::PyList_Check(sequence) != 0 {
             if index < ffi::PyList_GET_SIZE(sequence) { ffi::PyList_GET_ITEM(sequence, index) } else { null_mut() }
+        } else if deque::is_deque(sequence) {
+            deque::item(sequence, index as usize)
         } else {
             null_mut()
         }

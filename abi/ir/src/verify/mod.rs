@@ -296,9 +296,10 @@ fn parts_of(effect: &Effect) -> Vec<BuildId> {
         Effect::DelAttr(object, _) | Effect::DelSlot(object, _) | Effect::Advance(object, _) => vec![*object],
         Effect::SetItem(object, key, value) => vec![*object, *key, *value],
         Effect::DelItem(object, key) => vec![*object, *key],
-        Effect::SetList(object, items) | Effect::ExtendList(object, items) | Effect::ChangeSet(object, _, items) => {
-            items.iter().chain([object]).copied().collect()
-        }
+        Effect::SetList(object, items)
+        | Effect::SetDeque(object, items, _)
+        | Effect::ExtendList(object, items)
+        | Effect::ChangeSet(object, _, items) => items.iter().chain([object]).copied().collect(),
         Effect::Recall(function, args, keywords) => {
             keywords.iter().map(|(_, value)| value).chain(args).chain([function]).copied().collect()
         }

@@ -5,13 +5,15 @@ use super::args::exactly;
 use crate::protocol::polyfill::REFUSED;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, internal, stop};
-use crate::value::{Args, Iter, Polyfill, Value};
+use crate::value::{Args, Iter, Payload, Polyfill, Value};
 use flambeau_ir::reason::ReasonCode;
 
 pub const TABLE: Table = &[
     ("flambeau.polyfills._table.Lazy", lazy),
+    ("flambeau.polyfills._table.made", made),
     ("flambeau.polyfills._table.refuse", refuse),
     ("flambeau.polyfills._table.same", same),
+    ("flambeau.polyfills._table.state_of", state_of),
 ];
 
 fn lazy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
@@ -19,6 +21,24 @@ fn lazy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let Value::Class(class) = tracer.get_attr(&kind, "made_by")? else { return internal("a polyfill of no type") };
     let made_at = tracer.stack.last().map_or(0, |frame| frame.executed);
     Ok(tracer.new_iter(Iter::Polyfill(Polyfill { kind, class, state, made_at, given: 0 })))
+}
+
+fn made(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [kind, state] = exactly(path, args)?;
+    let Value::Class(class) = tracer.get_attr(&kind, "made_by")? else { return internal("a polyfill of no type") };
+    let made = tracer.new_instance(class, None);
+    if let Value::Instance(id) = made {
+        tracer.arenas.instances[id].payload = Payload::Polyfill { kind: Some(kind), state };
+    }
+    Ok(made)
+}
+
+fn state_of(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [made] = exactly(path, args)?;
+    match tracer.polyfill_state(&made) {
+        Some(state) => Ok(state),
+        None => stop(ReasonCode::UnsupportedCall, REFUSED),
+    }
 }
 
 fn refuse(_: &mut Tracer<'_>, _: &str, _: Args) -> Flow<Value> {

@@ -326,6 +326,12 @@ pub fn represent(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
             }
             Ok(format!("{{{}}}", parts.join(", ")))
         }),
+        Value::Instance(_) if tracer.polyfill_state(value).is_some() => {
+            once(tracer, value, "[...]", |tracer| match tracer.python_special(value, "__repr__")? {
+                Some(own) => tracer.call(&own, Args::default()).and_then(text_of),
+                None => unsupported("repr"),
+            })
+        }
         Value::Class(class) => match class.name.module.as_ref() {
             "builtins" => Ok(format!("<class '{}'>", class.name.qualname)),
             module => Ok(format!("<class '{module}.{}'>", class.name.qualname)),

@@ -8,7 +8,7 @@
 use crate::state::broken::Frozen;
 use crate::state::tracer::Tracer;
 use crate::value::frame::Slot;
-use crate::value::{Iter, Key, Of, Value};
+use crate::value::{Iter, Key, Of, Payload, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::object::{ObjId, Object, ObjectData};
 use std::collections::HashSet;
@@ -153,6 +153,11 @@ impl Look<'_, '_> {
         if instance.class.mro_paths.iter().any(|path| of_torch(Some(path))) {
             return true;
         }
+        if let Payload::Polyfill { state, .. } = &instance.payload
+            && self.value(state, depth + 1)
+        {
+            return true;
+        }
         let slots = instance.slots.values().flatten().any(|value| self.value(value, depth + 1));
         slots || instance.attrs.is_some_and(|attrs| self.dict(attrs, depth))
     }
@@ -174,6 +179,7 @@ impl Look<'_, '_> {
             ObjectData::Tensor(_) => return true,
             ObjectData::Tuple(items)
             | ObjectData::List(items)
+            | ObjectData::Deque { items, .. }
             | ObjectData::Set(items)
             | ObjectData::FrozenSet(items)
             | ObjectData::Parts(_, items) => items.clone(),

@@ -282,6 +282,10 @@ impl Tracer<'_> {
             },
             Value::Instance(id) => match self.arenas.instances[*id].payload.clone() {
                 Payload::Exception(raised) => self.build_exception(builder, *id, &raised)?,
+                Payload::Polyfill { kind: Some(kind), state } => match self.remade(builder, &kind, &state)? {
+                    Some(build) => build,
+                    None => return self.cannot_leave(value),
+                },
                 _ => self.build_instance(builder, *id)?,
             },
             _ => return self.cannot_leave(value),

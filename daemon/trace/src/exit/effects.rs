@@ -72,7 +72,11 @@ impl Tracer<'_> {
         for (origin, loaded, items) in lists {
             let items = self.build_all(builder, &items)?;
             let target = builder.source(origin.source);
-            let effect = if loaded { Effect::SetList(target, items) } else { Effect::ExtendList(target, items) };
+            let effect = match self.is_deque_moved(origin.object) {
+                _ if !loaded => Effect::ExtendList(target, items),
+                Some(moved) => Effect::SetDeque(target, items, moved),
+                None => Effect::SetList(target, items),
+            };
             builder.exit.effects.push(effect);
         }
         let changed = |(id, set): (_, &SetValue)| Some((id, set.origin.filter(|_| set.is_changed())?));

@@ -149,14 +149,22 @@ impl Tracer<'_> {
 
     /// As its kind says. Where it says nothing, the instruction that made the iterator is left to Python.
     fn build_polyfill(&mut self, b: &mut Builder, polyfill: &Polyfill) -> Flow<Build> {
-        let rebuild = self.get_attr(&polyfill.kind, "rebuild")?;
-        let made = match self.call(&rebuild, Args::new(vec![polyfill.state.clone()])) {
+        match self.remade(b, &polyfill.kind, &polyfill.state)? {
+            Some(build) => Ok(build),
+            None => {
+                self.unmade = Some(polyfill.made_at);
+                self.cannot_leave_as(&polyfill.class)
+            }
+        }
+    }
+
+    /// The call that makes an object of C in this state, if its kind names one.
+    pub(super) fn remade(&mut self, b: &mut Builder, kind: &Value, state: &Value) -> Flow<Option<Build>> {
+        let rebuild = self.get_attr(kind, "rebuild")?;
+        let made = match self.call(&rebuild, Args::new(vec![state.clone()])) {
             Ok(Value::Tuple(made)) => made,
             Err(Stop::Break(reason)) => return Err(Stop::Break(reason)),
-            _ => {
-                self.unmade = Some(polyfill.made_at);
-                return self.cannot_leave_as(&polyfill.class);
-            }
+            _ => return Ok(None),
         };
         let [path, args @ ..] = made.items.as_slice() else {
             return stop(ReasonCode::Internal, "a polyfill names nothing to make an iterator with");
@@ -166,12 +174,16 @@ impl Tracer<'_> {
         };
         for arg in args {
             // C asks an iterator for its iterator, which runs code of a user's class.
-            if self.python_special(arg, "__iter__")?.is_some() {
-                self.unmade = Some(polyfill.made_at);
-                return self.cannot_leave_as(&polyfill.class);
+            let is_refused = match self.polyfill_state(arg) {
+                // What was done to one from outside is done to it once this is made.
+                Some(state) => self.is_change_of_outside(&state),
+                None => self.python_special(arg, "__iter__")?.is_some(),
+            };
+            if is_refused {
+                return Ok(None);
             }
         }
-        Ok(Build::Call(path, self.build_all(b, args)?))
+        Ok(Some(Build::Call(path, self.build_all(b, args)?)))
     }
 
     fn cannot_leave_as<T>(&self, class: &Class) -> Flow<T> {

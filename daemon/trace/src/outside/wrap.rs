@@ -83,6 +83,7 @@ impl Tracer<'_> {
                 let list = ListValue { class, attrs, origin: Some(origin), ..ListValue::default() };
                 Ok(Value::List(self.arenas.lists.push(list)))
             }
+            ObjectData::Deque { longest, .. } => self.wrap_deque(object, *longest, origin),
             ObjectData::Set(items) | ObjectData::FrozenSet(items) => {
                 let frozen = matches!(object.data, ObjectData::FrozenSet(_));
                 self.wrap_set(object, items, frozen, origin)
@@ -342,7 +343,13 @@ impl Tracer<'_> {
         Ok(Value::Module(Rc::new(Module { name: name.clone(), path: object.path.clone(), dict, origin })))
     }
 
-    fn wrap_instance(&mut self, object: &Object, class: Rc<Class>, payload: Payload, origin: Origin) -> Flow<Value> {
+    pub(crate) fn wrap_instance(
+        &mut self,
+        object: &Object,
+        class: Rc<Class>,
+        payload: Payload,
+        origin: Origin,
+    ) -> Flow<Value> {
         let attrs = self.attrs_of(object, origin.source);
         if attrs.is_none() && class.is_python && class.has_dict {
             self.guard(origin.source, GuardKind::NoAttributes);
@@ -723,7 +730,7 @@ impl Tracer<'_> {
         }
         let Some(origin) = entry.origin else { return Ok(()) };
         let described = self.describe(origin.object)?;
-        let ObjectData::List(items) = &described.data else {
+        let (ObjectData::List(items) | ObjectData::Deque { items, .. }) = &described.data else {
             return stop(ReasonCode::Internal, "a list that was not described as one");
         };
         self.guard(origin.source, GuardKind::Len(items.len()));

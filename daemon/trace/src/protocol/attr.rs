@@ -330,6 +330,10 @@ impl Tracer<'_> {
         if let Payload::Native(_) = &self.arenas.instances[id].payload {
             return self.library.attribute(self, &Value::Instance(id), name);
         }
+        if let Payload::Polyfill { .. } = &self.arenas.instances[id].payload {
+            let class = self.arenas.instances[id].class.clone();
+            return self.polyfill_attr(&Value::Instance(id), &class, name);
+        }
         Ok(match (&self.arenas.instances[id].payload, name) {
             (Payload::Exception(..), "args") if self.inexact.contains_key(&id.0) => return self.inexact_text(id),
             (Payload::Exception(raised), "args") => Some(Value::tuple(raised.args.clone())),
@@ -608,10 +612,13 @@ impl Tracer<'_> {
         }
     }
 
-    /// As [`Tracer::special`], but only if Python code defines it.
+    /// As [`Tracer::special`], but only if Python code defines it, or stands for what does.
     pub(crate) fn python_special(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
         let found = self.special(value, name)?;
-        if matches!(found, Some(Value::Builtin(_))) {
+        if let Some(Value::Builtin(slot)) = &found {
+            if self.polyfill_state(value).is_some() && !slot.path.starts_with("builtins.object.") {
+                return Ok(found);
+            }
             self.need_modelled(value, name)?;
         }
         Ok(found.filter(|f| !matches!(f, Value::Builtin(_))))
@@ -625,7 +632,7 @@ impl Tracer<'_> {
         let modelled = match instance.payload {
             Payload::None => "builtins.object",
             Payload::Const(_) => "builtins.",
-            Payload::Exception(..) | Payload::Native(_) => return Ok(()),
+            Payload::Exception(..) | Payload::Native(_) | Payload::Polyfill { .. } => return Ok(()),
         };
         let class = instance.class.clone();
         match self.type_lookup(&class, name)? {

@@ -365,6 +365,9 @@ impl Tracer<'_> {
                     let Some(equal) = self.try_operator(a, "__eq__", b)? else { return Ok(None) };
                     return Ok(Some(Value::bool(!self.truth(&equal)?)));
                 }
+                _ if self.polyfill_state(a).is_some() && !slot.path.starts_with("builtins.object.") => {
+                    self.call(&Value::Builtin(slot), Args::new(vec![b.clone()]))?
+                }
                 _ => return self.need_modelled(a, method).map(|()| None),
             },
             Some(function) => self.call(&function, Args::new(vec![b.clone()]))?,

@@ -3,8 +3,9 @@
 
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, Stop, stop};
-use crate::value::{Args, Polyfill, Value};
+use crate::value::{Args, Class, Descriptor, Payload, Polyfill, Value};
 use flambeau_ir::reason::{Reason, ReasonCode};
+use std::rc::Rc;
 
 /// The detail of a break at a call whose arguments a polyfill leaves to C.
 pub(crate) const REFUSED: &str = "these arguments";
@@ -42,6 +43,35 @@ impl Tracer<'_> {
             self.at_the_call(path, reason);
         }
         result
+    }
+
+    /// What polyfills keep of an object that they stand for.
+    pub(crate) fn polyfill_state(&self, value: &Value) -> Option<Value> {
+        let Value::Instance(id) = value else { return None };
+        match &self.arenas.instances[*id].payload {
+            Payload::Polyfill { state, .. } => Some(state.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether lists in this state are from outside and changed.
+    pub(crate) fn is_change_of_outside(&self, state: &Value) -> bool {
+        let Value::List(state) = state else { return false };
+        let lists = self.arenas.lists[*state].items.iter();
+        lists
+            .filter_map(|item| if let Value::List(list) = item { Some(&self.arenas.lists[*list]) } else { None })
+            .any(|list| list.origin.is_some() && list.dirty)
+    }
+
+    /// What a data descriptor of C gives for such an object.
+    pub(crate) fn polyfill_attr(&mut self, value: &Value, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
+        let Some((_, Value::Descriptor(found))) = self.type_lookup(class, name)? else { return Ok(None) };
+        let Descriptor::Data { owner: Some(owner), name, .. } = &*found else { return Ok(None) };
+        let path = format!("{owner}.{name}");
+        match self.polyfill(&path)? {
+            Some(polyfill) => self.call_polyfill(&path, &polyfill, Args::new(vec![value.clone()])).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The reason of a break within a polyfill, in words of the call that it stands for.

@@ -80,7 +80,7 @@ impl Tracer<'_> {
         }
         let length = match value {
             Value::Tuple(t) => t.items.len(),
-            Value::List(id) => self.stored_list_items(*id)?.len(),
+            Value::List(id) => self.list_len(*id)?,
             Value::Dict(id) | Value::DictView(id, _) => self.dict_len(*id)?,
             Value::Set(id) => self.arenas.sets[*id].items.len(),
             Value::Const(Const::Str(s)) => s.chars().count(),

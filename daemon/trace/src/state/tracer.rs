@@ -435,6 +435,10 @@ impl<'a> Tracer<'a> {
             // Types of C compare and hash as they like, too (dates, patterns, weak references).
             Value::Instance(_) | Value::Opaque(_) => {
                 let class = self.class_of(value)?;
+                if self.type_lookup(&class, "__hash__")?.is_some_and(|(_, hash)| hash.is_none()) {
+                    let name = self.type_name(value);
+                    return self.raise_named("TypeError", &format!("unhashable type: '{name}'"));
+                }
                 for method in ["__eq__", "__hash__"] {
                     if let Some((owner, _)) = self.type_lookup(&class, method)?
                         && !owner.is("builtins.object")

@@ -35,6 +35,13 @@ pub enum Payload {
     Const(Const),
     /// That of an exception.
     Exception(Box<Raised>),
+    /// That of a type of C which Python functions stand for (`shim/python/flambeau/polyfills`).
+    Polyfill {
+        /// The class of what says how it leaves a trace (`flambeau.polyfills._table.Kind`); `None` of one from outside.
+        kind: Option<Value>,
+        /// What the functions keep, a list.
+        state: Value,
+    },
     /// A context manager or other object that the tracer knows by class path: its constructor's arguments or state.
     Native(Vec<Value>),
 }

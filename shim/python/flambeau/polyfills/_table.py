@@ -37,22 +37,33 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Kind:
-    """What an iterator of C does. A trace calls its functions with the iterator's state, a list; it has no objects."""
+    """What an iterator or other object of C is. A trace calls its functions with the object's state, a list; it has no
+    objects of its own."""
 
     made_by: ClassVar[Any]
     """The type of C."""
 
     @staticmethod
     def step(state: list[Any]) -> Any:
-        """The next item; raises `StopIteration` at the end."""
+        """Of an iterator the next item; raises `StopIteration` at the end."""
         raise NotImplementedError
 
     @staticmethod
     def rebuild(state: list[Any]) -> tuple[Any, ...] | None:
-        """The import path of a function and the arguments with which it makes an iterator of C in this state, for one
-        that leaves the frame. The function draws no items of others. `None`: no function makes it; where such an
+        """The import path of a function and the arguments with which it makes such an object of C in this state, for
+        one that leaves the frame. The function draws no items of others. `None`: no function makes it; where such an
         iterator would leave the frame, C makes it in the first place, after a graph break."""
         raise NotImplementedError
+
+
+def made(kind: type[Kind], state: list[Any]) -> Any:
+    """An object of a type of C, in this state. Only traces have such objects."""
+    raise Refused
+
+
+def state_of(value: Any) -> list[Any]:
+    """The state of such an object, or of one of C that was there before the trace; other objects are refused."""
+    raise Refused
 
 
 class Lazy:

@@ -4,7 +4,7 @@ use super::tensor::TensorReader;
 use crate::guard::order;
 use crate::python::code;
 use crate::python::consts;
-use crate::python::layout::{iterators, parts};
+use crate::python::layout::{deque, iterators, parts};
 use crate::python::raw::{self, Raw};
 use crate::python::{paths, pure, thread_local};
 use flambeau_ir::code::{Code, CodeHash};
@@ -253,6 +253,11 @@ impl<'py> Describer<'py> {
                 return self
                     .sequence(size, |i| ffi::PyList_GET_ITEM(object, i), depth)
                     .map_or(ObjectData::Opaque, ObjectData::List);
+            }
+            if deque::is_deque(object) {
+                let longest = deque::longest(&bound);
+                let items = self.sequence(ffi::Py_SIZE(object) as usize, |i| deque::item(object, i as usize), depth);
+                return items.map_or(ObjectData::Opaque, |items| ObjectData::Deque { items, longest });
             }
             if ffi::PyDict_Check(object) != 0 {
                 return self.dict(id, object, depth);

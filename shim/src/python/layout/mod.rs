@@ -4,6 +4,7 @@
 
 pub mod cached;
 mod counted;
+pub mod deque;
 mod dict;
 #[cfg(Py_3_12)]
 mod frame;

@@ -7,8 +7,7 @@ use crate::value::Args;
 use crate::value::flow::Flow;
 use crate::value::{Class, Value};
 
-pub const TABLE: Table =
-    &[("collections.OrderedDict", ordered), ("collections.defaultdict", defaultdict), ("collections.deque", deque)];
+pub const TABLE: Table = &[("collections.OrderedDict", ordered), ("collections.defaultdict", defaultdict)];
 
 fn ordered(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let made = tracer.new_dict(vec![])?;
@@ -35,9 +34,4 @@ fn defaultdict(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     tracer.arenas.dicts[id].factory = Some(factory);
     dicts::merge(tracer, path, id, rest)?;
     Ok(made)
-}
-
-/// Types whose state is not modelled.
-fn deque(_: &mut Tracer<'_>, path: &str, _: Args) -> Flow<Value> {
-    unsupported(path)
 }
