@@ -120,6 +120,17 @@ def errors(a):
     return a, said
 
 
+def arguments_that_c_refuses(a):
+    said = []
+    d = collections.deque([1], 1)
+    for action in (lambda: d.index(1, 0, None), lambda: d.insert("x", 1), lambda: d.insert(0, 1), lambda: d < [1]):
+        try:
+            action()
+        except (IndexError, TypeError) as error:
+            said.append(f"{type(error).__name__}: {error}")
+    return a, said
+
+
 def broken_within(d, a):
     for x in d:
         a = a + x
@@ -189,7 +200,9 @@ def test_given(program):
     agree(program, *cases)
 
 
-@pytest.mark.parametrize("program", [made_in_the_trace, leaves_new, errors, carried_over_a_break, exits])
+@pytest.mark.parametrize(
+    "program", [made_in_the_trace, leaves_new, errors, arguments_that_c_refuses, carried_over_a_break, exits]
+)
 def test_made(program):
     agree(program, lambda: (a(),))
 

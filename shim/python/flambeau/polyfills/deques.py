@@ -6,6 +6,7 @@ iterators compare with what it was.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from typing import Any
 
@@ -164,10 +165,9 @@ def contains(self: Any, value: Any, /) -> bool:
 
 
 @instead_of("collections.deque.index")
-def index(self: Any, value: Any, start: Any = 0, stop: Any = None, /) -> int:
+def index(self: Any, value: Any, start: Any = 0, stop: Any = sys.maxsize, /) -> int:
     state = state_of(self)
     length, before = len(state[0]), state[2]
-    stop = length if stop is None else stop
     if _index(start) < 0:
         start = max(start + length, 0)
     if _index(stop) < 0:
@@ -183,10 +183,10 @@ def index(self: Any, value: Any, start: Any = 0, stop: Any = None, /) -> int:
 
 @instead_of("collections.deque.insert")
 def insert(self: Any, i: Any, item: Any, /) -> None:
-    state = state_of(self)
+    state, at = state_of(self), _index(i)
     if state[1] is not None and len(state[0]) >= state[1]:
         raise IndexError("deque already at its maximum size")
-    state[0].insert(_index(i), item)
+    state[0].insert(at, item)
     state[2] += 1
 
 
