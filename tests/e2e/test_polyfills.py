@@ -5,6 +5,7 @@ import collections
 import functools
 import heapq
 import importlib
+import inspect
 import itertools
 import json
 import operator
@@ -60,7 +61,7 @@ def outcome(function, *args, **kwargs):
 
 def test_the_table_names_what_is_there():
     for path in TABLE:
-        assert callable(original(path)), path
+        assert callable(original(path)) or inspect.isgetsetdescriptor(original(path)), path
 
 
 HEAPS = [path for path in TABLE if path.startswith("_heapq.")]
@@ -164,7 +165,26 @@ if hasattr(itertools, "batched"):
 def test_all_iterators_are_tested():
     lazy = {path for path in TABLE if path.startswith("itertools.")} - {"itertools.tee"}
     assert lazy == set(ITERATORS)
-    assert set(TABLE) - lazy - set(HEAPS) - set(BISECTS) - set(HELPERS) == {"itertools.tee", "_functools.cmp_to_key"}
+    deques = {path for path in TABLE if path.startswith("collections.deque")}
+    others = {"itertools.tee", "_functools.cmp_to_key"}
+    assert set(TABLE) - lazy - set(HEAPS) - set(BISECTS) - set(HELPERS) - deques == others
+
+
+def test_what_deques_have_is_in_the_table():
+    """Their behaviour is tested in `test_deques.py`."""
+    left = {
+        "__class_getitem__",
+        "__doc__",
+        "__getattribute__",
+        "__hash__",
+        "__init__",
+        "__module__",
+        "__new__",
+        "__reduce__",
+        "__sizeof__",
+    }
+    for name in set(vars(collections.deque)) - left:
+        assert f"collections.deque.{name}" in TABLE, name
 
 
 def made_again(lazy):
