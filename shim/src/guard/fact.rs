@@ -261,9 +261,7 @@ impl Fact {
                 Fact::Tensor(fact) => fact.read(py, torch, value).is_some(),
                 Fact::Len(n) => length(value) == Some(*n),
                 Fact::AtLeast(least) => length(value).is_some_and(|n| n >= *least),
-                Fact::Longest(longest) => {
-                    deque::is_deque(value) && deque::longest(&Bound::from_borrowed_ptr(py, value)) == *longest
-                }
+                Fact::Longest(longest) => deque::is_bounded(py, value, *longest),
                 Fact::Keys(keys) => ffi::PyDict_Check(value) != 0 && has_keys(py, value, keys),
                 Fact::Elements(elements) => ffi::PyAnySet_Check(value) != 0 && constant::elements(py, value, elements),
                 Fact::InOrder(elements) => ffi::PyAnySet_Check(value) != 0 && constant::in_order(py, value, elements),

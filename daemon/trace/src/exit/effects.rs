@@ -62,23 +62,7 @@ impl Tracer<'_> {
         for dict in dicts {
             self.dict_effects(builder, dict)?;
         }
-        let lists: Vec<_> = self
-            .arenas
-            .lists
-            .iter()
-            .filter(|(_, l)| l.dirty)
-            .filter_map(|(_, l)| Some((l.origin?, l.loaded, l.items.clone())))
-            .collect();
-        for (origin, loaded, items) in lists {
-            let items = self.build_all(builder, &items)?;
-            let target = builder.source(origin.source);
-            let effect = match self.is_deque_moved(origin.object) {
-                _ if !loaded => Effect::ExtendList(target, items),
-                Some(moved) => Effect::SetDeque(target, items, moved),
-                None => Effect::SetList(target, items),
-            };
-            builder.exit.effects.push(effect);
-        }
+        self.list_effects(builder)?;
         let changed = |(id, set): (_, &SetValue)| Some((id, set.origin.filter(|_| set.is_changed())?));
         let sets: Vec<_> = self.arenas.sets.iter().filter_map(changed).collect();
         for (set, origin) in sets {
@@ -127,6 +111,27 @@ impl Tracer<'_> {
             || arenas.instances.iter().any(|(_, i)| i.origin.is_some() && !i.slot_writes.is_empty())
             || !self.class_writes.is_empty()
             || self.drawn().next().is_some()
+    }
+
+    fn list_effects(&mut self, builder: &mut Builder) -> Flow<()> {
+        let lists: Vec<_> = self
+            .arenas
+            .lists
+            .iter()
+            .filter(|(_, l)| l.dirty)
+            .filter_map(|(_, l)| Some((l.origin?, l.loaded, l.items.clone())))
+            .collect();
+        for (origin, loaded, items) in lists {
+            let items = self.build_all(builder, &items)?;
+            let target = builder.source(origin.source);
+            let effect = match self.is_deque_moved(origin.object) {
+                _ if !loaded => Effect::ExtendList(target, items),
+                Some(moved) => Effect::SetDeque(target, items, moved),
+                None => Effect::SetList(target, items),
+            };
+            builder.exit.effects.push(effect);
+        }
+        Ok(())
     }
 
     fn dict_effects(&mut self, builder: &mut Builder, dict: DictId) -> Flow<()> {

@@ -254,11 +254,6 @@ impl<'py> Describer<'py> {
                     .sequence(size, |i| ffi::PyList_GET_ITEM(object, i), depth)
                     .map_or(ObjectData::Opaque, ObjectData::List);
             }
-            if deque::is_deque(object) {
-                let longest = deque::longest(&bound);
-                let items = self.sequence(ffi::Py_SIZE(object) as usize, |i| deque::item(object, i as usize), depth);
-                return items.map_or(ObjectData::Opaque, |items| ObjectData::Deque { items, longest });
-            }
             if ffi::PyDict_Check(object) != 0 {
                 return self.dict(id, object, depth);
             }
@@ -334,10 +329,25 @@ impl<'py> Describer<'py> {
         Some(ObjectData::Iterator { ahead, drawn_from })
     }
 
+    /// # Safety
+    /// A live deque.
+    unsafe fn deque(&mut self, deque: &Bound<'py, PyAny>, depth: u8) -> ObjectData {
+        let (object, longest) = (deque.as_ptr(), deque::longest(deque));
+        // SAFETY: the caller's promise.
+        let (size, item) = unsafe { (ffi::Py_SIZE(object) as usize, |i| deque::item(object, i as usize)) };
+        let items = self.sequence(size, item, depth);
+        items.map_or(ObjectData::Opaque, |items| ObjectData::Deque { items, longest })
+    }
+
     /// Kinds recognised by the exact type's name.
     fn rarer(&mut self, object: &Bound<'py, PyAny>, class: Raw, depth: u8) -> ObjectData {
         // SAFETY: `class` is a live type.
         let (heap, name) = unsafe { (raw::is_python_class(self.py, class), raw::tp_name(class)) };
+        // SAFETY: a live object, and a deque where it is one.
+        if unsafe { deque::is_deque(object.as_ptr()) } {
+            // SAFETY: as above.
+            return unsafe { self.deque(object, depth) };
+        }
         // SAFETY: a live object.
         if unsafe { thread_local::is_one(object.as_ptr()) } {
             // SAFETY: as above.

@@ -1,5 +1,6 @@
 //! `collections.deque`, by its own methods of C: they run no code of a user's.
 
+use crate::python::gil::interned;
 use crate::python::raw::Raw;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -38,12 +39,21 @@ pub unsafe fn item(deque: Raw, index: usize) -> Raw {
 
 /// How many items one may have; `None`: any number.
 pub fn longest(deque: &Bound<'_, PyAny>) -> Option<usize> {
-    deque.getattr(pyo3::intern!(deque.py(), "maxlen")).ok()?.extract().ok()
+    deque.getattr(interned!(deque.py(), "maxlen")).ok()?.extract().ok()
+}
+
+/// Whether it is a deque that may have so many.
+///
+/// # Safety
+/// A live object, GIL held.
+pub unsafe fn is_bounded(py: Python<'_>, object: Raw, by: Option<usize>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { is_deque(object) && longest(&Bound::from_borrowed_ptr(py, object)) == by }
 }
 
 /// Adds items to one.
 pub fn extend(deque: &Bound<'_, PyAny>, items: &Bound<'_, PyList>) -> PyResult<()> {
-    deque.call_method1(pyo3::intern!(deque.py(), "extend"), (items,)).map(|_| ())
+    deque.call_method1(interned!(deque.py(), "extend"), (items,)).map(|_| ())
 }
 
 /// Replaces the items of one. Unless it `moved`, they are as many as before, and its iterators do not notice.
@@ -51,6 +61,6 @@ pub fn set(deque: &Bound<'_, PyAny>, items: &Bound<'_, PyList>, moved: bool) -> 
     if !moved {
         return items.iter().enumerate().try_for_each(|(i, item)| deque.set_item(i, item));
     }
-    deque.call_method0(pyo3::intern!(deque.py(), "clear"))?;
+    deque.call_method0(interned!(deque.py(), "clear"))?;
     extend(deque, items)
 }
