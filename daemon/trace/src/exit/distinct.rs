@@ -55,12 +55,13 @@ impl Tracer<'_> {
             self.guard(keyed[0], GuardKind::Distinct(keyed));
         }
         let classes = self.classes_apart();
+        let counted = self.counted();
         let kinds = [
-            self.lists_apart(),
+            self.lists_apart(&counted),
             self.sets_apart(),
             self.cells_apart(),
             self.slots_apart(),
-            self.items_apart(),
+            self.items_apart(&counted),
             classes,
         ];
         for (a, b) in kinds.into_iter().flatten().filter(|_| !flambeau_ir::mutated!("no_guard_of_other_objects")) {
@@ -88,13 +89,9 @@ impl Tracer<'_> {
         self.guards.iter().filter(|guard| of_length(&guard.kind)).map(|guard| guard.source).collect()
     }
 
-    fn lists_apart(&self) -> Vec<Pair> {
-        let lists = || self.arenas.lists.iter().filter_map(|(_, list)| Some((list.origin?, list)));
-        if !lists().any(|(_, list)| list.dirty) {
-            return vec![];
-        }
-        let counted = self.counted();
-        let read = lists().filter(|(origin, list)| list.dirty || list.loaded || counted.contains(&origin.source));
+    fn lists_apart(&self, counted: &HashSet<SourceId>) -> Vec<Pair> {
+        let lists = self.arenas.lists.iter().filter_map(|(_, list)| Some((list.origin?, list)));
+        let read = lists.filter(|(origin, list)| list.dirty || list.loaded || counted.contains(&origin.source));
         self.apart_from_changed(&read.map(|(origin, list)| (origin, list.dirty)).collect::<Vec<_>>())
     }
 
@@ -158,11 +155,10 @@ impl Tracer<'_> {
         apart
     }
 
-    fn items_apart(&self) -> Vec<Pair> {
+    fn items_apart(&self, counted: &HashSet<SourceId>) -> Vec<Pair> {
         if !self.arenas.dicts.iter().any(|(_, dict)| dict.is_outside() && dict.is_changed()) {
             return vec![];
         }
-        let counted = self.counted();
         let dicts = self.arenas.dicts.iter().filter(|(_, dict)| dict.is_outside());
         let dicts = dicts.map(|(_, dict)| Items {
             own: dict.origin,

@@ -45,7 +45,7 @@ impl Tracer<'_> {
     /// Whether changes of the set are replayed once it is there.
     pub(super) fn is_changed_set(&self, id: SetId) -> bool {
         let set = &self.arenas.sets[id];
-        !set.history.changes.is_empty() && (set.origin.is_some() || !self.is_built_whole(id))
+        set.is_changed() && (set.origin.is_some() || !self.is_built_whole(id))
     }
 
     /// Whether a new set is what putting its elements into an empty one gives. A single element has no order.

@@ -616,7 +616,7 @@ impl Tracer<'_> {
     pub(crate) fn python_special(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
         let found = self.special(value, name)?;
         if let Some(Value::Builtin(slot)) = &found {
-            if self.polyfill_state(value).is_some() && !slot.path.starts_with("builtins.object.") {
+            if self.is_slot_of_polyfill(value, slot) {
                 return Ok(found);
             }
             self.need_modelled(value, name)?;

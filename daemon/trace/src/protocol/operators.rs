@@ -365,7 +365,7 @@ impl Tracer<'_> {
                     let Some(equal) = self.try_operator(a, "__eq__", b)? else { return Ok(None) };
                     return Ok(Some(Value::bool(!self.truth(&equal)?)));
                 }
-                _ if self.polyfill_state(a).is_some() && !slot.path.starts_with("builtins.object.") => {
+                _ if self.is_slot_of_polyfill(a, &slot) => {
                     self.call(&Value::Builtin(slot), Args::new(vec![b.clone()]))?
                 }
                 _ => return self.need_modelled(a, method).map(|()| None),

@@ -3,7 +3,7 @@
 
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, Stop, stop};
-use crate::value::{Args, Class, Descriptor, Payload, Polyfill, Value};
+use crate::value::{Args, Builtin, Class, Descriptor, Payload, Polyfill, Value};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use std::rc::Rc;
 
@@ -61,6 +61,11 @@ impl Tracer<'_> {
         lists
             .filter_map(|item| if let Value::List(list) = item { Some(&self.arenas.lists[*list]) } else { None })
             .any(|list| list.origin.is_some() && list.dirty)
+    }
+
+    /// Whether a slot of C, found on the type of this value, is one that polyfills stand for.
+    pub(crate) fn is_slot_of_polyfill(&self, value: &Value, slot: &Builtin) -> bool {
+        self.polyfill_state(value).is_some() && !slot.path.starts_with("builtins.object.")
     }
 
     /// What a data descriptor of C gives for such an object.

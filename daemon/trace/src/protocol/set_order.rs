@@ -22,7 +22,7 @@ impl Tracer<'_> {
             return Ok(items);
         }
         if let Some(origin) = set.origin
-            && set.history.changes.is_empty()
+            && !set.is_changed()
         {
             self.guard_order(&set, origin)?;
             return Ok(items);
@@ -72,7 +72,7 @@ impl Tracer<'_> {
             Value::Const(c) => Key::of_const(c).is_some_and(|key| set.items.contains_key(&key)),
             _ => set.items.values().any(|known| self.is_same(known, item) == Some(true)),
         };
-        !set.history.changes.is_empty() && (set.items.len() != items.len() || !items.iter().all(is_there))
+        set.is_changed() && (set.items.len() != items.len() || !items.iter().all(is_there))
     }
 
     /// The next item of an iterator over a set that had `len` elements, other ones than now.
@@ -102,7 +102,7 @@ impl Tracer<'_> {
             return Ok(None);
         }
         if let Some(origin) = set.origin {
-            let unchanged = set.history.changes.is_empty();
+            let unchanged = !set.is_changed();
             if unchanged {
                 self.guard_order(set, origin)?;
                 parts.sets.push(origin.object);

@@ -66,7 +66,7 @@ pub fn operand(tracer: &mut Tracer<'_>, value: &Value, given: &Elements) -> Flow
     Ok(match value {
         Value::Set(id) => {
             let set = tracer.arenas.sets[*id].clone();
-            let unchanged = set.history.changes.is_empty() && !matches!(set.history.made, Made::Unknown);
+            let unchanged = !set.is_changed() && !matches!(set.history.made, Made::Unknown);
             match set.origin {
                 Some(_) => unchanged.then(|| value.clone()),
                 None => (unchanged || set.history.is_additions()).then(|| Value::Set(tracer.arenas.sets.push(set))),
@@ -155,7 +155,7 @@ pub fn extend(tracer: &mut Tracer<'_>, id: SetId, iterable: &Value) -> Flow<()> 
         let others = elements(tracer, iterable)?;
         let operand = operand(tracer, iterable, &others)?;
         let set = &tracer.arenas.sets[id];
-        let first = set.origin.is_none() && set.history.changes.is_empty() && matches!(set.history.made, Made::Plain);
+        let first = set.origin.is_none() && !set.is_changed() && matches!(set.history.made, Made::Plain);
         let items = combine("union", set.items.clone(), others);
         if let (true, Some(operand)) = (first, &operand) {
             let path = if set.frozen { "builtins.frozenset" } else { "builtins.set" };
