@@ -1,5 +1,8 @@
 """Sets leave a frame as CPython left them: the order of their elements follows from what was done to them."""
 
+import itertools
+import operator
+
 import pytest
 import torch
 
@@ -112,3 +115,73 @@ def test_intersections_give_the_elements_that_cpython_gives_and_draw_no_more(fir
         return x, [sorted(part, key=repr) if isinstance(part, (set, frozenset)) else part for part in found]
 
     assert str(flambeau.compile(f)(torch.ones(1), first, other)) == str(f(torch.ones(1), first, other))
+
+
+class Compared:
+    """Equal by its number; it says what it was compared with, and has no hash."""
+
+    def __init__(self, number, log):
+        self.number = number
+        self.log = log
+
+    def __eq__(self, other):
+        self.log.append((self.number, getattr(other, "number", other)))
+        if self.number == 0:
+            raise RuntimeError("compared")
+        return self.number == getattr(other, "number", other)
+
+
+def lists(numbers, log):
+    return {key: [number] for key, number in enumerate(numbers)}.items()
+
+
+def objects(numbers, log):
+    return {key: Compared(number, log) for key, number in enumerate(numbers)}.items()
+
+
+def plain(numbers, log):
+    return dict(enumerate(numbers)).items()
+
+
+def pairs(numbers, log):
+    return set(enumerate(numbers))
+
+
+def keys(numbers, log):
+    return {(key, number): None for key, number in enumerate(numbers)}.keys()
+
+
+def compared(make, other, numbers, others, compare):
+    log = []
+    try:
+        value = compare(make(numbers, log), other(others, log))
+        return sorted(map(str, value)) if isinstance(value, (set, frozenset)) else value, log
+    except (TypeError, RuntimeError) as error:
+        return str(error), log
+
+
+KINDS = [lists, objects, plain, pairs, keys]
+NUMBERS = [[1], [1, 2], [2, 1], [0, 1], []]
+COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+
+
+@pytest.mark.parametrize("compare", COMPARISONS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", KINDS, ids=lambda f: f.__name__)
+def test_items_need_no_hash_to_be_compared(make, compare):
+    cases = list(itertools.product(KINDS, NUMBERS, NUMBERS))
+
+    def f(x):
+        return x + 1, [compared(make, other, a, b, compare) for other, a, b in cases]
+
+    assert flambeau.compile(f, backend="eager")(X)[1] == f(X)[1]
+
+
+@pytest.mark.parametrize("operate", [operator.and_, operator.or_, operator.sub, operator.xor], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", KINDS, ids=lambda f: f.__name__)
+def test_items_need_a_hash_where_they_become_elements(make, operate):
+    def f(x, other, a, b):
+        return x + 1, compared(make, other, a, b, operate)
+
+    for case in itertools.product(KINDS, NUMBERS[1:4], NUMBERS[:2]):
+        flambeau.reset()
+        assert flambeau.compile(f, backend="eager")(X, *case)[1] == f(X, *case)[1]

@@ -2,7 +2,7 @@
 
 use crate::code::{CodeHash, Const};
 use crate::device::RUNNING;
-use crate::dim::Dim;
+use crate::dim::{Dim, SymId};
 use crate::kernel::DType;
 use crate::source::{CallKey, SourceId, SourceTable};
 use crate::tensor::Device;
@@ -118,6 +118,15 @@ pub enum GuardKind {
 }
 
 impl GuardKind {
+    /// Calls `visit` with every symbol in it.
+    pub fn symbols(&self, visit: &mut impl FnMut(SymId)) {
+        match self {
+            GuardKind::Tensor(of) => of.sizes.iter().chain(&of.strides).for_each(|dim| dim.symbols(visit)),
+            GuardKind::Relation(_, a, b) => [a, b].into_iter().for_each(|dim| dim.symbols(visit)),
+            _ => {}
+        }
+    }
+
     /// Facts of one value (0) come before facts between values (1), those before relations of sizes (2), which need symbols
     /// bound. Costs are relative: a pointer compare is 0, a walk over elements 5.
     pub fn phase_and_cost(&self) -> (u8, u8) {

@@ -68,10 +68,10 @@ pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> T
                 log.append(&mut tracer.log);
                 return tracer.refuse(first.unwrap_or(reason));
             }
-            Outcome::Again(executed, reason) => {
-                let forced = Reason { stack: Vec::new(), ..reason.clone() };
-                first.get_or_insert(reason);
-                tracer = tracer.again(Some((executed, forced)));
+            Outcome::Again(mut forced) => {
+                let stack = std::mem::take(&mut forced.reason.stack);
+                first.get_or_insert_with(|| Reason { stack, ..forced.reason.clone() });
+                tracer = tracer.again(Some(forced));
             }
         }
     }

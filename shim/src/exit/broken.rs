@@ -66,37 +66,43 @@ impl Next {
         [self.args[0].as_ptr(), self.args[1].as_ptr()]
     }
 
-    /// Whether the program would see that the caller of a resume function holds what it handed over: an object with a
-    /// finalizer, or one that is watched by a weak reference and that only a frame further in holds.
-    fn frees_visibly(&self, py: Python<'_>) -> bool {
-        // SAFETY: live objects.
-        unsafe {
-            self.args.iter().any(|arg| holds_finalizer(arg.as_ptr()))
-                || holds_watched_further_in(py, self.args[0].as_ptr(), self.args[1].as_ptr())
-        }
-    }
-
-    /// Calls it as plain Python, which holds what it is handed by itself from then on. Below the hook of frames callers hold
-    /// the arguments of the functions they call until these return: it is off where that would be seen.
+    /// Calls it as plain Python.
     pub fn call(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let _unhooked = if self.frees_visibly(py) { Off::if_set(py) } else { None };
-        let Next { function, args: [state, mut value], raises, .. } = self;
-        if raises {
-            // A handler may let go of the exception, and with it of all that its traceback holds.
-            let exception = Handed::new(value.bind(py).cast_exact::<PyTuple>()?, py.None());
-            value = Bound::new(py, exception)?.into_any().unbind();
-        }
-        let borrowed = value.as_ptr();
-        let handed = Handed::new(state.bind(py).cast_exact::<PyTuple>()?, value);
-        drop(state);
-        let handed = Bound::new(py, handed)?;
-        let stack = [null_mut(), handed.as_ptr(), borrowed];
-        // SAFETY: live objects; the slot before the arguments may be used by the callee.
-        unsafe {
-            let count = 2 | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET;
-            let result = ffi::PyObject_Vectorcall(function.as_ptr(), stack.as_ptr().add(1), count, null_mut());
-            Py::from_owned_ptr_or_err(py, result)
-        }
+        call_plain(py, &self.function, self.args, self.raises)
+    }
+}
+
+/// Calls a resume function with its state and value, which it `raises` or not, as plain Python, which holds them by itself from
+/// then on. Below the hook of frames callers hold the arguments of the functions they call until these return: it is off where
+/// that would be seen.
+fn call_plain(py: Python<'_>, function: &Py<PyAny>, args: [Py<PyAny>; 2], raises: bool) -> PyResult<Py<PyAny>> {
+    let _unhooked = if frees_visibly(py, &args) { Off::if_set(py) } else { None };
+    let [state, mut value] = args;
+    if raises {
+        // A handler may let go of the exception, and with it of all that its traceback holds.
+        let exception = Handed::new(value.bind(py).cast_exact::<PyTuple>()?, py.None());
+        value = Bound::new(py, exception)?.into_any().unbind();
+    }
+    let borrowed = value.as_ptr();
+    let handed = Handed::new(state.bind(py).cast_exact::<PyTuple>()?, value);
+    drop(state);
+    let handed = Bound::new(py, handed)?;
+    let stack = [null_mut(), handed.as_ptr(), borrowed];
+    // SAFETY: live objects; the slot before the arguments may be used by the callee.
+    unsafe {
+        let count = 2 | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET;
+        let result = ffi::PyObject_Vectorcall(function.as_ptr(), stack.as_ptr().add(1), count, null_mut());
+        Py::from_owned_ptr_or_err(py, result)
+    }
+}
+
+/// Whether the program would see that the caller of a resume function holds what it handed over: an object with a finalizer,
+/// or one that is watched by a weak reference and that only a frame further in holds.
+fn frees_visibly(py: Python<'_>, args: &[Py<PyAny>; 2]) -> bool {
+    // SAFETY: live objects.
+    unsafe {
+        args.iter().any(|arg| holds_finalizer(arg.as_ptr()))
+            || holds_watched_further_in(py, args[0].as_ptr(), args[1].as_ptr())
     }
 }
 
@@ -213,15 +219,7 @@ impl Broken {
 
     /// Runs the action, and says how to go on. User code runs here.
     pub fn act(self, py: Python<'_>) -> PyResult<Onward> {
-        let (function, args) = self.action;
-        if !args.bind(py).is_instance_of::<PyTuple>() {
-            return Err(PySystemError::new_err("the action of a graph break has no arguments"));
-        }
-        // SAFETY: a callable and the tuple of its arguments; a new reference or an exception comes back.
-        let result =
-            unsafe { Py::from_owned_ptr_or_err(py, ffi::PyObject_CallObject(function.as_ptr(), args.as_ptr())) };
-        drop((function, args));
-        match result {
+        match act(py, self.action)? {
             Ok(value) => self.then.with(py, value),
             Err(error) => match self.catch {
                 Some((point, frames)) => Ok(match point.with(py, without_front(py, error, frames)?)? {
@@ -232,6 +230,22 @@ impl Broken {
             },
         }
     }
+}
+
+/// Does what the trace could not: what it returned or raised. The rest of a frame takes its state over.
+fn act(py: Python<'_>, (function, args): (Py<PyAny>, Py<PyAny>)) -> PyResult<PyResult<Py<PyAny>>> {
+    let Ok(tuple) = args.bind(py).cast_exact::<PyTuple>() else {
+        return Err(PySystemError::new_err("the action of a graph break has no arguments"));
+    };
+    // SAFETY: a live object.
+    let is_rest = unsafe { crate::python::code::is_resume_function(py, function.as_ptr()) };
+    if is_rest && let Ok((state, value)) = tuple.extract() {
+        drop(args);
+        return Ok(call_plain(py, &function, [state, value], false));
+    }
+    // SAFETY: a callable and the tuple of its arguments; a new reference or an exception comes back.
+    let result = unsafe { Py::from_owned_ptr_or_err(py, ffi::PyObject_CallObject(function.as_ptr(), args.as_ptr())) };
+    Ok(result)
 }
 
 impl Live {

@@ -7,7 +7,7 @@ use super::{Table, decided, dims, fixed_int, folded, slots, unsupported};
 use crate::fold;
 use crate::state::tracer::Tracer;
 use crate::value::Args;
-use crate::value::flow::{Flow, stop};
+use crate::value::flow::{Flow, Stop, stop};
 use crate::value::{Class, Tuple, Value, ViewKind};
 use flambeau_bytecode::{Binary, Compare, Unary};
 use flambeau_ir::code::Const;
@@ -268,6 +268,10 @@ fn set_like(value: &Value) -> bool {
     matches!(value, Value::Set(_) | Value::DictView(_, ViewKind::Keys | ViewKind::Items))
 }
 
+fn is_items(value: &Value) -> bool {
+    matches!(value, Value::DictView(_, ViewKind::Items))
+}
+
 /// The elements of `a & b`: where one is a view of a dict, by `_PyDictView_Intersect` in CPython's `Objects/dictobject.c`.
 fn common(a: &Value, b: &Value, left: Elements, right: Elements) -> Elements {
     let is_view = |value: &Value| matches!(value, Value::DictView(..));
@@ -290,7 +294,14 @@ fn sets(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value
         Binary::Subtract => ("difference", "_operator.sub", "difference_update"),
         _ => ("symmetric_difference", "_operator.xor", "symmetric_difference_update"),
     };
-    let (left, right) = (elements(tracer, a)?, elements(tracer, b)?);
+    // Views hash only those of their items that are in the result.
+    let hashes_some = matches!(op, Binary::And | Binary::Xor) && (is_items(a) || is_items(b));
+    let (left, right) = match (elements(tracer, a), elements(tracer, b)) {
+        (Err(Stop::Raise(_)), _) | (_, Err(Stop::Raise(_))) if hashes_some => {
+            return unsupported("items without a hash");
+        }
+        (left, right) => (left?, right?),
+    };
     let operands = [sets::operand(tracer, a, &left)?, sets::operand(tracer, b, &right)?];
     let [_, other] = operands.clone();
     let operands = operands.into_iter().collect();
@@ -359,6 +370,9 @@ pub fn compare(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Fl
         }
         (Value::Parts(a), Value::Parts(b)) if a.of == b.of && tracer.kind_of(a).compares_parts() => {
             Some(sequences(tracer, op, &a.items, &b.items)?)
+        }
+        _ if set_like(x) && set_like(y) && (is_items(x) || is_items(y)) => {
+            Some(Value::bool(compare_items(tracer, op, x, y)?))
         }
         _ if set_like(x) && set_like(y) => {
             let (a, b) = (elements(tracer, x)?, elements(tracer, y)?);
@@ -445,6 +459,30 @@ fn subsets(op: Compare, a: &Elements, b: &Elements) -> bool {
         Compare::Ge => within(b, a),
         Compare::Gt => b.len() < a.len() && within(b, a),
     }
+}
+
+/// As [`subsets`], where one is a view of a dict's items: their values need no hash, as the view looks a pair up by its key.
+/// By `dictview_richcompare` in CPython's `Objects/dictobject.c`.
+fn compare_items(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Flow<bool> {
+    // Sets leave it to the view, which goes through its own items.
+    let (inner, outer) = match op {
+        Compare::Eq | Compare::Ne if matches!(a, Value::Set(_)) => (b, a),
+        Compare::Ge | Compare::Gt => (b, a),
+        _ => (a, b),
+    };
+    let [few, many] = [inner, outer].map(|value| tracer.length(value));
+    let sizes = fixed_int(tracer, &few?, "len")?.cmp(&fixed_int(tracer, &many?, "len")?);
+    let may_be = match op {
+        Compare::Eq | Compare::Ne => sizes.is_eq(),
+        Compare::Lt | Compare::Gt => sizes.is_lt(),
+        Compare::Le | Compare::Ge => sizes.is_le(),
+    };
+    let mut within = may_be;
+    let items = tracer.iter(inner)?;
+    while within && let Some(item) = tracer.next(&items)? {
+        within = contains(tracer, outer, &item)?.unwrap_or_default();
+    }
+    Ok(within == (op != Compare::Ne))
 }
 
 fn dicts_equal(tracer: &mut Tracer<'_>, a: crate::value::DictId, b: crate::value::DictId) -> Flow<bool> {

@@ -9,6 +9,7 @@ mod iterators;
 mod resume;
 mod sets;
 
+use crate::state::broken::Forced;
 use crate::state::graph::Writes;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, Stop, stop};
@@ -32,8 +33,15 @@ pub(crate) enum Outcome {
     Done(Box<Trace>),
     /// The frame is not traced.
     Failed(Reason),
-    /// Try again, with a break at the instruction with this number.
-    Again(usize, Reason),
+    /// Try again, with a break there.
+    Again(Forced),
+}
+
+impl Outcome {
+    /// Try again, and leave the instruction with this number to plain Python.
+    fn again(executed: usize, reason: Reason) -> Outcome {
+        Outcome::Again(Forced { executed, reason, rest: None })
+    }
 }
 
 impl Tracer<'_> {
@@ -47,8 +55,8 @@ impl Tracer<'_> {
         match result {
             Ok(trace) => Outcome::Done(Box::new(trace)),
             Err(stopped) => match (self.unmade.take(), self.reason(stopped)) {
-                (Some(made_at), reason) if !self.frame.options.fullgraph => Outcome::Again(made_at, reason),
-                (_, reason) => Outcome::Failed(reason),
+                (Some(made_at), reason) if !self.frame.options.fullgraph => Outcome::again(made_at, reason),
+                (_, reason) => self.give_up(reason),
             },
         }
     }

@@ -3,7 +3,7 @@
 
 use super::Outcome;
 use super::build::Builder;
-use crate::state::broken::{Broken, Frozen};
+use crate::state::broken::{Broken, Forced, Frozen};
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::frame::Slot;
@@ -48,8 +48,8 @@ impl Tracer<'_> {
             return Outcome::Failed(reason);
         }
         match self.broken.take() {
-            None => Outcome::Failed(reason),
-            Some(Broken::Again(executed)) => Outcome::Again(executed, reason),
+            None => self.give_up(reason),
+            Some(Broken::Again(executed)) => Outcome::again(executed, reason),
             Some(Broken::Frames(frames, _)) => {
                 if frames.first().is_some_and(|leaf| self.tells_apart(leaf)) {
                     return Outcome::Failed(reason);
@@ -58,23 +58,36 @@ impl Tracer<'_> {
                 if let (false, [_, .., root]) =
                     (self.nested_breaks || flambeau_ir::mutated!("nested_breaks_stay_on"), frames.as_slice())
                 {
-                    return Outcome::Again(root.executed, reason);
+                    return Outcome::again(root.executed, reason);
                 }
                 match self.beneath(&frames) {
-                    Some(i) if i + 1 < frames.len() => return Outcome::Again(frames[i + 1].executed, reason),
-                    Some(_) if frames.iter().any(|f| f.handling) => return Outcome::Failed(reason),
+                    Some(i) if i + 1 < frames.len() => return Outcome::again(frames[i + 1].executed, reason),
+                    Some(_) if frames.iter().any(|f| f.handling) => return self.give_up(reason),
                     _ => {}
                 }
                 match self.break_at(&frames, &reason) {
                     Ok(trace) => Outcome::Done(Box::new(trace)),
                     // What frame `i` holds cannot be made: the call that entered it is what breaks.
-                    Err(Some(i)) if i + 1 < frames.len() => Outcome::Again(frames[i + 1].executed, reason),
+                    Err(Some(i)) if i + 1 < frames.len() => Outcome::again(frames[i + 1].executed, reason),
                     Err(_) => match self.unmade.take() {
-                        Some(made_at) => Outcome::Again(made_at, reason),
-                        None => Outcome::Failed(reason),
+                        Some(made_at) => Outcome::again(made_at, reason),
+                        None => self.give_up(reason),
                     },
                 }
             }
+        }
+    }
+
+    /// What becomes of a frame that no trace can leave where it stopped: it is left to plain Python from where the graph
+    /// got its last call on, and where that cannot be either, from the middle of its way.
+    pub(super) fn give_up(&mut self, reason: Reason) -> Outcome {
+        if self.frame.options.fullgraph || reason.raises || self.frames_read || !resumable(reason.code) {
+            return Outcome::Failed(reason);
+        }
+        let within = if self.leaves_rest { self.places.len() / 2 } else { self.places.len() };
+        match self.places[..within].last() {
+            Some(place) => Outcome::Again(Forced { executed: place.executed, reason, rest: Some(*place) }),
+            None => Outcome::Failed(reason),
         }
     }
 
@@ -122,6 +135,9 @@ impl Tracer<'_> {
     }
 
     fn kind(&mut self, leaf: &Frozen) -> Kind {
+        if self.leaves_rest {
+            return Kind::Step;
+        }
         if let Some(next) = leaf.next {
             return Kind::After(next as u32);
         }
@@ -336,7 +352,9 @@ impl Tracer<'_> {
         // A tuple lets go of its last item first, a frame of its first variable.
         for (i, slot) in frame.locals.iter().enumerate().rev() {
             let free = frame.code.localspluskinds[i] & Code::FREE != 0;
-            if !(free || live[i] || matches!(slot, Slot::Value(value) if self.is_missed(value, 0))) {
+            // What the rest of a frame calls in plain Python may read all of its variables.
+            let stays = free || live[i] || self.leaves_rest;
+            if !(stays || matches!(slot, Slot::Value(value) if self.is_missed(value, 0))) {
                 continue;
             }
             let id = match slot {

@@ -110,9 +110,15 @@ impl Tracer<'_> {
             {
                 info.handles = true;
             }
+            if self.stack.len() == 1 && frame.handling == 0 {
+                self.note_place();
+            }
             let before = self.moment(frame, instr.op);
-            let control = match self.forced.take_if(|(at, _)| *at == self.executed) {
-                Some((_, reason)) => Err(Stop::Break(Box::new(reason))),
+            let control = match self.forced.take_if(|forced| forced.executed == self.executed) {
+                Some(forced) => {
+                    self.leaves_rest = forced.rest.is_some();
+                    Err(Stop::Break(Box::new(forced.reason)))
+                }
                 None => self.read_operands(frame, instr.op).and_then(|()| super::step(self, frame, instr.op)),
             };
             match control {

@@ -375,7 +375,7 @@ impl Tracer<'_> {
     }
 
     /// Whether it is what a resume function was handed, or an item of it.
-    pub(super) fn is_handed(&self, source: SourceId) -> bool {
+    pub(crate) fn is_handed(&self, source: SourceId) -> bool {
         let mut at = Some(source);
         while let Some(id) = at {
             let node = self.sources.get(id);

@@ -10,7 +10,10 @@ use crate::value::frame::{PyFrame, Slot};
 use crate::value::{Function, InstanceId, Value};
 use flambeau_bytecode::{Decoded, Op};
 use flambeau_ir::code::Code;
+use flambeau_ir::graph::NodeOp;
+use flambeau_ir::guard::{Guard, GuardKind};
 use flambeau_ir::reason::Reason;
+use flambeau_ir::source::SourceTable;
 use indexmap::IndexSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,6 +52,24 @@ pub(crate) enum Broken {
     Again(usize),
 }
 
+/// Where an attempt at a frame has to break.
+#[derive(Debug, Clone)]
+pub(crate) struct Forced {
+    /// The number of the instruction.
+    pub executed: usize,
+    pub reason: Reason,
+    /// All that follows is left to plain Python with the instruction.
+    pub rest: Option<Place>,
+}
+
+/// Where the graph of the outermost frame had calls that it did not have at the last such place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// The number of the frame's next instruction.
+    pub executed: usize,
+    symbols: usize,
+}
+
 /// What an instruction finds.
 pub(crate) struct Moment {
     /// Its operands, deepest first.
@@ -80,6 +101,30 @@ impl Tracer<'_> {
             guards: self.guards.len(),
             frames: self.frames_run,
         }
+    }
+
+    /// Notes that the next instruction of the outermost frame is one to break at if what follows cannot be left, where the
+    /// graph has new calls.
+    pub(crate) fn note_place(&mut self) {
+        let nodes = &self.graph.nodes;
+        let new = nodes.get(self.nodes_seen..).unwrap_or_default();
+        if new.iter().any(|node| matches!(node.op, NodeOp::Call { .. })) {
+            self.places.push(Place { executed: self.executed, symbols: self.symbols.len() });
+        }
+        self.nodes_seen = nodes.len();
+    }
+
+    /// What the trace found until it was clear that its end is out of reach: but for what plain Python handed over, and what is
+    /// said of symbols that a trace up to the place does not have.
+    pub(crate) fn facts(&mut self, place: Place) -> (SourceTable, Vec<Guard>) {
+        let (guards, known) = (std::mem::take(&mut self.guards), place.symbols as u32);
+        let holds_there = |guard: &Guard| {
+            let mut defined = true;
+            guard.kind.symbols(&mut |symbol| defined &= symbol.0 < known);
+            defined && !(matches!(guard.kind, GuardKind::Equals(_)) && self.is_handed(guard.source))
+        };
+        let facts = guards.into_iter().filter(holds_there).collect();
+        (std::mem::take(&mut self.sources), facts)
     }
 
     /// Notes a frame that a break passes through, at instruction `at`.

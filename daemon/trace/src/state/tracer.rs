@@ -1,6 +1,6 @@
 //! The state of one trace: sources, guards, questions, arenas, the graph under construction.
 
-use super::broken::{Broken, Mortals};
+use super::broken::{Broken, Forced, Mortals, Place};
 use super::graph::GraphBuilder;
 use super::library::Library;
 use super::texts::Texts;
@@ -17,7 +17,7 @@ use flambeau_ir::guard::{Ambient, Guard, GuardKind};
 use flambeau_ir::object::{Heap, ObjId, Object};
 use flambeau_ir::oracle::{Answer, AnswerValue, Oracle, Plain, Question};
 use flambeau_ir::plan::Symbol;
-use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::{SourceId, SourceTable, Step};
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -128,8 +128,14 @@ pub struct Tracer<'a> {
     pub(crate) frames_read: bool,
     /// The frame is that of a resume function.
     pub(crate) resuming: bool,
-    /// Break at the instruction with this number.
-    pub(crate) forced: Option<(usize, Reason)>,
+    /// Where this attempt has to break.
+    pub(crate) forced: Option<Forced>,
+    /// It did, and leaves the rest of the frame to plain Python.
+    pub(crate) leaves_rest: bool,
+    /// Where this attempt may be followed by one that leaves the rest.
+    pub(crate) places: Vec<Place>,
+    /// Nodes of the graph that were looked at for them.
+    pub(crate) nodes_seen: usize,
     /// Calls whose results were taken from an `lru_cache`.
     pub(crate) recalled: Vec<Recalled>,
     /// Attributes of classes from outside that were set, in order.
@@ -215,6 +221,9 @@ impl<'a> Tracer<'a> {
             frames_read: false,
             resuming: false,
             forced: None,
+            leaves_rest: false,
+            places: Vec::new(),
+            nodes_seen: 0,
             recalled: Vec::new(),
             class_writes: Vec::new(),
             shown_namespaces: HashSet::new(),
@@ -234,8 +243,13 @@ impl<'a> Tracer<'a> {
     }
 
     /// A fresh trace of the same frame, that may have to break at an instruction. It knows all answers that were given.
-    pub(crate) fn again(self, forced: Option<(usize, Reason)>) -> Tracer<'a> {
+    pub(crate) fn again(mut self, forced: Option<Forced>) -> Tracer<'a> {
+        let facts = forced.as_ref().and_then(|forced| forced.rest).map(|place| self.facts(place));
         let mut tracer = Tracer::new(self.frame, self.oracle, self.library);
+        if let Some((sources, guards)) = facts {
+            tracer.sources = sources;
+            guards.into_iter().for_each(|Guard { source, kind }| tracer.guard(source, kind));
+        }
         tracer.heap = self.heap;
         tracer.dict_items = self.dict_items;
         tracer.raw_types = self.raw_types;
