@@ -13,6 +13,7 @@ use crate::frame::breaks::{self, Kind, Noted, describe};
 use crate::frame::installed::{InstallContext, Installed};
 use crate::frame::record::{self, Record};
 use crate::guard::Passed;
+use crate::guard::ambient::number_of_state;
 use crate::link::backends::Backend;
 use crate::link::{self, LinkError, Pending};
 use crate::process::counters;
@@ -26,7 +27,6 @@ use crate::python::lines::Lines;
 use crate::python::raw::Raw;
 use crate::python::structure;
 use crate::run::step::launch;
-use crate::torch::ambient;
 use flambeau_ir::code::Code;
 use flambeau_ir::frame::{BackendKind, FrameId, TraceOptions};
 use flambeau_ir::plan::{Body, CompiledFrame};
@@ -39,7 +39,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -145,10 +145,10 @@ pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw
 
 /// Types and sizes of the call and the thread's state: what decides whether a failed compile may go differently.
 unsafe fn fingerprint(py: Python<'_>, found: &[(Place, Raw)]) -> u64 {
-    let mut hasher = std::collections::hash_map::DefaultHasher::new();
+    let mut hasher = DefaultHasher::new();
     // SAFETY: the caller's promise.
     unsafe { leaves::fingerprint(py, found) }.hash(&mut hasher);
-    ambient::capture(py).ok().hash(&mut hasher);
+    number_of_state(py).hash(&mut hasher);
     Region::now().hash(&mut hasher);
     hasher.finish()
 }

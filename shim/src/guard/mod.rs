@@ -1,7 +1,7 @@
 //! The guard evaluator: a guard program made ready for this process, checked by value, and pinned so that what did not
 //! change is not read again. Checking runs no user code.
 
-mod ambient;
+pub mod ambient;
 mod class;
 mod constant;
 mod fact;

@@ -44,7 +44,7 @@ impl Tracer<'_> {
             reason.detail += ": it reads frames of the program, which therefore runs as it is";
             return Outcome::Failed(reason);
         }
-        if self.frame.options.fullgraph || reason.raises || !resumable(reason.code) {
+        if !self.may_break(&reason) {
             return Outcome::Failed(reason);
         }
         match self.broken.take() {
@@ -78,10 +78,14 @@ impl Tracer<'_> {
         }
     }
 
+    fn may_break(&self, reason: &Reason) -> bool {
+        !(self.frame.options.fullgraph || self.frames_read || reason.raises) && resumable(reason.code)
+    }
+
     /// What becomes of a frame that no trace can leave where it stopped: it is left to plain Python from where the graph
     /// got its last call on, and where that cannot be either, from the middle of its way.
     pub(super) fn give_up(&mut self, reason: Reason) -> Outcome {
-        if self.frame.options.fullgraph || reason.raises || self.frames_read || !resumable(reason.code) {
+        if !self.may_break(&reason) {
             return Outcome::Failed(reason);
         }
         let within = if self.leaves_rest { self.places.len() / 2 } else { self.places.len() };
