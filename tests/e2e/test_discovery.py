@@ -47,6 +47,32 @@ def test_callback_of_c_code():
     assert run(fn, torch.rand(4)) == [["add"], ["sin", "cos"], ["mul"]]
 
 
+def count(number):
+    return number + 1
+
+
+def test_what_comes_late_is_compiled():
+    """Below a frame where nothing was found to compile in many calls, not every call looks."""
+
+    def fn(v, late):
+        try:
+            raise ValueError
+        except ValueError:
+            flambeau.graph_break()
+        number = 0
+        for _ in range(40):
+            number = count(number)
+        return inner(v) if late else v + number
+
+    graphs, v = Graphs(), torch.rand(4)
+    compiled = flambeau.compile(fn, backend=graphs)
+    for late in [False] * 40 + [True] * 16:
+        assert_same(compiled(v, late), fn(v, late))
+    assert graphs.ops == [["sin", "cos"]]
+    for late in [False, True] * 8:
+        assert_same(compiled(v, late), fn(v, late))
+
+
 def test_callee_of_an_eager_frame():
     """The frame breaks while it handles an exception, where it is not taken up again; the function that it calls is
     compiled."""

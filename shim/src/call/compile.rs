@@ -98,6 +98,8 @@ pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw
     if left_alone(py, table, fingerprint) {
         return Outcome::Eager;
     }
+    // Another try may be what it takes.
+    thread::with(|here| here.found.set(here.found.get() + 1));
     // SAFETY: a live function.
     let code = unsafe { code::encode(py, (*function.cast::<ffi::PyFunctionObject>()).func_code) };
     let Some(code) = code else {

@@ -3,8 +3,10 @@
 //! the hook that was there before.
 
 use crate::call::entry::{self, Entry};
+use crate::call::table::Table;
 use crate::process::thread::{self, Search, Thread};
 use crate::python::code;
+use crate::python::gil::GilCell;
 use crate::python::hook::{self, Hook, Off};
 use crate::python::layout::{self, InterpreterFrame};
 use crate::python::raw::Raw;
@@ -36,25 +38,76 @@ pub struct Discovery<'a> {
     here: &'a Thread,
     outer: Search,
     _hook: Option<Hook>,
+    /// The table that is to know what came of it, and what the thread had looked at and found when it began.
+    searches: Option<(Python<'a>, &'a GilCell<Table>, [u64; 2])>,
+}
+
+/// What came of looking for frames below those of one table. To look at a frame costs several times what calling it does, so
+/// that where many are looked at in vain, again and again, most calls do without.
+#[derive(Debug, Default)]
+pub struct Searches {
+    /// Those in vain since something was found.
+    in_vain: u32,
+    /// Calls to do without.
+    skip: u32,
+}
+
+impl Searches {
+    /// Looking at fewer frames than this costs nothing that is noticed.
+    const FEW: u64 = 32;
+    /// So many in vain in a row, and one call in as many looks again.
+    const MANY: u32 = 16;
+
+    fn is_due(&mut self) -> bool {
+        let due = self.skip == 0;
+        self.skip = self.skip.saturating_sub(1);
+        due
+    }
+
+    fn note(&mut self, looked: u64, found: u64) {
+        match (looked, found) {
+            (_, 1..) => self.in_vain = 0,
+            (Self::FEW.., 0) => self.in_vain = (self.in_vain + 1).min(Self::MANY),
+            _ => {}
+        }
+        if self.in_vain == Self::MANY {
+            self.skip = Self::MANY - 1;
+        }
+    }
 }
 
 impl<'a> Discovery<'a> {
-    /// Looks for frames to compile with `entry`, which has to outlive this. The next frame of code `known` is none.
-    pub fn start(py: Python<'_>, here: &'a Thread, entry: &Entry, known: Raw) -> Discovery<'a> {
+    /// Looks for frames to compile with `entry`, which has to outlive this, below a frame of `table`, where that is due. The
+    /// next frame of code `known` is none.
+    pub fn start(
+        py: Python<'a>,
+        here: &'a Thread,
+        entry: &Entry,
+        table: &'a GilCell<Table>,
+        known: Raw,
+    ) -> Discovery<'a> {
+        if !table.borrow(py).searches.is_due() {
+            return Discovery::pause(here);
+        }
         let hook = layout::can_end_frames(py).then(|| Hook::set(py, eval));
         let entry = (&raw const *entry).cast();
-        Discovery { here, outer: here.search.replace(Search { entry, known }), _hook: hook }
+        let outer = here.search.replace(Search { entry, known });
+        let searches = Some((py, table, [here.looked.get(), here.found.get()]));
+        Discovery { here, outer, _hook: hook, searches }
     }
 
     /// Looks for nothing: compiled code runs.
     pub fn pause(here: &'a Thread) -> Discovery<'a> {
-        Discovery { here, outer: here.search.replace(Search::NOTHING), _hook: None }
+        Discovery { here, outer: here.search.replace(Search::NOTHING), _hook: None, searches: None }
     }
 }
 
 impl Drop for Discovery<'_> {
     fn drop(&mut self) {
         self.here.search.set(self.outer);
+        if let Some((py, table, [looked, found])) = self.searches {
+            table.borrow(py).searches.note(self.here.looked.get() - looked, self.here.found.get() - found);
+        }
     }
 }
 
@@ -68,6 +121,7 @@ fn eval_here(here: &Thread, thread: *mut ffi::PyThreadState, frame: *mut Interpr
     if search.entry.is_null() || throws != 0 {
         return run(thread, frame, throws);
     }
+    here.looked.set(here.looked.get() + 1);
     // SAFETY: CPython gives a live frame with the GIL held. The entry outlives the search.
     let found = unsafe {
         let code = (*frame).code;
@@ -184,3 +238,28 @@ fn extra_index() -> ffi::Py_ssize_t {
 
 /// Nothing to free.
 unsafe extern "C" fn keep(_: *mut c_void) {}
+
+#[cfg(test)]
+mod tests {
+    use super::Searches;
+
+    fn due(searches: &mut Searches, calls: u32, found: u64) -> usize {
+        let is_due = |_: &u32| {
+            let due = searches.is_due();
+            if due {
+                searches.note(100, found);
+            }
+            due
+        };
+        (0..calls).filter(is_due).count()
+    }
+
+    #[test]
+    fn searches_in_vain_become_rare_until_one_finds_something() {
+        let mut searches = Searches::default();
+        assert_eq!(due(&mut searches, 16, 0), 16);
+        assert_eq!(due(&mut searches, 160, 0), 10);
+        assert_eq!(due(&mut searches, 17, 1), 2);
+        assert_eq!(due(&mut searches, 17, 0), 16);
+    }
+}

@@ -242,9 +242,16 @@ impl Entry {
         if !has_signature || table.borrow(py).is_barren() {
             return Err(None);
         }
+        let found = || here.found.set(here.found.get() + 1);
         match self.dispatch(py, here, &table, function, slots) {
-            Went::Done(value) => Ok(value),
-            Went::Broken(broken) => Ok(self.go_on(py, here, &table, *broken)),
+            Went::Done(value) => {
+                found();
+                Ok(value)
+            }
+            Went::Broken(broken) => {
+                found();
+                Ok(self.go_on(py, here, &table, *broken))
+            }
             Went::Eager | Went::Raises(_) => Err(None),
             Went::Failed(failed) => Err(Some(failed)),
         }
@@ -256,9 +263,12 @@ impl Entry {
     fn go_on(&self, py: Python<'_>, here: &Thread, whole: &GilCell<Table>, mut broken: Broken) -> Raw {
         let chain = here.begin_chain();
         let observers = Observers::now(py);
+        // Of the resume function that broke last.
+        let mut current: Option<Arc<GilCell<Table>>> = None;
         loop {
             let acted = {
-                let _discovery = Discovery::start(py, here, self, null_mut());
+                let of = current.as_deref().unwrap_or(whole);
+                let _discovery = Discovery::start(py, here, self, of, null_mut());
                 broken.act(py)
             };
             let next = match acted {
@@ -285,6 +295,7 @@ impl Entry {
                     return say_failed(py, &failed, result);
                 }
             };
+            current = Some(table);
         }
     }
 
@@ -310,12 +321,13 @@ impl Entry {
     /// For a frame that runs eagerly: looks for others below it, if it was given up for a reason of its own.
     fn discovery<'a>(
         &self,
-        py: Python<'_>,
+        py: Python<'a>,
         here: &'a Thread,
-        table: &GilCell<Table>,
+        table: &'a GilCell<Table>,
         known: Raw,
     ) -> Option<Discovery<'a>> {
-        table.borrow(py).is_given_up().then(|| Discovery::start(py, here, self, known))
+        let is_given_up = table.borrow(py).is_given_up();
+        is_given_up.then(|| Discovery::start(py, here, self, table, known))
     }
 
     /// Forgets resume functions and discovered ones: the function has other code, or `reset()` was called.

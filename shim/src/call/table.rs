@@ -1,6 +1,7 @@
 //! What is known of one code object: its compiled frames, the history that decides on more, and why calls were not compiled.
 
 use crate::call::account::Account;
+use crate::call::discover::Searches;
 use crate::describe::leaves::{History, Place};
 use crate::frame::breaks::Noted;
 use crate::frame::installed::Installed;
@@ -63,6 +64,8 @@ pub struct Table {
     pub resumes: Option<CodeHash>,
     /// Of a resume function: where its arguments hold what a loop changes.
     varying: Arc<[Place]>,
+    /// What came of looking for frames to compile below its own.
+    pub searches: Searches,
 }
 
 /// What a table is as of.

@@ -33,6 +33,9 @@ pub struct Thread {
     chain: Cell<u64>,
     /// What it is looking for.
     pub search: Cell<Search>,
+    /// How many frames it looked at, and how many calls below plain Python were compiled or tried.
+    pub looked: Cell<u64>,
+    pub found: Cell<u64>,
 }
 
 thread_local! {
@@ -44,6 +47,8 @@ thread_local! {
             chains: Cell::new(0),
             chain: Cell::new(0),
             search: Cell::new(Search::NOTHING),
+            looked: Cell::new(0),
+            found: Cell::new(0),
         }
     };
 }
