@@ -9,13 +9,9 @@ import pytest
 import torch
 from mode import COUNTED
 from support import assert_same, check
-from test_discovery import Graphs
+from test_discovery import Graphs, inner
 
 import flambeau
-
-
-def inner(v):
-    return v.sin().cos()
 
 
 def in_a_handler(v):

@@ -20,7 +20,7 @@ use crate::process::counters;
 use crate::process::region::Region;
 use crate::process::say;
 use crate::process::settings;
-use crate::process::thread::{self, CaptureScope};
+use crate::process::thread::{self, CaptureScope, Thread};
 use crate::python::code;
 use crate::python::gil::{GilCell, GilOnce, Shared};
 use crate::python::lines::Lines;
@@ -99,7 +99,7 @@ pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw
         return Outcome::Eager;
     }
     // Another try may be what it takes.
-    thread::with(|here| here.found.set(here.found.get() + 1));
+    thread::with(Thread::note_found);
     // SAFETY: a live function.
     let code = unsafe { code::encode(py, (*function.cast::<ffi::PyFunctionObject>()).func_code) };
     let Some(code) = code else {

@@ -242,16 +242,13 @@ impl Entry {
         if !has_signature || table.borrow(py).is_barren() {
             return Err(None);
         }
-        let found = || here.found.set(here.found.get() + 1);
-        match self.dispatch(py, here, &table, function, slots) {
-            Went::Done(value) => {
-                found();
-                Ok(value)
-            }
-            Went::Broken(broken) => {
-                found();
-                Ok(self.go_on(py, here, &table, *broken))
-            }
+        let went = self.dispatch(py, here, &table, function, slots);
+        if matches!(went, Went::Done(_) | Went::Broken(_)) {
+            here.note_found();
+        }
+        match went {
+            Went::Done(value) => Ok(value),
+            Went::Broken(broken) => Ok(self.go_on(py, here, &table, *broken)),
             Went::Eager | Went::Raises(_) => Err(None),
             Went::Failed(failed) => Err(Some(failed)),
         }

@@ -29,6 +29,7 @@ pub struct AmbientFact {
 }
 
 /// What is read of a state.
+#[derive(PartialEq)]
 struct Seen {
     words: [u64; WORDS],
     /// Whether CUDA was in use, and so its current device is a word. `torch.cuda` says so, whose version is one, too.
@@ -72,10 +73,9 @@ pub fn number_of_state(py: Python<'_>) -> u64 {
     static KNOWN: GilCell<VecDeque<(Seen, u64)>> = GilCell::new(VecDeque::new());
     let probe = Torch::get(py).ok().and_then(|torch| Probe::get(py, torch));
     let seen = probe.and_then(|probe| probe.read(py, false));
-    let known = seen.as_ref().and_then(|seen| {
-        let same = |(known, _): &&(Seen, u64)| known.words == seen.words && known.on_cuda == seen.on_cuda;
-        KNOWN.borrow(py).iter().find(same).map(|(_, number)| *number)
-    });
+    let known = seen
+        .as_ref()
+        .and_then(|seen| KNOWN.borrow(py).iter().find(|(known, _)| known == seen).map(|(_, number)| *number));
     known.unwrap_or_else(|| {
         let mut hasher = DefaultHasher::new();
         crate::torch::ambient::capture(py).ok().hash(&mut hasher);

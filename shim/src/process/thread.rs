@@ -33,8 +33,9 @@ pub struct Thread {
     chain: Cell<u64>,
     /// What it is looking for.
     pub search: Cell<Search>,
-    /// How many frames it looked at, and how many calls below plain Python were compiled or tried.
+    /// How many frames it looked at.
     pub looked: Cell<u64>,
+    /// How many calls were compiled or tried below plain Python.
     pub found: Cell<u64>,
 }
 
@@ -62,6 +63,11 @@ impl Thread {
     /// Whether it captures a frame.
     pub fn is_capturing(&self) -> bool {
         self.capturing.get() != 0
+    }
+
+    /// Notes that looking for frames was worth it.
+    pub fn note_found(&self) {
+        self.found.set(self.found.get() + 1);
     }
 
     /// Begins a chain of resume functions: a call that broke off.

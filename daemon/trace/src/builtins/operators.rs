@@ -371,13 +371,11 @@ pub fn compare(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Fl
         (Value::Parts(a), Value::Parts(b)) if a.of == b.of && tracer.kind_of(a).compares_parts() => {
             Some(sequences(tracer, op, &a.items, &b.items)?)
         }
-        _ if set_like(x) && set_like(y) && (is_items(x) || is_items(y)) => {
-            Some(Value::bool(compare_items(tracer, op, x, y)?))
-        }
-        _ if set_like(x) && set_like(y) => {
-            let (a, b) = (elements(tracer, x)?, elements(tracer, y)?);
-            Some(Value::bool(subsets(op, &a, &b)))
-        }
+        _ if set_like(x) && set_like(y) => Some(Value::bool(if is_items(x) || is_items(y) {
+            compare_items(tracer, op, x, y)?
+        } else {
+            subsets(op, &elements(tracer, x)?, &elements(tracer, y)?)
+        })),
         _ => None,
     };
     if ordered.is_some() {
@@ -472,12 +470,11 @@ fn compare_items(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> 
     };
     let [few, many] = [inner, outer].map(|value| tracer.length(value));
     let sizes = fixed_int(tracer, &few?, "len")?.cmp(&fixed_int(tracer, &many?, "len")?);
-    let may_be = match op {
+    let mut within = match op {
         Compare::Eq | Compare::Ne => sizes.is_eq(),
         Compare::Lt | Compare::Gt => sizes.is_lt(),
         Compare::Le | Compare::Ge => sizes.is_le(),
     };
-    let mut within = may_be;
     let items = tracer.iter(inner)?;
     while within && let Some(item) = tracer.next(&items)? {
         within = contains(tracer, outer, &item)?.unwrap_or_default();

@@ -90,7 +90,7 @@ impl Tracer<'_> {
         }
         let within = if self.leaves_rest { self.places.len() / 2 } else { self.places.len() };
         match self.places[..within].last() {
-            Some(place) => Outcome::Again(Forced { executed: place.executed, reason, rest: Some(*place) }),
+            Some(place) => Outcome::Again(Forced { executed: place.executed, reason, rest: Some(place.symbols) }),
             None => Outcome::Failed(reason),
         }
     }

@@ -58,8 +58,8 @@ pub(crate) struct Forced {
     /// The number of the instruction.
     pub executed: usize,
     pub reason: Reason,
-    /// All that follows is left to plain Python with the instruction.
-    pub rest: Option<Place>,
+    /// All that follows is left to plain Python with the instruction; the trace has so many symbols there.
+    pub rest: Option<usize>,
 }
 
 /// Where the graph of the outermost frame had calls that it did not have at the last such place.
@@ -67,7 +67,7 @@ pub(crate) struct Forced {
 pub(crate) struct Place {
     /// The number of the frame's next instruction.
     pub executed: usize,
-    symbols: usize,
+    pub symbols: usize,
 }
 
 /// What an instruction finds.
@@ -115,12 +115,12 @@ impl Tracer<'_> {
     }
 
     /// What the trace found until it was clear that its end is out of reach: but for what plain Python handed over, and what is
-    /// said of symbols that a trace up to the place does not have.
-    pub(crate) fn facts(&mut self, place: Place) -> (SourceTable, Vec<Guard>) {
-        let (guards, known) = (std::mem::take(&mut self.guards), place.symbols as u32);
+    /// said of other symbols than the first ones.
+    pub(crate) fn facts(&mut self, symbols: usize) -> (SourceTable, Vec<Guard>) {
+        let guards = std::mem::take(&mut self.guards);
         let holds_there = |guard: &Guard| {
             let mut defined = true;
-            guard.kind.symbols(&mut |symbol| defined &= symbol.0 < known);
+            guard.kind.symbols(&mut |symbol| defined &= (symbol.0 as usize) < symbols);
             defined && !(matches!(guard.kind, GuardKind::Equals(_)) && self.is_handed(guard.source))
         };
         let facts = guards.into_iter().filter(holds_there).collect();

@@ -244,7 +244,7 @@ impl<'a> Tracer<'a> {
 
     /// A fresh trace of the same frame, that may have to break at an instruction. It knows all answers that were given.
     pub(crate) fn again(mut self, forced: Option<Forced>) -> Tracer<'a> {
-        let facts = forced.as_ref().and_then(|forced| forced.rest).map(|place| self.facts(place));
+        let facts = forced.as_ref().and_then(|forced| forced.rest).map(|symbols| self.facts(symbols));
         let mut tracer = Tracer::new(self.frame, self.oracle, self.library);
         if let Some((sources, guards)) = facts {
             tracer.sources = sources;
