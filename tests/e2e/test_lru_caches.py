@@ -1,6 +1,7 @@
 """Functions with an `lru_cache`: a result that is kept is a fact of the call."""
 
 import functools
+import gc
 
 import pytest
 import torch
@@ -47,6 +48,27 @@ def no_constants(x, table):
     return x, table(x)[0], table(len)[0]
 
 
+def recursion(x, table):
+    @functools.lru_cache(None)
+    def steps(n):
+        return table(n)[0] if n < 2 else steps(n - 1) + steps(n - 2) * 2
+
+    return x * steps(6), steps.cache_info()
+
+
+def more_than_fit(x, table):
+    return x, table(1), table(2), table(3), table(1), table(2), table(4), table(1)
+
+
+def of_objects(x, table):
+    a, b = (Recipe, functools), functools
+    return x, table(a), table(b), table((Recipe, b)), table(b)
+
+
+def equal_in_one_trace(x, table):
+    return x, table(2), table(2.0), table(2), table((1, 2)), table((1.0, 2)), table(-0.0), table(0.0), table("2")
+
+
 def effects_of_a_miss(x, table):
     before = table(1)
     flambeau.graph_break()
@@ -54,6 +76,7 @@ def effects_of_a_miss(x, table):
 
 
 PROGRAMS = [no_arguments, one_number, texts_and_tuples, equal_keys, keywords, no_constants, effects_of_a_miss]
+PROGRAMS += [recursion, more_than_fit, of_objects, equal_in_one_trace]
 
 
 @pytest.mark.parametrize("kept", [128, None, 2, 0])
@@ -215,3 +238,178 @@ def test_sizes_that_vary_are_not_fixed():
         x = torch.ones(rows, 3)
         assert str(compiled(x)) == str(program(x))
     assert flambeau.counters()["recompile_limit_hits"] == 0 and len(calls) == 36
+
+
+def tensors(x, log):
+    @functools.lru_cache
+    def mask(n, dtype=torch.float32):
+        log.append(n)
+        return torch.arange(n, dtype=dtype) + x.sum()
+
+    first = mask(3)
+    return first.mul_(2), mask(3) is first, mask(3, dtype=torch.float64), mask.cache_info()
+
+
+def outside_objects(x, log):
+    found = table_of_lists("a", log_of=None)
+    found.append(x.dim())
+    return x + len(found), table_of_lists("a", log_of=None) is found
+
+
+@functools.lru_cache
+def table_of_lists(key, log_of):
+    return [key]
+
+
+def breaks_inside(x, log):
+    @functools.lru_cache
+    def broken(n):
+        log.append(n)
+        flambeau.graph_break()
+        return n + 1
+
+    return x * broken(2) + broken(2), broken.cache_info()
+
+
+def raises_inside(x, log):
+    @functools.lru_cache
+    def refused(n):
+        log.append(n)
+        raise ValueError(n)
+
+    for _ in range(2):
+        try:
+            refused(3)
+        except ValueError as e:
+            log.append(str(e))
+    return x + 1, refused.cache_info()
+
+
+def generators(x, log):
+    @functools.lru_cache
+    def drawn(n):
+        return (log.append(i) or i for i in range(n))
+
+    return x + next(drawn(3)), next(drawn(3)), list(drawn(3)), drawn.cache_info()
+
+
+def reads_itself(x, log):
+    @functools.lru_cache
+    def curious(n):
+        return n and (curious(n - 1), curious.cache_info())
+
+    return x, curious(2)
+
+
+def methods(x, log):
+    class Layer:
+        @functools.lru_cache  # noqa: B019
+        def scale(self, n):
+            log.append(n)
+            return x.sum() * n
+
+    one, other = Layer(), Layer()
+    return one.scale(2) + one.scale(2) + other.scale(2), Layer.scale.cache_info()
+
+
+def many_that_break(x, log):
+    def broken(n):
+        @functools.lru_cache
+        def fn(k):
+            flambeau.graph_break()
+            return n + k
+
+        return fn
+
+    fns = [broken(n) for n in range(8)]
+    return x + sum(fn(1) for fn in fns), [fn.cache_info() for fn in fns]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [tensors, outside_objects, breaks_inside, raises_inside, generators, reads_itself, methods, many_that_break],
+    ids=lambda p: p.__name__,
+)
+def test_misses(program):
+    compiled = flambeau.compile(program)
+    logs = [[], []]
+    for _ in range(3):
+        results = []
+        for fn, log in zip((program, compiled), logs, strict=True):
+            table_of_lists.cache_clear()
+            results.append((str(fn(X.clone(), log)), str(log)))
+        assert results[0] == results[1]
+
+
+@pytest.mark.plain_only("counts frames")
+def test_a_miss_is_no_break():
+    table, calls = cached()
+
+    def program(x):
+        return x.sin() * table("a", k=1)[0] + len(table((1, "b"))[1])
+
+    compiled = flambeau.compile(program)
+    for count in range(3):
+        assert torch.equal(compiled(X), X.sin() * 1 + 1)
+        assert table.cache_info()[:2] == (2 * count, 2) and len(calls) == 2
+    counters = flambeau.counters()
+    assert counters["graph_breaks"] == {} and counters["frames_traced"] == 2
+
+
+@pytest.mark.plain_only("counts frames")
+def test_a_result_kept_later_makes_a_frame_whole():
+    """Where the function breaks itself, the frame is traced again once its result is kept."""
+    table = functools.lru_cache(lambda n: [flambeau.graph_break(), n][1])
+
+    def program(x):
+        return x.sin() * table(3)
+
+    compiled = flambeau.compile(program)
+    for _ in range(4):
+        assert torch.equal(compiled(X), X.sin() * 3)
+    assert flambeau.counters()["frames_traced"] == 3
+    table.cache_clear()
+    assert torch.equal(compiled(X), X.sin() * 3) and table.cache_info().misses == 1
+
+
+def test_one_cache_where_there_were_two():
+    """Of two functions that share their code each call is traced; the guards see where they are one."""
+
+    def program(x, one, other):
+        return x + one(1)[0], other(1)[0], one is other, one((2, x.dim())), other((2, x.dim()))
+
+    compiled = flambeau.compile(program)
+    results = []
+    for fn in (program, compiled):
+        (a, _), (b, _), (c, _) = (cached() for _ in range(3))
+        results.append((str(fn(X, a, b)), str(fn(X, c, c)), c.cache_info()))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("kept", [2, None])
+def test_finalizers_do_not_call_the_cache_meanwhile(kept):
+    """The collector of garbage stays off while the cache keeps what the trace found."""
+    table = functools.lru_cache(kept)(lambda n: n * 2)
+    seen = []
+
+    class Cyclic:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            seen.append(table(7))
+
+    def program(x, n):
+        return x + table(n)
+
+    compiled = flambeau.compile(program)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        for n in range(1, 6):
+            Cyclic()
+            assert torch.equal(compiled(X, n), X + 2 * n)
+    finally:
+        gc.set_threshold(*thresholds)
+    gc.collect()
+    assert set(seen) == {14} and table(7) == 14 and gc.isenabled()

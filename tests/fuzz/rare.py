@@ -69,6 +69,12 @@ RARE = [
     ("{new} = functools.reduce(lambda p, q: p + q, {lv}, {i}) % 11", "i"),
     ("{new} = [k for k, g in itertools.groupby(sorted({lv}[:4]))]", "li"),
     ("{new} = operator.itemgetter(0)([{i}]) + operator.attrgetter('k')(GB)", "i"),
+    # caches
+    ("{new} = memo({i} % 6)[0] + len(memo({i} % 6, 'a', word={i} % 3))", "i"),
+    ("memo({i} % 4).append({i})\nprint(memo({i} % 4), memo.cache_info())", ""),
+    ("if {cond}:\n    memo.cache_clear()\nprint(memo(2.0), memo(2), memo(True), memo((1, 'a')), memo.cache_info())", ""),
+    ("{new} = ramp({i} % 3, {t}.dtype).sum() * {t}\nprint(ramp({i} % 3, {t}.dtype) is ramp({i} % 3, {t}.dtype))", "t"),
+    ("try:\n    {new} = memo(5)[0]\nexcept Oops:\n    {new} = memo(3)[0]", "i"),
     # dtypes and strides
     ("{new} = {t}.double()", "t"), ("{new} = ({t} * 4).int()", "t"), ("{new} = {t}.half().float()", "t"),
     ("{new} = {t}.transpose(0, -1).contiguous().transpose(0, -1)", "t"), ("{new} = ({t} > {i}).float()", "t"),

@@ -451,6 +451,20 @@ def _define() -> None:
 _define()
 
 
+def caches() -> dict[str, Any]:
+    """Functions that keep their results: few that break, raise and call themselves; tensors."""
+
+    @functools.lru_cache(maxsize=5)
+    def memo(k, *more, word=None):
+        if k == 4:
+            flambeau.graph_break()
+        if k == 5:
+            raise Oops(k)
+        return [k, len(more), word, memo(k - 1)[0] if k in (1, 2) else 0]
+
+    return {"memo": memo, "ramp": functools.cache(lambda k, dtype: torch.arange(k + 1).to(dtype))}
+
+
 def names() -> dict[str, Any]:
     """The globals that a program starts with."""
     return {
@@ -462,6 +476,7 @@ def names() -> dict[str, Any]:
             for f in (crc, traced, counted, warn_here, where, where2, callback, apply, off, reraise, kept, tally)
         },
         **objects.names(),
+        **caches(),
         "Halve": Halve,
         "loud_tally": loud_tally,
         "raise_below": raise_below,

@@ -116,8 +116,14 @@ pub enum Effect {
     SetDescriptor(BuildId, Arc<str>, BuildId),
     /// Sets ambient state that the frame changed for its caller, e.g. `torch.set_grad_enabled(False)`.
     SetGradMode(bool),
-    /// `torch.clear_autocast_cache()`, of a region that changed nothing else.
-    ClearAutocastCache,
+    /// Regions of autocast that changed nothing else: counts those that were entered and not left, and forgets what is kept of
+    /// parameters in other types.
+    Autocast {
+        /// Less than none: so many were left.
+        entered: i16,
+        /// Whether it is forgotten.
+        clears: bool,
+    },
     /// Sets how the calling thread takes graph breaks: a region that the frame entered or left before a break of its own.
     SetBreaks {
         /// As [`crate::frame::TraceOptions::nested_breaks`].
@@ -128,7 +134,16 @@ pub enum Effect {
     /// `next(iterator)`, so many times or to its end: of a built-in iterator.
     Advance(BuildId, u32),
     /// `function(*arguments, **keywords)`, whose result its `lru_cache` keeps: the cache notes that it was asked for.
-    Recall(BuildId, Vec<BuildId>, Vec<(Arc<str>, BuildId)>),
+    Recall {
+        /// The function.
+        function: BuildId,
+        /// Positional arguments.
+        args: Vec<BuildId>,
+        /// Others.
+        keywords: Vec<(Arc<str>, BuildId)>,
+        /// What the frame found out that the call gives, which the cache keeps from now on; `None`: it keeps it already.
+        found: Option<BuildId>,
+    },
 }
 
 /// The end of a frame: what it leaves behind, then how it goes on.

@@ -90,7 +90,13 @@ pub enum GuardKind {
         own_default: bool,
     },
     /// An `lru_cache` keeps no result for a call with these arguments; the source is the function.
-    NotCached(CallKey<SourceId>),
+    NotCached {
+        /// The arguments.
+        key: CallKey<SourceId>,
+        /// It is certain, whatever else may be equal to them, and so many results more fit into the cache; `None`: none is
+        /// found under these very arguments.
+        room: Option<u32>,
+    },
     /// `sys.modules` holds no such module; the source is the frame's function.
     NoSysModule(Arc<str>),
     /// A cell is empty.
@@ -151,7 +157,7 @@ impl GuardKind {
             | GuardKind::NoKey(KeyObject::Path(_))
             | GuardKind::NoSlot(_)
             | GuardKind::NoContextValue { .. }
-            | GuardKind::NotCached(_)
+            | GuardKind::NotCached { .. }
             | GuardKind::NoSysModule(_)
             | GuardKind::Gives(..)
             | GuardKind::NoRegistered
@@ -205,7 +211,7 @@ impl GuardKind {
             GuardKind::NoWeakReferences => format!("no weak reference to {of}"),
             GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
             GuardKind::NoContextValue { .. } => format!("{of} has no value"),
-            GuardKind::NotCached(_) => format!("{of} keeps no result for these arguments"),
+            GuardKind::NotCached { .. } => format!("{of} keeps no result for these arguments"),
             GuardKind::NoSysModule(module) => format!("{module:?} not in sys.modules"),
             GuardKind::TupleField(item) => format!("{of} gives item {item}"),
             GuardKind::MethodOf(path) => format!("{of} is a bound {path}"),

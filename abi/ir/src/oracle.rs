@@ -36,7 +36,7 @@ pub enum Question {
         /// The slot's name.
         name: String,
     },
-    /// The result that a function with an `lru_cache` keeps for a call.
+    /// The result that a function with an `lru_cache` keeps for a call, or what it would call.
     Cached {
         /// The function.
         function: ObjId,
@@ -166,6 +166,8 @@ pub enum AnswerValue {
     Found(ObjId, ObjId),
     /// Not found.
     Missing,
+    /// No result is kept, this is the function to call, and so many results more fit into the cache.
+    NotCached(ObjId, u32),
     /// A constant.
     Const(Const),
     /// What a call made anew.

@@ -74,6 +74,8 @@ pub enum Step {
     Wrapped,
     /// The Python function behind a compiled callable.
     Original,
+    /// The function that an `lru_cache` calls for results that it does not keep.
+    Uncached,
     /// A part, by its number, of an object of exactly this type.
     Part(PartsOf, u8),
     /// The class at this position of a type's MRO.
@@ -241,7 +243,7 @@ impl SourceTable {
             Step::PropertySet => format!("{base}.fset"),
             Step::PropertyDelete => format!("{base}.fdel"),
             Step::Wrapped => format!("{base}.__wrapped__"),
-            Step::Original => format!("{base}.<function>"),
+            Step::Original | Step::Uncached => format!("{base}.<function>"),
             Step::Part(of, at) => format!("{base}.{}", part_name(*of, *at).unwrap_or("?")),
             Step::Mro(i) => format!("{base}.__mro__[{i}]"),
             Step::Grad => format!("{base}.grad"),

@@ -4,13 +4,14 @@ use crate::describe::evaluate;
 use crate::describe::snapshot::describe::Describer;
 use crate::guard;
 use crate::python::consts;
-use crate::python::layout::cached;
+use crate::python::layout::cached::{self, Kept};
 use crate::python::paths::import_helper;
 use crate::python::raw::{self, Raw};
 use flambeau_ir::code::Const;
 use flambeau_ir::object::ObjId;
 use flambeau_ir::oracle::{Answer, AnswerValue, Question};
 use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_ir::source::CallKey;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -53,15 +54,7 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             let value = unsafe { Bound::from_owned_ptr_or_opt(py, raw::slot(object, name.as_ptr())) };
             Ok(AnswerValue::Object(value.map(|v| describer.reach(v.as_ptr(), DEPTH))))
         }
-        Question::Cached { function, key } => {
-            let function = live(describer, *function)?;
-            let (call, objects) =
-                cached::Call::new(py, key).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
-            let objects = objects.into_iter().map(|object| live(describer, object)).collect::<Result<Vec<_>, _>>()?;
-            // SAFETY: live objects; the result is alive as long as the cache keeps it, and nothing runs until it is named.
-            let result = unsafe { cached::result(py, function, &call, &objects) };
-            Ok(AnswerValue::Object((!result.is_null()).then(|| describer.reach(result, DEPTH))))
-        }
+        Question::Cached { function, key } => cached_result(describer, *function, key),
         Question::Registered(class) => {
             let class = live(describer, *class)?;
             // SAFETY: a live object.
@@ -181,4 +174,23 @@ fn is_registered(
 
 fn live(describer: &Describer<'_>, id: ObjId) -> Result<Raw, Refusal> {
     describer.object(id).ok_or_else(|| (ReasonCode::Internal, format!("object {} was never named", id.0)))
+}
+
+/// What a function with an `lru_cache` keeps for a call, or what it would call.
+fn cached_result(describer: &mut Describer<'_>, function: ObjId, key: &CallKey<ObjId>) -> Result<AnswerValue, Refusal> {
+    let py = describer.py();
+    let function = live(describer, function)?;
+    let (call, objects) = cached::Call::new(py, key).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
+    let objects = objects.into_iter().map(|object| live(describer, object)).collect::<Result<Vec<_>, _>>()?;
+    // SAFETY: live objects; the result is alive as long as the cache keeps it, and nothing runs until it is named.
+    let kept = unsafe { cached::look_up(py, function, &call, &objects) };
+    Ok(match kept {
+        Kept::Result(result) => AnswerValue::Object(Some(describer.reach(result, DEPTH))),
+        Kept::Nothing(room) => {
+            // SAFETY: it has a cache, and so the function that it calls.
+            let called = unsafe { *function.byte_add(cached::function(py)).cast::<Raw>() };
+            AnswerValue::NotCached(describer.reach(called, DEPTH), room)
+        }
+        Kept::Unclear => AnswerValue::Missing,
+    })
 }

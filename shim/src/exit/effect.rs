@@ -37,13 +37,14 @@ pub enum Change {
     SetCell(usize, Option<usize>),
     /// Grad mode.
     SetGradMode(bool),
-    ClearAutocastCache,
+    /// Regions of autocast that were entered, and whether what is kept is forgotten.
+    Autocast(i16, bool),
     /// How graph breaks are taken.
     SetBreaks(Region),
     /// Items drawn from an iterator.
     Advance(usize, u32),
-    /// A call whose result is kept.
-    Recall(usize, Vec<usize>, Vec<(Py<PyString>, usize)>),
+    /// A call whose result is kept, already or from now on.
+    Recall { function: usize, args: Vec<usize>, keywords: Vec<(Py<PyString>, usize)>, found: Option<usize> },
 }
 
 impl Change {
@@ -75,12 +76,17 @@ impl Change {
             }
             Effect::SetCell(cell, value) => Change::SetCell(at(cell), value.as_ref().map(at)),
             Effect::Advance(iterator, count) => Change::Advance(at(iterator), *count),
-            Effect::Recall(function, args, keywords) => {
+            Effect::Recall { function, args, keywords, found } => {
                 let keywords = keywords.iter().map(|(word, value)| (PyString::intern(py, word).unbind(), at(value)));
-                Change::Recall(at(function), args.iter().map(at).collect(), keywords.collect())
+                Change::Recall {
+                    function: at(function),
+                    args: args.iter().map(at).collect(),
+                    keywords: keywords.collect(),
+                    found: found.as_ref().map(at),
+                }
             }
             Effect::SetGradMode(on) => Change::SetGradMode(*on),
-            Effect::ClearAutocastCache => Change::ClearAutocastCache,
+            Effect::Autocast { entered, clears } => Change::Autocast(*entered, *clears),
             Effect::SetBreaks { nested, error } => Change::SetBreaks(Region { nested: *nested, error: *error }),
         }
     }
@@ -136,25 +142,19 @@ impl Change {
             }
             Change::Advance(..) if flambeau_ir::mutated!("iterator_not_advanced") => Ok(()),
             Change::Advance(iterator, count) => iterators::advance(made[*iterator].bind(py), *count),
-            Change::Recall(function, args, keywords) => {
-                let function = made[*function].bind(py);
-                if !cached::is_cached(py, function.as_ptr()) {
-                    return Err(PyTypeError::new_err("a function of the exit has no cache"));
-                }
+            Change::Recall { function, args, keywords, found } => {
                 let args = PyTuple::new(py, args.iter().map(|i| made[*i].bind(py)))?;
                 let words = PyDict::new(py);
                 for (word, value) in keywords {
                     words.set_item(word.bind(py), made[*value].bind(py))?;
                 }
-                function.call(args, (!words.is_empty()).then_some(&words)).map(drop)
+                recall(made[*function].bind(py), args, &words, found.map(|i| made[i].bind(py)))
             }
             Change::SetBreaks(region) => {
                 region.enter();
                 Ok(())
             }
-            Change::ClearAutocastCache => {
-                crate::python::paths::resolve(py, "torch.clear_autocast_cache")?.call0().map(drop)
-            }
+            Change::Autocast(entered, clears) => autocast(py, *entered, *clears),
             Change::SetGradMode(on) => {
                 crate::python::paths::resolve(py, "torch._C._set_grad_enabled")?.call1((*on,)).map(|_| ())
             }
@@ -164,6 +164,34 @@ impl Change {
 
 unsafe extern "C" {
     fn PyCell_Set(cell: raw::Raw, value: raw::Raw) -> i32;
+}
+
+/// A call of a function with a cache, which keeps its result, or keeps what was found from now on.
+fn recall<'py>(
+    function: &Bound<'py, PyAny>,
+    args: Bound<'py, PyTuple>,
+    words: &Bound<'py, PyDict>,
+    found: Option<&Bound<'py, PyAny>>,
+) -> PyResult<()> {
+    if !cached::is_cached(function.py(), function.as_ptr()) {
+        return Err(PyTypeError::new_err("a function of the exit has no cache"));
+    }
+    let words = (!words.is_empty()).then_some(words);
+    match found {
+        None => function.call(args, words).map(drop),
+        Some(found) => cached::keep(function, args, words, found),
+    }
+}
+
+/// Regions of autocast that were entered or left.
+fn autocast(py: Python<'_>, entered: i16, clears: bool) -> PyResult<()> {
+    let count = if entered < 0 { "decrement" } else { "increment" };
+    let count = crate::python::paths::resolve(py, &format!("torch.autocast_{count}_nesting"))?;
+    (0..entered.unsigned_abs()).try_for_each(|_| count.call0().map(drop))?;
+    if clears {
+        crate::python::paths::resolve(py, "torch.clear_autocast_cache")?.call0()?;
+    }
+    Ok(())
 }
 
 /// A store into (or delete from) the instance dict; on a type, through `type` itself so that its caches are told.

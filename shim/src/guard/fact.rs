@@ -80,7 +80,7 @@ pub enum Fact {
     /// No value, nor a default.
     NoContextValue(bool),
     /// No result kept.
-    NotCached(Cached),
+    NotCached(Cached, Option<u32>),
     /// Module not imported.
     NoSysModule(Key),
     /// Empty cell.
@@ -164,7 +164,7 @@ impl Fact {
             GuardKind::NoWeakReferences => Fact::NoWeakReferences,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoContextValue { own_default } => Fact::NoContextValue(*own_default),
-            GuardKind::NotCached(key) => Fact::NotCached(Cached::new(py, key)?),
+            GuardKind::NotCached { key, room } => Fact::NotCached(Cached::new(py, key)?, *room),
             GuardKind::NoSysModule(s) => Fact::NoSysModule(Key::new(py, &flambeau_ir::code::Const::Str(s.clone()))?),
             GuardKind::EmptyCell => Fact::EmptyCell,
             GuardKind::MethodOf(path) => {
@@ -286,9 +286,7 @@ impl Fact {
                 Fact::NoContextValue(own_default) => {
                     raw::is_context_variable(value) && raw::context_value(py, value, *own_default).is_none()
                 }
-                Fact::NotCached(call) => {
-                    crate::python::layout::cached::is_cached(py, value) && call.read(py, values, value).is_null()
-                }
+                Fact::NotCached(call, room) => call.is_missing(py, values, value, *room),
                 Fact::NoSysModule(name) => {
                     let modules = ffi::PyImport_GetModuleDict();
                     ffi::PyDict_Check(modules) != 0 && name.get(modules).is_null()

@@ -2,7 +2,8 @@
 
 use crate::python::code;
 use crate::python::consts;
-use crate::python::layout::{cached, deque, iterators, parts};
+use crate::python::layout::cached::{self, Kept};
+use crate::python::layout::{deque, iterators, parts};
 use crate::python::paths::import_helper;
 use crate::python::raw::{self, Raw};
 use crate::python::thread_local;
@@ -78,11 +79,20 @@ impl Cached {
         Ok(Cached { call, objects: objects.into_iter().map(|source| source.0).collect() })
     }
 
-    /// The result that `function` keeps, borrowed, or null.
-    pub fn read(&self, py: Python<'_>, values: &mut Values<'_>, function: Raw) -> Raw {
+    /// Whether `function` keeps no result; with `room`, that is certain and so many more fit in.
+    pub fn is_missing(&self, py: Python<'_>, values: &mut Values<'_>, function: Raw, room: Option<u32>) -> bool {
+        match (self.look_up(py, values, function), room) {
+            (Kept::Nothing(free), Some(room)) => free >= room,
+            (Kept::Nothing(_) | Kept::Unclear, None) => cached::is_cached(py, function),
+            _ => false,
+        }
+    }
+
+    /// What `function` keeps.
+    fn look_up(&self, py: Python<'_>, values: &mut Values<'_>, function: Raw) -> Kept {
         let objects: Vec<Raw> = self.objects.iter().map(|source| values.get(py, *source)).collect();
         // SAFETY: `function` and the objects are live as long as the call's arguments.
-        unsafe { cached::result(py, function, &self.call, &objects) }
+        unsafe { cached::look_up(py, function, &self.call, &objects) }
     }
 }
 
@@ -247,6 +257,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::PropertyDelete => Read::Field(is_property, HEAD + 2 * WORD, true),
         Step::Wrapped => Read::Field(is_wrapper, HEAD, false),
         Step::Original => Read::Field(crate::process::compiled::is_compiled, crate::process::compiled::FUNCTION, false),
+        Step::Uncached => Read::Field(cached::has_cache, cached::function(py), false),
         Step::Part(of, at) => Read::Part(parts::class(py, *of)?, parts::offset(*at)),
     })
 }
@@ -420,7 +431,7 @@ impl<'a> Values<'a> {
                 Read::ContextValue(own_default) => {
                     self.own(py, raw::context_value(py, base, *own_default).map_or(null_mut(), Py::into_ptr))
                 }
-                Read::Cached(call) => call.read(py, self, base),
+                Read::Cached(call) => call.look_up(py, self, base).result(),
                 _ => borrowed_step(base, read),
             }
         }

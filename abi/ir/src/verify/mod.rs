@@ -158,7 +158,7 @@ impl Scope<'_> {
                 | GuardKind::BaseEquals(value)
                 | GuardKind::NoItem(value)
                 | GuardKind::Gives(_, value) => constant(value)?,
-                GuardKind::NotCached(key) => {
+                GuardKind::NotCached { key, .. } => {
                     call_key(key)?;
                     let mut named = Vec::new();
                     key.map(&mut |source| named.push(*source));
@@ -300,14 +300,14 @@ fn parts_of(effect: &Effect) -> Vec<BuildId> {
         | Effect::SetDeque(object, items, _)
         | Effect::ExtendList(object, items)
         | Effect::ChangeSet(object, _, items) => items.iter().chain([object]).copied().collect(),
-        Effect::Recall(function, args, keywords) => {
-            keywords.iter().map(|(_, value)| value).chain(args).chain([function]).copied().collect()
+        Effect::Recall { function, args, keywords, found } => {
+            keywords.iter().map(|(_, value)| value).chain(args).chain([function]).chain(found).copied().collect()
         }
         Effect::SetDict(object, items) => {
             items.iter().flat_map(|(key, value)| [*key, *value]).chain([*object]).collect()
         }
         Effect::SetCell(cell, value) => value.iter().chain([cell]).copied().collect(),
-        Effect::SetGradMode(_) | Effect::ClearAutocastCache | Effect::SetBreaks { .. } => vec![],
+        Effect::SetGradMode(_) | Effect::Autocast { .. } | Effect::SetBreaks { .. } => vec![],
     }
 }
 

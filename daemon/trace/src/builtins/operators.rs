@@ -166,7 +166,7 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: 
         (Binary::Add | Binary::Multiply, Value::Tuple(_), _) | (Binary::Multiply | Binary::Add, _, Value::Tuple(_)) => {
             tuples(tracer, op, a, b)
         }
-        (Binary::Remainder, Value::Const(Const::Str(_)), _) => percent(tracer, a, b).map(Some),
+        (Binary::Remainder, Value::Const(Const::Str(_)), _) => super::strings::percent(tracer, a, b).map(Some),
         // `|=` takes what `update` takes.
         (Binary::Or, Value::Dict(id), _) if inplace => {
             let ordered = tracer.arenas.dicts[*id].class.as_ref().is_some_and(|c| c.derives("collections.OrderedDict"));
@@ -206,14 +206,6 @@ fn constants(tracer: &mut Tracer<'_>, op: Binary, a: &Const, b: &Const) -> Flow<
     let suffix = if matches!(op, Binary::And | Binary::Or) { "_" } else { "" };
     let path = format!("_operator.{}{suffix}", op.method());
     folded(tracer, fold::binary(op, a, b), &path, &[a.clone(), b.clone()])
-}
-
-/// `text % values`
-fn percent(tracer: &mut Tracer<'_>, text: &Value, values: &Value) -> Flow<Value> {
-    match (tracer.as_const(text), super::fixed_const(tracer, values)) {
-        (Some(text), Some(values)) => tracer.eval("_operator.mod", vec![text, values]),
-        _ => unsupported("str % values"),
-    }
 }
 
 fn lists(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: &Value) -> Flow<Option<Value>> {

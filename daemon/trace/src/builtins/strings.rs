@@ -7,9 +7,10 @@ use crate::fold;
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
-use crate::value::{Payload, Value};
+use crate::value::{Class, Payload, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::reason::ReasonCode;
+use std::rc::Rc;
 
 pub const TABLE: Table = &[
     ("builtins.str", str_),
@@ -198,7 +199,14 @@ fn formatted(tracer: &mut Tracer<'_>, value: &Value, spec: &str) -> Flow<Value> 
 
 /// The result of a method that the value's class defines in Python.
 fn own_text(tracer: &mut Tracer<'_>, value: &Value, method: &str, args: &[Value]) -> Flow<Option<Value>> {
-    if !matches!(value, Value::Instance(_) | Value::Class(_)) {
+    let may_have_own = match value {
+        Value::Instance(_) | Value::Class(_) => true,
+        Value::Tuple(tuple) => tuple.class.is_some(),
+        Value::List(id) => tracer.arenas.lists[*id].class.is_some(),
+        Value::Dict(id) => tracer.arenas.dicts[*id].class.is_some(),
+        _ => false,
+    };
+    if !may_have_own {
         return Ok(None);
     }
     let class = tracer.class_of(value)?;
@@ -310,22 +318,38 @@ pub fn represent(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
             let items = listed(tracer, &t.items)?;
             match t.class.as_ref().map(|c| c.is("torch.Size")) {
                 Some(true) => Ok(format!("torch.Size([{items}])")),
-                Some(false) => unsupported("repr"),
-                None if t.items.len() == 1 => Ok(format!("({items},)")),
-                None => Ok(format!("({items})")),
+                _ if !is_shown_as(tracer, t.class.as_ref(), "builtins.tuple")? => unsupported("repr"),
+                _ if t.items.len() == 1 => Ok(format!("({items},)")),
+                _ => Ok(format!("({items})")),
             }
         }
-        Value::List(id) if tracer.arenas.lists[*id].class.is_none() => once(tracer, value, "[...]", |tracer| {
-            let items = tracer.list_items(*id)?.clone();
-            Ok(format!("[{}]", listed(tracer, &items)?))
-        }),
-        Value::Dict(id) if tracer.arenas.dicts[*id].class.is_none() => once(tracer, value, "{...}", |tracer| {
-            let mut parts = Vec::new();
-            for (k, v) in tracer.dict_items(*id)? {
-                parts.push(format!("{}: {}", represent(tracer, &k)?, represent(tracer, &v)?));
-            }
-            Ok(format!("{{{}}}", parts.join(", ")))
-        }),
+        Value::List(id) if is_shown_as(tracer, tracer.arenas.lists[*id].class.clone().as_ref(), "builtins.list")? => {
+            once(tracer, value, "[...]", |tracer| {
+                let items = tracer.list_items(*id)?.clone();
+                Ok(format!("[{}]", listed(tracer, &items)?))
+            })
+        }
+        Value::Dict(id) if is_shown_as(tracer, tracer.arenas.dicts[*id].class.clone().as_ref(), "builtins.dict")? => {
+            once(tracer, value, "{...}", |tracer| {
+                let mut parts = Vec::new();
+                for (k, v) in tracer.dict_items(*id)? {
+                    parts.push(format!("{}: {}", represent(tracer, &k)?, represent(tracer, &v)?));
+                }
+                Ok(format!("{{{}}}", parts.join(", ")))
+            })
+        }
+        Value::Set(id) => {
+            let name = if tracer.arenas.sets[*id].frozen { "frozenset" } else { "set" };
+            once(tracer, value, &format!("{name}(...)"), |tracer| {
+                let items = tracer.ordered_items(*id)?;
+                let items = listed(tracer, &items)?;
+                Ok(match (items.is_empty(), name) {
+                    (true, name) => format!("{name}()"),
+                    (false, "set") => format!("{{{items}}}"),
+                    (false, name) => format!("{name}({{{items}}})"),
+                })
+            })
+        }
         Value::Instance(_) if tracer.polyfill_state(value).is_some() => {
             once(tracer, value, "[...]", |tracer| match tracer.python_special(value, "__repr__")? {
                 Some(own) => tracer.call(&own, Args::default()).and_then(text_of),
@@ -338,6 +362,13 @@ pub fn represent(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
         },
         _ => represent_exception(tracer, value),
     }
+}
+
+/// Whether objects of this class have the text of this built-in type.
+fn is_shown_as(tracer: &mut Tracer<'_>, class: Option<&Rc<Class>>, built_in: &str) -> Flow<bool> {
+    let Some(class) = class else { return Ok(true) };
+    let found = tracer.type_lookup(class, "__repr__")?;
+    Ok(matches!(found, Some((_, Value::Builtin(slot))) if slot.path.strip_suffix(".__repr__") == Some(built_in)))
 }
 
 /// `BaseException_repr` in CPython's `Objects/exceptions.c`.
@@ -385,6 +416,52 @@ fn once(
 fn listed(tracer: &mut Tracer<'_>, items: &[Value]) -> Flow<String> {
     let parts: Vec<String> = items.iter().map(|v| represent(tracer, v)).collect::<Flow<_>>()?;
     Ok(parts.join(", "))
+}
+
+/// `text % values`: `%s` and `%r` of any values, other directives of constants.
+pub fn percent(tracer: &mut Tracer<'_>, text: &Value, values: &Value) -> Flow<Value> {
+    const PATH: &str = "_operator.mod";
+    /// What stands between `%` and the kind of a directive that names no value and takes no other for its width.
+    const FLAGS: &str = "#0- +.123456789hlL";
+    if let (Some(text), Some(values)) = (tracer.as_const(text), super::fixed_const(tracer, values)) {
+        return tracer.eval(PATH, vec![text, values]);
+    }
+    let Some(Const::Str(text)) = tracer.as_const(text) else { return unsupported("str % values") };
+    let values = match values {
+        Value::Tuple(tuple) => tuple.items.clone(),
+        one => vec![one.clone()],
+    };
+    let (mut out, mut rest, mut values) = (String::new(), &*text, values.into_iter());
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        let flags = rest[at + 1..].find(|c| !FLAGS.contains(c));
+        let Some((flags, kind)) = flags.and_then(|n| Some((n, rest[at + 1 + n..].chars().next()?))) else {
+            return unsupported("str % values");
+        };
+        let (flags, after) = (&rest[at..=at + flags], at + 1 + flags + kind.len_utf8());
+        rest = &rest[after..];
+        if (flags, kind) == ("%", '%') {
+            out.push('%');
+            continue;
+        }
+        let Some(value) = values.next() else { return unsupported("str % values") };
+        let (kind, value) = match kind {
+            's' => ('s', Some(Const::str(&display(tracer, &value)?))),
+            'r' => ('s', Some(Const::str(&represent(tracer, &value)?))),
+            _ => (kind, fixed_const(tracer, &value)),
+        };
+        match value {
+            Some(Const::Str(text)) if (flags, kind) == ("%", 's') => out.push_str(&text),
+            Some(value) => {
+                let directive = Const::str(&format!("{flags}{kind}"));
+                let part = tracer.eval(PATH, vec![directive, Const::Tuple(vec![value])])?;
+                out.push_str(&text_of(part)?);
+            }
+            None => return unsupported("str % values"),
+        }
+    }
+    out.push_str(rest);
+    if values.next().is_some() { unsupported("str % values") } else { Ok(Value::str(&out)) }
 }
 
 /// `str.format` with plain fields: position or name, conversion, and a spec without fields of its own.

@@ -286,6 +286,9 @@ impl Tracer<'_> {
                     Some(build) => build,
                     None => return self.cannot_leave(value),
                 },
+                _ if self.arenas.instances[*id].class.name.module.starts_with("flambeau.polyfills.") => {
+                    return self.cannot_leave(value);
+                }
                 _ => self.build_instance(builder, *id)?,
             },
             _ => return self.cannot_leave(value),

@@ -34,14 +34,21 @@ impl Tracer<'_> {
 
     /// Changes to outside objects.
     pub(super) fn effects(&mut self, builder: &mut Builder) -> Flow<()> {
-        for Recalled { function, args } in std::mem::take(&mut self.recalled) {
+        for Recalled { function, args, found } in std::mem::take(&mut self.recalled) {
             let positional = self.build_all(builder, &args.pos)?;
             let mut keywords = Vec::with_capacity(args.kw.len());
             for (word, value) in &args.kw {
                 keywords.push((word.clone(), self.build(builder, value)?));
             }
             let target = builder.source(function.source);
-            builder.exit.effects.push(Effect::Recall(target, positional, keywords));
+            let found = match found.map(|(_, result)| self.build(builder, &result)) {
+                Some(Err(stopped)) => {
+                    self.leave_to_python(function);
+                    return Err(stopped);
+                }
+                built => built.transpose()?,
+            };
+            builder.exit.effects.push(Effect::Recall { function: target, args: positional, keywords, found });
         }
         for Written { class, name, value } in self.class_writes.clone() {
             let Some(origin) = class.origin else {

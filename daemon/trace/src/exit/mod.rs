@@ -161,8 +161,8 @@ impl Tracer<'_> {
     fn seal(&mut self, mut builder: Builder) -> Flow<Trace> {
         self.effects(&mut builder)?;
         self.ambient_effects(&mut builder)?;
-        if self.take_out_idle_autocast() {
-            builder.exit.effects.push(Effect::ClearAutocastCache);
+        if let Some((entered, clears)) = self.take_out_idle_autocast() {
+            builder.exit.effects.push(Effect::Autocast { entered, clears });
         }
         if flambeau_ir::mutated!("effects_reversed") {
             builder.exit.effects.reverse();

@@ -1,5 +1,5 @@
-//! Calls of functions with an `lru_cache`: a result that is kept is a fact of the call, like an item of a dict. The call itself
-//! is made where the frame ends, for the cache's own count and order.
+//! Calls of functions with an `lru_cache`: a result that is kept is a fact of the call, like an item of a dict; of others the
+//! function is traced. The call itself is made where the frame ends, for the cache's own count and order.
 
 use crate::state::tracer::{Recalled, Tracer};
 use crate::value::flow::{Flow, stop};
@@ -8,12 +8,15 @@ use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
-use flambeau_ir::source::{CallKey, KeyPart, Step};
+use flambeau_ir::source::{CallKey, KeyPart, SourceId, Step};
+
+/// Functions that are left to Python one by one; with the last of them all are.
+const MOST_ATTEMPTS: usize = 4;
 
 impl Tracer<'_> {
     /// The result that is kept for these arguments; `None` if the callee has no cache, or what it is called with is neither
     /// a constant nor an object from outside that is compared by identity: an int that varies would be fixed by it. Where
-    /// none is kept yet the call is a graph break, until one is.
+    /// none is kept yet the function is traced, and where that cannot be the call is a graph break, until one is.
     pub(crate) fn call_cached(&mut self, callee: &Opaque, args: &Args) -> Flow<Option<Value>> {
         if !callee.class.is("functools._lru_cache_wrapper") {
             return Ok(None);
@@ -29,22 +32,93 @@ impl Tracer<'_> {
         }
         let origin = callee.origin;
         let sources = key.map(&mut |object: &Origin| object.source);
+        if let Some(found) = self.found_before(origin, &key)? {
+            self.recalled.push(Recalled { function: origin, args: args.clone(), found: None });
+            return Ok(Some(found));
+        }
         let question = Question::Cached { function: origin.object, key: key.map(&mut |object: &Origin| object.object) };
         match self.ask_one(question)? {
             AnswerValue::Object(Some(result)) => {
                 let source = self.step(origin.source, Step::Cached(sources));
                 let result = self.wrap(result, source)?;
-                self.recalled.push(Recalled { function: origin, args: args.clone() });
-                Ok(Some(result))
+                self.recalled.push(Recalled { function: origin, args: args.clone(), found: None });
+                return Ok(Some(result));
             }
-            _ => {
-                if !self.frame.options.cautious {
-                    self.guard(origin.source, GuardKind::NotCached(sources));
+            AnswerValue::NotCached(function, room)
+                if !self.frame.options.cautious && !self.is_left_to_python(origin) =>
+            {
+                let source = self.step(origin.source, Step::Uncached);
+                let function = self.wrap(function, source)?;
+                if let Some(result) = self.find_out(origin, &function, args, room, key)? {
+                    return Ok(Some(result));
                 }
-                let name = self.name_of_opaque(callee)?;
-                stop(ReasonCode::UnsupportedCall, format!("{name}, which keeps no result for these arguments yet"))
+            }
+            _ => {}
+        }
+        if !self.frame.options.cautious {
+            self.guard(origin.source, GuardKind::NotCached { key: sources, room: None });
+        }
+        let name = self.name_of_opaque(callee)?;
+        stop(ReasonCode::UnsupportedCall, format!("{name}, which keeps no result for these arguments yet"))
+    }
+
+    /// What the function gives for a call of which its cache keeps no result, traced; it is kept from where the frame ends
+    /// on. `None` where it does not fit in. What breaks or raises is left to Python, from another attempt on.
+    fn find_out(
+        &mut self,
+        cached: Origin,
+        function: &Value,
+        args: &Args,
+        room: u32,
+        key: CallKey<Origin>,
+    ) -> Flow<Option<Value>> {
+        self.direct = false;
+        let called = self.call(function, args.clone());
+        if called.is_err() {
+            self.leave_to_python(cached);
+        }
+        let result = called?;
+        let of_cache = |recalled: &&Recalled| recalled.function.object == cached.object && recalled.found.is_some();
+        let more = 1 + self.recalled.iter().filter(of_cache).count();
+        if more > room as usize {
+            return Ok(None);
+        }
+        let sources = key.map(&mut |object: &Origin| object.source);
+        self.guard(cached.source, GuardKind::NotCached { key: sources, room: Some(more as u32) });
+        let found = Some((key, result.clone()));
+        self.recalled.push(Recalled { function: cached, args: args.clone(), found });
+        Ok(Some(result))
+    }
+
+    /// Another attempt calls this function, which has a cache, in plain Python.
+    pub(crate) fn leave_to_python(&mut self, cached: Origin) {
+        self.left_to_python.insert(cached.object);
+        self.refixed = true;
+    }
+
+    fn is_left_to_python(&self, cached: Origin) -> bool {
+        self.left_to_python.contains(&cached.object) || self.left_to_python.len() == MOST_ATTEMPTS
+    }
+
+    /// What the trace found out before that the call gives.
+    fn found_before(&mut self, cached: Origin, key: &CallKey<Origin>) -> Flow<Option<Value>> {
+        let mut different = Vec::new();
+        let mut result = None;
+        for recalled in &self.recalled {
+            let Some((known, found)) = &recalled.found else { continue };
+            let mut apart = Vec::new();
+            match alike(known, key, &mut apart) {
+                None => return stop(ReasonCode::UnsupportedCall, "an lru_cache with equal arguments of other types"),
+                Some(true) if recalled.function.object == cached.object => result = Some(found.clone()),
+                Some(true) => different.push((recalled.function.source, cached.source)),
+                Some(false) if recalled.function.object == cached.object => different.extend(apart),
+                Some(false) => {}
             }
         }
+        for (a, b) in different {
+            self.guard(a, GuardKind::NotSame(b));
+        }
+        Ok(result)
     }
 
     fn key_part(&mut self, value: &Value) -> Flow<Option<KeyPart<Origin>>> {
@@ -101,4 +175,49 @@ impl Tracer<'_> {
         }
         Ok(true)
     }
+}
+
+/// Whether a cache takes both for one call; `None` where that depends on what is equal though of another type. `apart` gets
+/// objects that have to be two for that.
+fn alike(a: &CallKey<Origin>, b: &CallKey<Origin>, apart: &mut Vec<(SourceId, SourceId)>) -> Option<bool> {
+    let words = |key: &CallKey<Origin>| key.keywords.iter().map(|(word, _)| word.clone()).collect::<Vec<_>>();
+    let parts = |key: &CallKey<Origin>| {
+        key.args.iter().chain(key.keywords.iter().map(|(_, part)| part)).cloned().collect::<Vec<_>>()
+    };
+    if a.args.len() != b.args.len() || words(a) != words(b) {
+        return Some(false);
+    }
+    all_alike(&parts(a), &parts(b), apart)
+}
+
+fn all_alike(a: &[KeyPart<Origin>], b: &[KeyPart<Origin>], apart: &mut Vec<(SourceId, SourceId)>) -> Option<bool> {
+    let number = |value: &Const| match value {
+        Const::Bool(value) => Some(f64::from(u8::from(*value))),
+        Const::Int(value) => Some(*value as f64),
+        Const::Float(value) => Some(*value),
+        _ => None,
+    };
+    let mut clear = true;
+    for (a, b) in a.iter().zip(b) {
+        let alike = match (a, b) {
+            (KeyPart::Const(a), KeyPart::Const(b)) if a == b => Some(true),
+            (KeyPart::Const(a), KeyPart::Const(b)) => match (number(a), number(b)) {
+                (Some(a), Some(b)) if a == b => None,
+                _ => Some(false),
+            },
+            (KeyPart::Tuple(a), KeyPart::Tuple(b)) if a.len() == b.len() => all_alike(a, b, apart),
+            (KeyPart::Object(a), KeyPart::Object(b)) if a.object == b.object => Some(true),
+            (KeyPart::Object(a), KeyPart::Object(b)) => {
+                apart.push((a.source, b.source));
+                Some(false)
+            }
+            _ => Some(false),
+        };
+        match alike {
+            Some(false) => return Some(false),
+            None => clear = false,
+            Some(true) => {}
+        }
+    }
+    clear.then_some(true)
 }

@@ -2,6 +2,7 @@
 //! in their place. No break resumes within one: the call of the C function is what breaks.
 
 use crate::state::tracer::Tracer;
+use crate::torch::APPLY;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::{Args, Builtin, Class, Descriptor, Payload, Polyfill, Value};
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -17,7 +18,8 @@ impl Tracer<'_> {
     /// The function that stands for the callable of C at this path. It reads what the callable goes through: where that is
     /// another at each call, plain Python does.
     pub(crate) fn polyfill(&mut self, path: &str) -> Flow<Option<Value>> {
-        if self.frame.options.cautious || path.starts_with("torch.") || path.starts_with("flambeau.") {
+        let others = path.starts_with("torch.") && path != APPLY || path.starts_with("flambeau.");
+        if self.frame.options.cautious || others {
             return Ok(None);
         }
         let module = self.sys_module("flambeau.polyfills")?;

@@ -18,7 +18,7 @@ use flambeau_ir::object::{Heap, ObjId, Object};
 use flambeau_ir::oracle::{Answer, AnswerValue, Oracle, Plain, Question};
 use flambeau_ir::plan::Symbol;
 use flambeau_ir::reason::ReasonCode;
-use flambeau_ir::source::{SourceId, SourceTable, Step};
+use flambeau_ir::source::{CallKey, SourceId, SourceTable, Step};
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -27,10 +27,12 @@ use std::sync::Arc;
 /// Calls of built-ins on constants that one trace asks the client for.
 const MAX_EVALS: usize = 1024;
 
-/// A call whose result was taken from an `lru_cache`.
+/// A call of a function with an `lru_cache`.
 pub(crate) struct Recalled {
     pub function: Origin,
     pub args: Args,
+    /// What the trace found out that it gives, which the cache did not keep yet, with the arguments as the cache knows them.
+    pub found: Option<(CallKey<Origin>, Value)>,
 }
 
 /// An attribute of a class from outside that the trace set.
@@ -136,8 +138,10 @@ pub struct Tracer<'a> {
     pub(crate) places: Vec<Place>,
     /// Nodes of the graph that were looked at for them.
     pub(crate) nodes_seen: usize,
-    /// Calls whose results were taken from an `lru_cache`.
+    /// Calls of functions with an `lru_cache`, in order.
     pub(crate) recalled: Vec<Recalled>,
+    /// Functions with an `lru_cache` that plain Python calls where no result is kept.
+    pub(crate) left_to_python: HashSet<ObjId>,
     /// Attributes of classes from outside that were set, in order.
     pub(crate) class_writes: Vec<Written>,
     /// Namespaces of classes that proxies show.
@@ -225,6 +229,7 @@ impl<'a> Tracer<'a> {
             places: Vec::new(),
             nodes_seen: 0,
             recalled: Vec::new(),
+            left_to_python: HashSet::new(),
             class_writes: Vec::new(),
             shown_namespaces: HashSet::new(),
             unmade: None,
@@ -256,6 +261,7 @@ impl<'a> Tracer<'a> {
         tracer.evals = self.evals;
         tracer.forced = forced;
         tracer.sized = self.sized;
+        tracer.left_to_python = self.left_to_python;
         tracer.fixed = self.fixed;
         tracer.exact = self.exact;
         tracer

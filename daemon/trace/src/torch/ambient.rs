@@ -169,22 +169,22 @@ impl Tracer<'_> {
         Ok(Some(Value::Const(Const::Int(now + by))))
     }
 
-    /// Takes regions of autocast out of the graph in which it was off as it is outside of them, and which were left again:
-    /// they change nothing but what is kept of earlier ones. Whether that is to be cleared.
-    pub(crate) fn take_out_idle_autocast(&mut self) -> bool {
+    /// Takes regions of autocast out of the graph in which it was off as it is outside of them: they change nothing but what
+    /// is kept of earlier ones. How many more are entered than left, and whether what is kept is to be cleared.
+    pub(crate) fn take_out_idle_autocast(&mut self) -> Option<(i16, bool)> {
         let called = |wanted: &dyn Fn(&str) -> bool| {
             self.graph.nodes.iter().any(|node| match &node.op {
                 NodeOp::Call { target: target @ Target::Function(path), .. } => target.sets_autocast() && wanted(path),
                 _ => false,
             })
         };
-        let is_left = self.autocast_depth.is_none_or(|(first, now)| first == now);
-        if called(&|path| path.starts_with("torch.set_")) || !is_left || self.frame.ambient.autocasts() {
-            return false;
+        if called(&|path| path.starts_with("torch.set_")) || self.frame.ambient.autocasts() {
+            return None;
         }
         let clears = called(&|path| path == "torch.clear_autocast_cache");
+        let entered = i16::try_from(self.autocast_depth.map_or(0, |(first, now)| now - first)).ok()?;
         self.graph.drop_calls(0, |target, _| target.sets_autocast());
-        clears
+        (clears || entered != 0).then_some((entered, clears))
     }
 
     fn autocast_flag(&mut self, name: &str, args: &Args) -> Flow<Option<Value>> {

@@ -24,6 +24,9 @@ use flambeau_ops::{InferError, Inferred, Mark, OpArg, OpDef};
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// What calls the `forward` of a `torch.autograd.Function`.
+pub(crate) const APPLY: &str = "torch._C._FunctionBase.apply";
+
 /// Sequences in each other as an argument: no tensor has as many dimensions.
 const DEEPEST: usize = 70;
 /// Sequences in one argument of a call.
@@ -39,7 +42,7 @@ impl Tracer<'_> {
         if !known {
             return stop(ReasonCode::UnsupportedCall, path);
         }
-        if path == "torch._C._FunctionBase.apply" {
+        if path == APPLY {
             return stop(ReasonCode::UnsupportedCall, "apply of a torch.autograd.Function");
         }
         let op = flambeau_ops::known(path);

@@ -8,6 +8,7 @@ the original.
 
 from __future__ import annotations
 
+from flambeau.polyfills import autograd as autograd
 from flambeau.polyfills import bisecting as bisecting
 from flambeau.polyfills import deques as deques
 from flambeau.polyfills import heaps as heaps

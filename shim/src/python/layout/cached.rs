@@ -7,8 +7,9 @@ use crate::python::raw::{self, Raw};
 use flambeau_ir::source::{CallKey, KeyPart};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
 use std::cell::Cell;
+use std::ffi::c_int;
 use std::ptr::null_mut;
 
 /// A cache with more results is not looked into.
@@ -46,31 +47,79 @@ impl Call {
         Ok((Call { args, keywords, place: Cell::new(0) }, objects))
     }
 
-    /// Whether a cache knows the call by this key (`lru_cache_make_key`).
+    /// Whether a cache would find the call by this key (`lru_cache_make_key`).
     ///
     /// # Safety
     /// Live objects, GIL held.
-    unsafe fn has_key(&self, key: Raw, mark: Raw, objects: &[Raw]) -> bool {
+    unsafe fn compare(&self, key: Raw, mark: Raw, objects: &[Raw]) -> Likeness {
         // SAFETY: the type tests say what is read.
         unsafe {
             if let ([Part::Const(only)], []) = (&*self.args, &*self.keywords) {
                 let class = ffi::Py_TYPE(only.as_ptr());
                 if class == &raw mut ffi::PyUnicode_Type || class == &raw mut ffi::PyLong_Type {
-                    return same(key, only.as_ptr());
+                    return compare(only.as_ptr(), key);
                 }
             }
             let words = if self.keywords.is_empty() { 0 } else { 1 + 2 * self.keywords.len() };
-            if ffi::PyTuple_CheckExact(key) == 0 || ffi::PyTuple_GET_SIZE(key) as usize != self.args.len() + words {
-                return false;
+            if ffi::PyTuple_CheckExact(key) == 0 {
+                return if equals_only_itself(key) { Likeness::Other } else { Likeness::Unclear };
+            }
+            if ffi::PyTuple_GET_SIZE(key) as usize != self.args.len() + words {
+                return Likeness::Other;
             }
             let item = |i: usize| ffi::PyTuple_GET_ITEM(key, i as ffi::Py_ssize_t);
-            self.args.iter().enumerate().all(|(i, part)| part.is(item(i), objects))
-                && (words == 0 || item(self.args.len()) == mark)
-                && self.keywords.iter().enumerate().all(|(i, (word, part))| {
-                    let at = self.args.len() + 1 + 2 * i;
-                    same(item(at), word.as_ptr()) && part.is(item(at + 1), objects)
-                })
+            let mut like = Likeness::Same;
+            for (i, part) in self.args.iter().enumerate() {
+                like = like.and(part.compare(item(i), objects));
+            }
+            if words != 0 {
+                like = like.and(compare(mark, item(self.args.len())));
+            }
+            for (i, (word, part)) in self.keywords.iter().enumerate() {
+                let at = self.args.len() + 1 + 2 * i;
+                like = like.and(compare(word.as_ptr(), item(at))).and(part.compare(item(at + 1), objects));
+            }
+            like
         }
+    }
+}
+
+/// How one key is to another.
+#[derive(Clone, Copy, PartialEq)]
+enum Likeness {
+    /// Equal, and of the same types.
+    Same,
+    /// A dict would not take one for the other.
+    Other,
+    /// Equal though of other types, or user code has to say.
+    Unclear,
+}
+
+impl Likeness {
+    /// Of two whose items are so.
+    fn and(self, next: Likeness) -> Likeness {
+        match (self, next) {
+            (Likeness::Other, _) | (_, Likeness::Other) => Likeness::Other,
+            (Likeness::Unclear, _) | (_, Likeness::Unclear) => Likeness::Unclear,
+            _ => Likeness::Same,
+        }
+    }
+}
+
+/// What a cache keeps for a call.
+pub enum Kept {
+    /// This, borrowed.
+    Result(Raw),
+    /// Nothing, and so many results more fit in.
+    Nothing(u32),
+    /// Not to be told without running user code, or there are too many results to look.
+    Unclear,
+}
+
+impl Kept {
+    /// The result, or null.
+    pub fn result(&self) -> Raw {
+        if let Kept::Result(result) = self { *result } else { null_mut() }
     }
 }
 
@@ -89,22 +138,25 @@ fn part<T: Copy>(py: Python<'_>, part: &KeyPart<T>, objects: &mut Vec<T>) -> PyR
 
 impl Part {
     /// # Safety
-    /// As [`same`].
-    unsafe fn is(&self, known: Raw, objects: &[Raw]) -> bool {
+    /// As [`compare`].
+    unsafe fn compare(&self, known: Raw, objects: &[Raw]) -> Likeness {
         // SAFETY: the caller's promise; a tuple or a size has the layout of a tuple.
         unsafe {
             match self {
-                Part::Const(value) => same(known, value.as_ptr()),
-                Part::Object(i) => objects.get(*i) == Some(&known),
+                Part::Const(value) => compare(value.as_ptr(), known),
+                Part::Object(i) => objects.get(*i).map_or(Likeness::Unclear, |object| compare(*object, known)),
                 Part::Tuple(parts) => {
                     let is_tuple = ffi::PyTuple_CheckExact(known) != 0
                         || ffi::PyTuple_Check(known) != 0 && raw::tp_name(raw::class_of(known)) == "torch.Size";
-                    is_tuple
-                        && ffi::PyTuple_GET_SIZE(known) as usize == parts.len()
-                        && parts
-                            .iter()
-                            .enumerate()
-                            .all(|(i, part)| part.is(ffi::PyTuple_GET_ITEM(known, i as ffi::Py_ssize_t), objects))
+                    if !is_tuple {
+                        return if equals_only_itself(known) { Likeness::Other } else { Likeness::Unclear };
+                    }
+                    if ffi::PyTuple_GET_SIZE(known) as usize != parts.len() {
+                        return Likeness::Other;
+                    }
+                    let item = |i: usize| ffi::PyTuple_GET_ITEM(known, i as ffi::Py_ssize_t);
+                    let items = parts.iter().enumerate().map(|(i, part)| part.compare(item(i), objects));
+                    items.fold(Likeness::Same, Likeness::and)
                 }
             }
         }
@@ -117,6 +169,12 @@ struct Layout {
     wrapper: Py<PyAny>,
     /// Where such a function has the dict of its results.
     results: usize,
+    /// Where it has the function that it calls.
+    function: usize,
+    /// Where it has the number of results that it keeps at most, less than none for any.
+    most: usize,
+    /// Where it has whether keys hold the types of the arguments: an int.
+    typed: usize,
     /// The type of the entries of a cache that is bounded; others hold the results themselves.
     entry: Py<PyAny>,
     /// Where an entry has its result.
@@ -132,33 +190,63 @@ fn layout(py: Python<'_>) -> Option<&'static Layout> {
 
 impl Layout {
     fn find(py: Python<'_>) -> PyResult<Option<Layout>> {
+        /// Two sizes that no other field has.
+        const SIZES: [usize; 2] = [1_021, 2_039];
         let function = py.get_type::<PyDict>();
-        let made = py.import("functools")?.call_method1("lru_cache", (2,))?.call1((function,))?;
+        let caches = py.import("functools")?.getattr("lru_cache")?;
+        let make = |size: usize, typed: bool| caches.call1((size, typed))?.call1((function.clone(),));
+        let [made, other, typed] = [make(SIZES[0], false)?, make(SIZES[1], false)?, make(SIZES[1], true)?];
         let word = PyDict::new(py);
         word.set_item("word", 1)?;
         let result = made.call((), Some(&word))?;
+        // SAFETY: words of live objects.
+        let most = fields(&made)?.find(|at| unsafe { [read(&made, *at), read(&other, *at)] == SIZES });
+        let called = place(&made, function.as_any());
         for held in py.import("gc")?.call_method1("get_referents", (&made,))?.try_iter()? {
             let held = held?;
             let Ok(results) = held.cast_exact::<PyDict>() else { continue };
             let Some((key, entry)) = results.iter().next().filter(|_| results.len() == 1) else { continue };
-            if let (Some(at), Some(inner)) = (place(&made, &held), place(&entry, &result)) {
-                let (wrapper, entry) = (made.get_type().into_any().unbind(), entry.get_type().into_any().unbind());
-                let mark = key.get_item(0)?.unbind();
-                return Ok(Some(Layout { wrapper, results: at, entry, result: inner, mark }));
+            let (Some(results), Some(inner)) = (place(&made, &held), place(&entry, &result)) else { continue };
+            let (Some(function), Some(most)) = (called, most) else { continue };
+            // The word before, of which the upper half is no part of the field.
+            let at = results - size_of::<usize>();
+            // SAFETY: words of live objects.
+            if unsafe { [&made, &other, &typed].map(|of| read(of, at) as u32) } != [0, 0, 1] {
+                continue;
             }
+            return Ok(Some(Layout {
+                wrapper: made.get_type().into_any().unbind(),
+                results,
+                function,
+                most,
+                typed: at,
+                entry: entry.get_type().into_any().unbind(),
+                result: inner,
+                mark: key.get_item(0)?.unbind(),
+            }));
         }
         Ok(None)
     }
 }
 
+/// The offsets of an object's words, but for its head.
+fn fields(object: &Bound<'_, PyAny>) -> PyResult<impl Iterator<Item = usize> + use<>> {
+    let size = object.get_type().getattr("__basicsize__")?.extract::<usize>()?;
+    let word = size_of::<usize>();
+    Ok((size_of::<ffi::PyObject>()..=size - word).step_by(word))
+}
+
+/// # Safety
+/// A word of the object.
+unsafe fn read(object: &Bound<'_, PyAny>, at: usize) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { *object.as_ptr().byte_add(at).cast::<usize>() }
+}
+
 /// The offset of the field that holds `value`.
 fn place(object: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> Option<usize> {
-    let size = object.get_type().getattr("__basicsize__").ok()?.extract::<usize>().ok()?;
-    let word = size_of::<usize>();
     // SAFETY: all words lie within the object.
-    (size_of::<ffi::PyObject>()..=size - word)
-        .step_by(word)
-        .find(|at| unsafe { *object.as_ptr().byte_add(*at).cast::<Raw>() } == value.as_ptr())
+    fields(object).ok()?.find(|at| unsafe { read(object, *at) } == value.as_ptr() as usize)
 }
 
 /// Whether it is a function with a cache.
@@ -167,18 +255,32 @@ pub fn is_cached(py: Python<'_>, function: Raw) -> bool {
     layout(py).is_some_and(|layout| unsafe { ffi::Py_TYPE(function).cast() } == layout.wrapper.as_ptr())
 }
 
-/// The result that `function` keeps for a call, borrowed; null if it keeps none, or has too many to look.
+/// As [`is_cached`], with the GIL held.
+pub fn has_cache(function: Raw) -> bool {
+    // SAFETY: the GIL is held. `Python::attach` would drop what other threads left behind.
+    is_cached(unsafe { Python::assume_attached() }, function)
+}
+
+/// Where a function with a cache has the one that it calls.
+pub fn function(py: Python<'_>) -> usize {
+    // Where nothing is known no object has a cache.
+    layout(py).map_or(0, |layout| layout.function)
+}
+
+/// What `function` keeps for a call.
 ///
 /// # Safety
-/// Live objects, GIL held; `objects` are those among the call's arguments.
-pub unsafe fn result(py: Python<'_>, function: Raw, call: &Call, objects: &[Raw]) -> Raw {
-    let Some(layout) = layout(py).filter(|_| is_cached(py, function)) else { return null_mut() };
+/// Live objects, GIL held; `objects` are those among the call's arguments, null where a path leads nowhere.
+pub unsafe fn look_up(py: Python<'_>, function: Raw, call: &Call, objects: &[Raw]) -> Kept {
+    let known = !objects.iter().any(|object| object.is_null()) && is_cached(py, function);
+    let Some(layout) = layout(py).filter(|_| known) else { return Kept::Unclear };
     // SAFETY: the type says where the dict is; nothing runs while it is walked through.
     unsafe {
         let results = *function.byte_add(layout.results).cast::<Raw>();
         if results.is_null() || ffi::PyDict_CheckExact(results) == 0 || ffi::PyDict_Size(results) > MOST_RESULTS {
-            return null_mut();
+            return Kept::Unclear;
         }
+        let mut unclear = *function.byte_add(layout.typed).cast::<i32>() != 0;
         let (mut key, mut value) = (null_mut(), null_mut());
         for start in [call.place.get(), 0] {
             let mut next = start;
@@ -187,35 +289,105 @@ pub unsafe fn result(py: Python<'_>, function: Raw, call: &Call, objects: &[Raw]
                 if ffi::PyDict_Next(results, &raw mut next, &raw mut key, &raw mut value) == 0 {
                     break;
                 }
-                if call.has_key(key, layout.mark.as_ptr(), objects) {
-                    call.place.set(at);
-                    let is_entry = ffi::Py_TYPE(value).cast() == layout.entry.as_ptr();
-                    return if is_entry { *value.byte_add(layout.result).cast::<Raw>() } else { value };
+                match call.compare(key, layout.mark.as_ptr(), objects) {
+                    Likeness::Same => {
+                        call.place.set(at);
+                        let is_entry = ffi::Py_TYPE(value).cast() == layout.entry.as_ptr();
+                        return Kept::Result(if is_entry {
+                            *value.byte_add(layout.result).cast::<Raw>()
+                        } else {
+                            value
+                        });
+                    }
+                    Likeness::Unclear => unclear = true,
+                    Likeness::Other => {}
                 }
             }
             if start == 0 {
                 break;
             }
         }
-        null_mut()
+        let most = *function.byte_add(layout.most).cast::<ffi::Py_ssize_t>();
+        let room = if most < 0 { ffi::Py_ssize_t::MAX } else { most - ffi::PyDict_Size(results) };
+        if unclear || room < 1 { Kept::Unclear } else { Kept::Nothing(u32::try_from(room).unwrap_or(u32::MAX)) }
     }
 }
 
-/// Whether these are equal constants of the same types. Compares nothing that runs code of users.
+/// Has the cache of a function keep a result for a call that it keeps none for, as if the function had been called and
+/// had given it: the cache's own code counts and orders.
+///
+/// # Errors
+/// What the cache raises.
+pub fn keep<'py>(
+    function: &Bound<'py, PyAny>,
+    args: Bound<'py, PyTuple>,
+    words: Option<&Bound<'py, PyDict>>,
+    result: &Bound<'py, PyAny>,
+) -> PyResult<()> {
+    let py = function.py();
+    let result = result.clone().unbind();
+    let giver = PyCFunction::new_closure(py, None, None, move |args, _| result.clone_ref(args.py()))?;
+    // SAFETY: it has a cache, so that the field holds what it calls. All that runs meanwhile is the cache's code: its keys are
+    // numbers, strs and what is compared by identity, it has room, and the collector of garbage is off.
+    unsafe {
+        let field = function.as_ptr().byte_add(self::function(py)).cast::<Raw>();
+        let collects = PyGC_Disable() != 0;
+        let original = std::mem::replace(&mut *field, giver.as_ptr());
+        let called = function.call(args, words);
+        *field = original;
+        if collects {
+            PyGC_Enable();
+        }
+        called.map(drop)
+    }
+}
+
+unsafe extern "C" {
+    fn PyGC_Disable() -> c_int;
+    fn PyGC_Enable() -> c_int;
+}
+
+/// How an argument is to what stands in its place in a key. Compares nothing that runs code of users.
 ///
 /// # Safety
-/// Live objects, GIL held.
-unsafe fn same(a: Raw, b: Raw) -> bool {
+/// Live objects, GIL held; the first is a constant, or compared by identity.
+unsafe fn compare(value: Raw, known: Raw) -> Likeness {
     // SAFETY: the caller's promise; the type tests say what each look reads.
     unsafe {
-        let class = ffi::Py_TYPE(a);
-        if a == b || class != ffi::Py_TYPE(b) {
-            return a == b;
+        if value == known {
+            return Likeness::Same;
         }
-        let plain = class == &raw mut ffi::PyUnicode_Type
-            || class == &raw mut ffi::PyLong_Type
-            || class == &raw mut ffi::PyFloat_Type
-            || class == &raw mut ffi::PyBytes_Type;
-        plain && ffi::PyObject_RichCompareBool(a, b, ffi::Py_EQ) == 1
+        if is_plain(value) && is_plain(known) {
+            return match ffi::PyObject_RichCompareBool(value, known, ffi::Py_EQ) {
+                0 => Likeness::Other,
+                1 if ffi::Py_TYPE(value) == ffi::Py_TYPE(known) => Likeness::Same,
+                _ => Likeness::Unclear,
+            };
+        }
+        if equals_only_itself(known) || ffi::PyTuple_CheckExact(known) != 0 {
+            Likeness::Other
+        } else {
+            Likeness::Unclear
+        }
+    }
+}
+
+/// Whether it is of a type of numbers or texts.
+unsafe fn is_plain(object: Raw) -> bool {
+    // SAFETY: a live object.
+    let class = unsafe { ffi::Py_TYPE(object) };
+    class == &raw mut ffi::PyUnicode_Type
+        || class == &raw mut ffi::PyLong_Type
+        || class == &raw mut ffi::PyFloat_Type
+        || class == &raw mut ffi::PyBytes_Type
+        || class == &raw mut ffi::PyBool_Type
+}
+
+/// Whether it is equal to no object but itself, numbers and texts apart: its type compares by identity.
+unsafe fn equals_only_itself(object: Raw) -> bool {
+    // SAFETY: a live object and its type.
+    unsafe {
+        let compares = |class: *const ffi::PyTypeObject| (*class).tp_richcompare.map(|compare| compare as usize);
+        is_plain(object) || compares(ffi::Py_TYPE(object)) == compares(&raw const ffi::PyBaseObject_Type)
     }
 }
