@@ -94,6 +94,19 @@ class Asks(Function):
         return grad * 4
 
 
+class AsksForMissing(Function):
+    @staticmethod
+    def forward(ctx, x):
+        try:
+            return x * ctx.absent
+        except AttributeError as e:
+            return x * len(str(e))
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
 class Breaks(Function):
     @staticmethod
     def forward(ctx, x):
@@ -154,6 +167,10 @@ def asks(x, y):
     return Asks.apply(x) + y
 
 
+def asks_for_missing(x, y):
+    return AsksForMissing.apply(x) + y
+
+
 def breaks(x, y):
     return Breaks.apply(x) - y
 
@@ -170,7 +187,8 @@ def raises(x, y):
     return y
 
 
-PROGRAMS = [scaled, several, with_setup, dirty, identity, kept, asks, breaks, makes_leaf, raises]
+PROGRAMS = [scaled, several, with_setup, dirty, identity, kept, asks, asks_for_missing, breaks, makes_leaf]
+PROGRAMS += [raises]
 
 
 @pytest.mark.parametrize("grad", ["none", "asked for", "switched off"])
@@ -196,7 +214,7 @@ def test_results(program, grad):
         assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("program", [scaled, several, with_setup, identity], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", [scaled, several, with_setup, identity, asks_for_missing], ids=lambda p: p.__name__)
 def test_captured_whole(program):
     compiled = flambeau.compile(program)
     with torch.no_grad():

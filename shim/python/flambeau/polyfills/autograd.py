@@ -13,7 +13,8 @@ from flambeau.polyfills._table import instead_of, refuse
 class Context(FunctionCtx):
     """What `forward` is given. It does not leave the call: nothing is kept for a backward."""
 
-    def __init__(self, needs_input_grad: tuple[bool, ...]):
+    def __init__(self, name: str, needs_input_grad: tuple[bool, ...]):
+        self._flambeau_name = name
         self.needs_input_grad = needs_input_grad
 
     def mark_dirty(self, *args: Any) -> None:
@@ -22,7 +23,7 @@ class Context(FunctionCtx):
     def __getattr__(self, name: str) -> Any:
         if hasattr(BackwardCFunction, name):
             refuse()
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        raise AttributeError(f"'{self._flambeau_name}' object has no attribute '{name}'")
 
 
 @instead_of("torch._C._FunctionBase.apply")
@@ -36,7 +37,7 @@ def apply(cls: Any, /, *args: Any) -> Any:
     grad_mode = torch.is_grad_enabled()
     if grad_mode and any(needs_grad):
         refuse()
-    context = Context(tuple(needs_grad))
+    context = Context(cls._backward_cls.__name__, tuple(needs_grad))
     torch._C._set_grad_enabled(False)
     try:
         if cls.setup_context is Function.setup_context:
