@@ -4,6 +4,7 @@ import pytest
 import torch
 from mode import COUNTED
 from torch.autograd import Function
+from torch.autograd.function import FunctionCtx
 
 import flambeau
 
@@ -68,6 +69,7 @@ class Identity(Function):
         return -grad
 
 
+ASKED = []
 CONTEXTS = []
 
 
@@ -92,6 +94,33 @@ class Asks(Function):
     @staticmethod
     def backward(ctx, grad):
         return grad * 4
+
+
+class AsksForType(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.factor = 3
+        cls = type(ctx)
+        found = cls.__name__, ctx.__class__ is cls, cls._forward_cls is AsksForType, isinstance(ctx, FunctionCtx)
+        found += sorted(vars(ctx)), ctx.__dict__["factor"], hasattr(cls, "backward"), ctx == ctx, cls is ctx
+        del ctx.factor
+        ASKED.append((*found, hasattr(ctx, "factor"), ctx.needs_input_grad))
+        return x * len(cls.__mro__)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 5
+
+
+class NoTensors(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_non_differentiable(3)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
 
 
 class AsksForMissing(Function):
@@ -167,6 +196,18 @@ def asks(x, y):
     return Asks.apply(x) + y
 
 
+def asks_for_type(x, y):
+    ASKED.clear()
+    return AsksForType.apply(x) + y, str(ASKED)
+
+
+def no_tensors(x, y):
+    try:
+        return NoTensors.apply(x)
+    except RuntimeError as e:
+        return str(e), x + y
+
+
 def asks_for_missing(x, y):
     return AsksForMissing.apply(x) + y
 
@@ -188,7 +229,10 @@ def raises(x, y):
 
 
 PROGRAMS = [scaled, several, with_setup, dirty, identity, kept, asks, asks_for_missing, breaks, makes_leaf]
-PROGRAMS += [raises]
+PROGRAMS += [raises, asks_for_type, no_tensors]
+
+
+WHOLE = [scaled, several, with_setup, identity, asks_for_type, asks_for_missing]
 
 
 @pytest.mark.parametrize("grad", ["none", "asked for", "switched off"])
@@ -214,7 +258,7 @@ def test_results(program, grad):
         assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("program", [scaled, several, with_setup, identity, asks_for_missing], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", WHOLE, ids=lambda p: p.__name__)
 def test_captured_whole(program):
     compiled = flambeau.compile(program)
     with torch.no_grad():

@@ -125,6 +125,29 @@ impl<T> CallKey<T> {
     }
 }
 
+/// How one key is to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Likeness {
+    /// Equal, and of the same types.
+    Same,
+    /// A dict would not take one for the other.
+    Other,
+    /// Equal though of other types, or user code has to say.
+    Unclear,
+}
+
+impl Likeness {
+    /// Of two whose items are so.
+    #[must_use]
+    pub fn and(self, next: Likeness) -> Likeness {
+        match (self, next) {
+            (Likeness::Other, _) | (_, Likeness::Other) => Likeness::Other,
+            (Likeness::Unclear, _) | (_, Likeness::Unclear) => Likeness::Unclear,
+            _ => Likeness::Same,
+        }
+    }
+}
+
 impl<T> KeyPart<T> {
     fn map<U>(&self, name: &mut impl FnMut(&T) -> U) -> KeyPart<U> {
         match self {

@@ -46,7 +46,7 @@ pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> T
     let mut first: Option<Reason> = None;
     for _ in 0..MAX_ATTEMPTS {
         let outcome = tracer.run();
-        if tracer.refixed {
+        if tracer.has_learnt {
             let forced = tracer.forced.clone();
             tracer = tracer.again(forced);
             continue;

@@ -1,7 +1,7 @@
 //! What polyfills are written with (`shim/python/flambeau/polyfills/_table.py`).
 
 use super::Table;
-use super::args::exactly;
+use super::args::{bind, exactly};
 use crate::protocol::polyfill::REFUSED;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, internal, stop};
@@ -24,9 +24,16 @@ fn lazy(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 }
 
 fn made(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
-    let [kind, state] = exactly(path, args)?;
-    let Value::Class(class) = tracer.get_attr(&kind, "made_by")? else { return internal("a polyfill of no type") };
-    let made = tracer.new_instance(class, None);
+    let [Some(kind), Some(state), class] = bind(path, args, ["kind", "state", "cls"], 2)? else {
+        return internal("a polyfill of no kind");
+    };
+    let class = match class {
+        Some(class) => class,
+        None => tracer.get_attr(&kind, "made_by")?,
+    };
+    let Value::Class(class) = class else { return internal("a polyfill of no type") };
+    let attrs = class.has_dict.then(|| tracer.fresh_attrs());
+    let made = tracer.new_instance(class, attrs);
     if let Value::Instance(id) = made {
         tracer.arenas.instances[id].payload = Payload::Polyfill { kind: Some(kind), state };
     }

@@ -8,7 +8,7 @@ use flambeau_ir::code::Const;
 use flambeau_ir::guard::GuardKind;
 use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
-use flambeau_ir::source::{CallKey, KeyPart, SourceId, Step};
+use flambeau_ir::source::{CallKey, KeyPart, Likeness, SourceId, Step};
 
 /// Functions that are left to Python one by one; with the last of them all are.
 const MOST_ATTEMPTS: usize = 4;
@@ -93,7 +93,7 @@ impl Tracer<'_> {
     /// Another attempt calls this function, which has a cache, in plain Python.
     pub(crate) fn leave_to_python(&mut self, cached: Origin) {
         self.left_to_python.insert(cached.object);
-        self.refixed = true;
+        self.has_learnt = true;
     }
 
     fn is_left_to_python(&self, cached: Origin) -> bool {
@@ -108,11 +108,13 @@ impl Tracer<'_> {
             let Some((known, found)) = &recalled.found else { continue };
             let mut apart = Vec::new();
             match alike(known, key, &mut apart) {
-                None => return stop(ReasonCode::UnsupportedCall, "an lru_cache with equal arguments of other types"),
-                Some(true) if recalled.function.object == cached.object => result = Some(found.clone()),
-                Some(true) => different.push((recalled.function.source, cached.source)),
-                Some(false) if recalled.function.object == cached.object => different.extend(apart),
-                Some(false) => {}
+                Likeness::Unclear => {
+                    return stop(ReasonCode::UnsupportedCall, "an lru_cache with equal arguments of other types");
+                }
+                Likeness::Same if recalled.function.object == cached.object => result = Some(found.clone()),
+                Likeness::Same => different.push((recalled.function.source, cached.source)),
+                Likeness::Other if recalled.function.object == cached.object => different.extend(apart),
+                Likeness::Other => {}
             }
         }
         for (a, b) in different {
@@ -177,47 +179,49 @@ impl Tracer<'_> {
     }
 }
 
-/// Whether a cache takes both for one call; `None` where that depends on what is equal though of another type. `apart` gets
-/// objects that have to be two for that.
-fn alike(a: &CallKey<Origin>, b: &CallKey<Origin>, apart: &mut Vec<(SourceId, SourceId)>) -> Option<bool> {
-    let words = |key: &CallKey<Origin>| key.keywords.iter().map(|(word, _)| word.clone()).collect::<Vec<_>>();
-    let parts = |key: &CallKey<Origin>| {
-        key.args.iter().chain(key.keywords.iter().map(|(_, part)| part)).cloned().collect::<Vec<_>>()
-    };
-    if a.args.len() != b.args.len() || words(a) != words(b) {
-        return Some(false);
+/// Whether a cache takes both for one call. `apart` gets objects that have to be two for that.
+fn alike(a: &CallKey<Origin>, b: &CallKey<Origin>, apart: &mut Vec<(SourceId, SourceId)>) -> Likeness {
+    let words = a.keywords.iter().map(|(word, _)| word);
+    if a.args.len() != b.args.len() || !words.eq(b.keywords.iter().map(|(word, _)| word)) {
+        return Likeness::Other;
     }
-    all_alike(&parts(a), &parts(b), apart)
+    let keywords = a.keywords.iter().map(|(_, part)| part).zip(b.keywords.iter().map(|(_, part)| part));
+    all_alike(a.args.iter().zip(&b.args).chain(keywords), apart)
 }
 
-fn all_alike(a: &[KeyPart<Origin>], b: &[KeyPart<Origin>], apart: &mut Vec<(SourceId, SourceId)>) -> Option<bool> {
+fn all_alike<'a>(
+    pairs: impl Iterator<Item = (&'a KeyPart<Origin>, &'a KeyPart<Origin>)>,
+    apart: &mut Vec<(SourceId, SourceId)>,
+) -> Likeness {
+    let mut like = Likeness::Same;
+    for (a, b) in pairs {
+        like = like.and(part_alike(a, b, apart));
+        if like == Likeness::Other {
+            break;
+        }
+    }
+    like
+}
+
+fn part_alike(a: &KeyPart<Origin>, b: &KeyPart<Origin>, apart: &mut Vec<(SourceId, SourceId)>) -> Likeness {
     let number = |value: &Const| match value {
         Const::Bool(value) => Some(f64::from(u8::from(*value))),
         Const::Int(value) => Some(*value as f64),
         Const::Float(value) => Some(*value),
         _ => None,
     };
-    let mut clear = true;
-    for (a, b) in a.iter().zip(b) {
-        let alike = match (a, b) {
-            (KeyPart::Const(a), KeyPart::Const(b)) if a == b => Some(true),
-            (KeyPart::Const(a), KeyPart::Const(b)) => match (number(a), number(b)) {
-                (Some(a), Some(b)) if a == b => None,
-                _ => Some(false),
-            },
-            (KeyPart::Tuple(a), KeyPart::Tuple(b)) if a.len() == b.len() => all_alike(a, b, apart),
-            (KeyPart::Object(a), KeyPart::Object(b)) if a.object == b.object => Some(true),
-            (KeyPart::Object(a), KeyPart::Object(b)) => {
-                apart.push((a.source, b.source));
-                Some(false)
-            }
-            _ => Some(false),
-        };
-        match alike {
-            Some(false) => return Some(false),
-            None => clear = false,
-            Some(true) => {}
+    match (a, b) {
+        (KeyPart::Const(a), KeyPart::Const(b)) if a == b => Likeness::Same,
+        (KeyPart::Const(a), KeyPart::Const(b)) => match (number(a), number(b)) {
+            (Some(a), Some(b)) if a == b => Likeness::Unclear,
+            _ => Likeness::Other,
+        },
+        (KeyPart::Tuple(a), KeyPart::Tuple(b)) if a.len() == b.len() => all_alike(a.iter().zip(b), apart),
+        (KeyPart::Object(a), KeyPart::Object(b)) if a.object == b.object => Likeness::Same,
+        (KeyPart::Object(a), KeyPart::Object(b)) => {
+            apart.push((a.source, b.source));
+            Likeness::Other
         }
+        _ => Likeness::Other,
     }
-    clear.then_some(true)
 }

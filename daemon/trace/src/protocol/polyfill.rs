@@ -2,7 +2,7 @@
 //! in their place. No break resumes within one: the call of the C function is what breaks.
 
 use crate::state::tracer::Tracer;
-use crate::torch::APPLY;
+use crate::torch::FUNCTION_BASE;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::{Args, Builtin, Class, Descriptor, Payload, Polyfill, Value};
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -18,7 +18,7 @@ impl Tracer<'_> {
     /// The function that stands for the callable of C at this path. It reads what the callable goes through: where that is
     /// another at each call, plain Python does.
     pub(crate) fn polyfill(&mut self, path: &str) -> Flow<Option<Value>> {
-        let others = path.starts_with("torch.") && path != APPLY || path.starts_with("flambeau.");
+        let others = path.starts_with("torch.") && !path.starts_with(FUNCTION_BASE) || path.starts_with("flambeau.");
         if self.frame.options.cautious || others {
             return Ok(None);
         }
@@ -74,9 +74,19 @@ impl Tracer<'_> {
     pub(crate) fn polyfill_attr(&mut self, value: &Value, class: &Rc<Class>, name: &str) -> Flow<Option<Value>> {
         let Some((_, Value::Descriptor(found))) = self.type_lookup(class, name)? else { return Ok(None) };
         let Descriptor::Data { owner: Some(owner), name, .. } = &*found else { return Ok(None) };
-        let path = format!("{owner}.{name}");
-        match self.polyfill(&path)? {
-            Some(polyfill) => self.call_polyfill(&path, &polyfill, Args::new(vec![value.clone()])).map(Some),
+        self.call_in_table(&format!("{owner}.{name}"), vec![value.clone()])
+    }
+
+    /// Whether a data descriptor of C was given what is set for such an object.
+    pub(crate) fn set_polyfill_attr(&mut self, target: &Value, set: &Descriptor, value: Value) -> Flow<bool> {
+        let Descriptor::Data { owner: Some(owner), name, .. } = set else { return Ok(false) };
+        let done = self.call_in_table(&format!("{owner}.{name}.__set__"), vec![target.clone(), value])?;
+        Ok(done.is_some())
+    }
+
+    fn call_in_table(&mut self, path: &str, args: Vec<Value>) -> Flow<Option<Value>> {
+        match self.polyfill(path)? {
+            Some(polyfill) => self.call_polyfill(path, &polyfill, Args::new(args)).map(Some),
             None => Ok(None),
         }
     }

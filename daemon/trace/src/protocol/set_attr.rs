@@ -180,6 +180,11 @@ impl Tracer<'_> {
                     _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
                 }
             }
+            (Value::Descriptor(d), Some(value), _)
+                if self.polyfill_state(target).is_some() && self.set_polyfill_attr(target, d, value.clone())? =>
+            {
+                Ok(())
+            }
             _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
         }
     }

@@ -156,8 +156,8 @@ pub struct Tracer<'a> {
     pub(crate) sized: HashSet<usize>,
     /// Which of the options' dynamic dims are constants after all, as an op has no rule for others.
     pub(crate) fixed: HashSet<usize>,
-    /// Some of them became so: the frame is to be traced again.
-    pub(crate) refixed: bool,
+    /// Something became known that the trace should have begun with: the frame is to be traced again.
+    pub(crate) has_learnt: bool,
     /// The options' dynamic dims that symbols stand for.
     pub(crate) varying: HashMap<SymId, usize>,
     /// Plain Python asks a tensor of this trace what only torch's own calls leave in it: the graph runs op by op.
@@ -237,7 +237,7 @@ impl<'a> Tracer<'a> {
             reads: HashMap::new(),
             sized: HashSet::new(),
             fixed: HashSet::new(),
-            refixed: false,
+            has_learnt: false,
             varying: HashMap::new(),
             exact: false,
             mortals: Mortals::new(),

@@ -199,7 +199,7 @@ impl Tracer<'_> {
         // The second time, all at once: each time costs a trace.
         let again = !self.fixed.is_empty();
         self.fixed.extend(fixed.into_iter().chain((0..options.len()).filter(|at| again && !options[*at].marked)));
-        self.refixed = true;
+        self.has_learnt = true;
     }
 
     /// A readable name for an input, from its source.

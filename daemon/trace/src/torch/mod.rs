@@ -24,8 +24,8 @@ use flambeau_ops::{InferError, Inferred, Mark, OpArg, OpDef};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What calls the `forward` of a `torch.autograd.Function`.
-pub(crate) const APPLY: &str = "torch._C._FunctionBase.apply";
+/// The base of `torch.autograd.Function` and of the contexts that its `forward` is given.
+pub(crate) const FUNCTION_BASE: &str = "torch._C._FunctionBase.";
 
 /// Sequences in each other as an argument: no tensor has as many dimensions.
 const DEEPEST: usize = 70;
@@ -42,7 +42,7 @@ impl Tracer<'_> {
         if !known {
             return stop(ReasonCode::UnsupportedCall, path);
         }
-        if path == APPLY {
+        if path.strip_prefix(FUNCTION_BASE) == Some("apply") {
             return stop(ReasonCode::UnsupportedCall, "apply of a torch.autograd.Function");
         }
         let op = flambeau_ops::known(path);

@@ -56,8 +56,9 @@ class Kind:
         raise NotImplementedError
 
 
-def made(kind: type[Kind], state: list[Any]) -> Any:
-    """An object of a type of C, in this state. Only traces have such objects."""
+def made(kind: type[Kind], state: list[Any], cls: Any = None) -> Any:
+    """An object of a type of C, or of the class `cls` derived from it, in this state. Only traces have such objects.
+    What its type's data descriptors give and take is in the table, by their paths and these with `.__set__`."""
     raise Refused
 
 

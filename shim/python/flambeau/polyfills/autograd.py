@@ -1,29 +1,48 @@
-"""`torch.autograd.Function.apply` where no gradient is asked for: its `forward` is called, and nothing is recorded."""
+"""`torch.autograd.Function.apply` where no gradient is asked for: its `forward` is called, and nothing is recorded.
+
+The state of a context is `[needs_input_grad]`. It does not leave the call: nothing is kept for a backward.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch.autograd.function import BackwardCFunction, Function, FunctionCtx
+from torch.autograd.function import Function
 
-from flambeau.polyfills._table import instead_of, refuse
+from flambeau.polyfills._table import Kind, instead_of, made, refuse, state_of
 
 
-class Context(FunctionCtx):
-    """What `forward` is given. It does not leave the call: nothing is kept for a backward."""
+class Context(Kind):
+    """What `forward` is given, an object of the function's `_backward_cls`."""
 
-    def __init__(self, name: str, needs_input_grad: tuple[bool, ...]):
-        self._flambeau_name = name
-        self.needs_input_grad = needs_input_grad
+    made_by = torch._C._FunctionBase
 
-    def mark_dirty(self, *args: Any) -> None:
-        refuse()
+    @staticmethod
+    def rebuild(state: list[Any]) -> None:
+        return None
 
-    def __getattr__(self, name: str) -> Any:
-        if hasattr(BackwardCFunction, name):
+
+@instead_of("torch._C._FunctionBase.needs_input_grad")
+def needs_input_grad(self: Any) -> Any:
+    return state_of(self)[0]
+
+
+@instead_of(
+    "torch._C._FunctionBase.to_save.__set__",
+    "torch._C._FunctionBase.saved_for_forward.__set__",
+    "torch._C._FunctionBase.non_differentiable.__set__",
+)
+def keep_tensors(self: Any, tensors: Any, /) -> None:
+    for tensor in tensors:
+        if tensor is not None and not isinstance(tensor, torch.Tensor):
             refuse()
-        raise AttributeError(f"'{self._flambeau_name}' object has no attribute '{name}'")
+
+
+@instead_of("torch._C._FunctionBase.materialize_grads.__set__")
+def set_materialize_grads(self: Any, value: Any, /) -> None:
+    if type(value) is not bool:
+        refuse()
 
 
 @instead_of("torch._C._FunctionBase.apply")
@@ -37,7 +56,7 @@ def apply(cls: Any, /, *args: Any) -> Any:
     grad_mode = torch.is_grad_enabled()
     if grad_mode and any(needs_grad):
         refuse()
-    context = Context(cls._backward_cls.__name__, tuple(needs_grad))
+    context = made(Context, [tuple(needs_grad)], cls._backward_cls)
     torch._C._set_grad_enabled(False)
     try:
         if cls.setup_context is Function.setup_context:
@@ -58,7 +77,4 @@ def _output(output: Any, args: tuple[Any, ...]) -> Any:
         return output
     if output.requires_grad:
         refuse()
-    for arg in args:
-        if output is arg:
-            return output.view_as(output)
-    return output
+    return output.view_as(output) if any(output is arg for arg in args) else output

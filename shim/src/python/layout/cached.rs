@@ -4,10 +4,10 @@
 use crate::python::consts;
 use crate::python::gil::GilOnce;
 use crate::python::raw::{self, Raw};
-use flambeau_ir::source::{CallKey, KeyPart};
+use flambeau_ir::source::{CallKey, KeyPart, Likeness};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
+use pyo3::types::{PyCFunction, PyDict, PyInt, PyString, PyTuple};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -17,13 +17,12 @@ const MOST_RESULTS: isize = 2048;
 
 /// Arguments of a call, to find its result by.
 pub struct Call {
-    args: Box<[Part]>,
-    keywords: Box<[(Py<PyAny>, Part)]>,
+    key: Part,
     /// Where in its dict the result was found last.
     place: Cell<ffi::Py_ssize_t>,
 }
 
-/// One argument, or an item of one.
+/// A key, or an item of one.
 enum Part {
     /// A number, str, ...
     Const(Py<PyAny>),
@@ -34,76 +33,29 @@ enum Part {
 }
 
 impl Call {
-    /// From the arguments of a call, and the objects among them in order.
+    /// From the arguments of a call, and the objects among them in order. As `lru_cache_make_key` has it: a str or an int
+    /// that is the only argument is the key; else a tuple of the arguments, and a mark before those with names.
     pub fn new<T: Copy>(py: Python<'_>, key: &CallKey<T>) -> PyResult<(Call, Vec<T>)> {
         let mut objects = Vec::new();
-        let args = key.args.iter().map(|arg| part(py, arg, &mut objects)).collect::<PyResult<_>>()?;
-        let word = |word: &str| PyString::intern(py, word).into_any().unbind();
-        let keywords = key
-            .keywords
-            .iter()
-            .map(|(name, arg)| Ok((word(name), part(py, arg, &mut objects)?)))
-            .collect::<PyResult<_>>()?;
-        Ok((Call { args, keywords, place: Cell::new(0) }, objects))
-    }
-
-    /// Whether a cache would find the call by this key (`lru_cache_make_key`).
-    ///
-    /// # Safety
-    /// Live objects, GIL held.
-    unsafe fn compare(&self, key: Raw, mark: Raw, objects: &[Raw]) -> Likeness {
-        // SAFETY: the type tests say what is read.
-        unsafe {
-            if let ([Part::Const(only)], []) = (&*self.args, &*self.keywords) {
-                let class = ffi::Py_TYPE(only.as_ptr());
-                if class == &raw mut ffi::PyUnicode_Type || class == &raw mut ffi::PyLong_Type {
-                    return compare(only.as_ptr(), key);
-                }
-            }
-            let words = if self.keywords.is_empty() { 0 } else { 1 + 2 * self.keywords.len() };
-            if ffi::PyTuple_CheckExact(key) == 0 {
-                return if equals_only_itself(key) { Likeness::Other } else { Likeness::Unclear };
-            }
-            if ffi::PyTuple_GET_SIZE(key) as usize != self.args.len() + words {
-                return Likeness::Other;
-            }
-            let item = |i: usize| ffi::PyTuple_GET_ITEM(key, i as ffi::Py_ssize_t);
-            let mut like = Likeness::Same;
-            for (i, part) in self.args.iter().enumerate() {
-                like = like.and(part.compare(item(i), objects));
-            }
-            if words != 0 {
-                like = like.and(compare(mark, item(self.args.len())));
-            }
-            for (i, (word, part)) in self.keywords.iter().enumerate() {
-                let at = self.args.len() + 1 + 2 * i;
-                like = like.and(compare(word.as_ptr(), item(at))).and(part.compare(item(at + 1), objects));
-            }
-            like
+        let mut parts = key.args.iter().map(|arg| part(py, arg, &mut objects)).collect::<PyResult<Vec<Part>>>()?;
+        if !key.keywords.is_empty() {
+            // Where nothing is known no object has a cache.
+            parts.push(Part::Const(layout(py).map_or_else(|| py.None(), |layout| layout.mark.clone_ref(py))));
         }
+        for (word, arg) in &key.keywords {
+            parts.push(Part::Const(PyString::intern(py, word).into_any().unbind()));
+            parts.push(part(py, arg, &mut objects)?);
+        }
+        let key = match &*parts {
+            [Part::Const(only)] if is_key_alone(only.bind(py)) => Part::Const(only.clone_ref(py)),
+            _ => Part::Tuple(parts.into()),
+        };
+        Ok((Call { key, place: Cell::new(0) }, objects))
     }
 }
 
-/// How one key is to another.
-#[derive(Clone, Copy, PartialEq)]
-enum Likeness {
-    /// Equal, and of the same types.
-    Same,
-    /// A dict would not take one for the other.
-    Other,
-    /// Equal though of other types, or user code has to say.
-    Unclear,
-}
-
-impl Likeness {
-    /// Of two whose items are so.
-    fn and(self, next: Likeness) -> Likeness {
-        match (self, next) {
-            (Likeness::Other, _) | (_, Likeness::Other) => Likeness::Other,
-            (Likeness::Unclear, _) | (_, Likeness::Unclear) => Likeness::Unclear,
-            _ => Likeness::Same,
-        }
-    }
+fn is_key_alone(value: &Bound<'_, PyAny>) -> bool {
+    value.is_exact_instance_of::<PyString>() || value.is_exact_instance_of::<PyInt>()
 }
 
 /// What a cache keeps for a call.
@@ -289,7 +241,7 @@ pub unsafe fn look_up(py: Python<'_>, function: Raw, call: &Call, objects: &[Raw
                 if ffi::PyDict_Next(results, &raw mut next, &raw mut key, &raw mut value) == 0 {
                     break;
                 }
-                match call.compare(key, layout.mark.as_ptr(), objects) {
+                match call.key.compare(key, objects) {
                     Likeness::Same => {
                         call.place.set(at);
                         let is_entry = ffi::Py_TYPE(value).cast() == layout.entry.as_ptr();
