@@ -190,6 +190,7 @@ class Frame:
             "frame": {"code": [0] * 32, "path": []},
             "guards": {"sources": {"nodes": self.sources}, "guards": self.guards},
             "symbols": self.symbols,
+            "indices": [],
             "body": {self.kind: body},
             "exit": {"builds": self.builds, "effects": self.effects, "end": self.end, "handles": False},
             "graph_text": "",

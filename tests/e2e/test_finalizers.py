@@ -528,3 +528,22 @@ def test_the_end_of_what_nothing_reads():
     compiled = flambeau.compile(program)
     for _ in range(3):
         assert str(compiled(torch.ones(1))) == str(program(torch.ones(1)))
+
+
+@pytest.mark.passes_recompile_limit("each part of the loop that is traced is a resume function's")
+def test_large_containers_beside_a_finalizer():
+    """They are not looked through at each instruction of a long trace."""
+
+    def program(x, items):
+        held = Ends("held")  # noqa: F841
+        note("made")
+        table = list(items)
+        for i in range(4000):
+            table.append((i, table[i]))
+        return x + len(table)
+
+    for call in (program, flambeau.compile(program)):
+        seen.clear()
+        result = call(torch.ones(2), range(8000))
+        assert result.tolist() == [12001.0, 12001.0]
+        assert seen == ["made", "end of held"]

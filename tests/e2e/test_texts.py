@@ -112,3 +112,64 @@ def test_texts_of_what_is_there_before():
 def test_no_break(program):
     flambeau.compile(lambda x: (x + 1, program(x)))(X)
     assert not COUNTED or flambeau.counters()["graph_breaks"] == {}
+
+
+class Precise(float):
+    def __repr__(self):
+        return "%.*g" % (12, self)  # noqa: UP031
+
+
+class Hexadecimal(int):
+    def __repr__(self):
+        return hex(self)
+
+    def __str__(self):
+        return "text"
+
+    def __float__(self):
+        return 0.5
+
+    def __index__(self):
+        return 9
+
+
+class Truncated(float):
+    def __int__(self):
+        return 77
+
+    def __trunc__(self):
+        return 78
+
+
+DIRECTIVES = ["%.*g", "%*d", "%-*d|", "%s", "%r", "%a", "%d", "%5s|", "%.2s|", "%%", "%c", "%x", "%i%%", "%(a)s", "%g"]
+DIRECTIVES += ["%(a)5r %(a)s", "%s %s", "%+d", "%#x", "%5.1f|", "%s%", "%z", "%", "%l", "%ld", "%b", "% d", "%03d"]
+DIRECTIVES += ["%-5s|", "%.*s", "%.0s|", "%*s|", "no directive", "%e %s", "%a %d"]
+OPERANDS = [(12, Precise(1.1)), (5, 3), 3, (3,), "ab", ("ab",), {"a": 1}, ({"a": 1},), {"a": [X]}, Hexadecimal(7)]
+OPERANDS += [(Hexadecimal(7),), Precise(2.5), (Truncated(2.5),), (5, "abcdef"), None, (None,), (1, 2, 3), [1], ([1],)]
+OPERANDS += [
+    True,
+    (-3, "ab"),
+    b"x",
+    (1.5,),
+    (300, "ab"),
+    65,
+    ("\xe9", 2),
+    Loud("b"),
+    (Loud("b"), [Loud("c")]),
+    Point(1, 2),
+]
+
+
+@pytest.mark.parametrize("directive", DIRECTIVES)
+def test_directives_of_percent(directive):
+    def program(x, value):
+        try:
+            return x + 1, directive % value
+        except Exception as error:
+            return x, type(error).__name__, str(error)
+
+    for value in OPERANDS:
+        flambeau.reset()
+        compiled = flambeau.compile(program)
+        (_, *eager), (_, *ours) = program(X, value), compiled(X, value)
+        assert ours == eager, value

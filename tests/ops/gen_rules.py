@@ -1052,7 +1052,7 @@ def _(g):
 def _(g):
     dtype = g.pick(torch.float32, torch.float64, torch.bfloat16)
     b, h, s, t, d = g.pick(1, 2), g.pick(1, 3), g.pick(1, 4), g.pick(1, 4, 5), g.pick(1, 4)
-    head = lambda n: g.tensor([b, h, n, d], dtype, g.pick("c", "c", "perm", "gap", "expand"))
+    head = lambda n, heads=h: g.tensor([b, heads, n, d], dtype, g.pick("c", "c", "perm", "gap", "expand"))
     kwargs = {}
     if g.chance(0.3):
         kwargs["is_causal"] = True
@@ -1070,6 +1070,9 @@ def _(g):
         q, k, v = [t.detach() for t in qkv.unbind(0)]
     if g.chance(0.1):
         v = g.tensor([*v.shape[:3], 5], dtype)
+    if g.chance(0.2):
+        kwargs["enable_gqa"] = True
+        q = head(s, h * g.pick(1, 2, 3))
     return [q, k, v], kwargs
 
 

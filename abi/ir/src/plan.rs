@@ -23,6 +23,8 @@ pub struct CompiledFrame {
     pub guards: GuardProgram,
     /// How symbols get their values, in id order.
     pub symbols: Vec<Symbol>,
+    /// What has to hold for the body to run: calls that it cannot take back would raise else.
+    pub indices: Vec<IndexCheck>,
     /// What runs.
     pub body: Body,
     /// What is rebuilt and returned.
@@ -31,6 +33,69 @@ pub struct CompiledFrame {
     pub graph_text: String,
     /// Why the body is `Eager` although a native one was asked for; counted by the client.
     pub fallback: Option<Reason>,
+}
+
+/// That all numbers of a tensor of indices lie within a dimension. Lists terms before what is computed of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct IndexCheck {
+    /// Where the numbers are from.
+    pub numbers: Vec<Term>,
+    /// Size of the dimension.
+    pub size: Dim,
+}
+
+/// A set of integers, or an operation on the two sets before it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Term {
+    /// What a tensor holds.
+    Tensor(SourceId),
+    /// From the first to the second, and no others.
+    Between(Dim, Dim),
+    /// Sums of two.
+    Add,
+    /// Differences of two.
+    Sub,
+    /// Products of two.
+    Mul,
+}
+
+impl IndexCheck {
+    /// Whether it surely holds. `tensor` gives the least and the greatest number of a tensor.
+    pub fn holds(
+        &self,
+        tensor: &mut impl FnMut(SourceId) -> Option<(i64, i64)>,
+        symbol: &impl Fn(SymId) -> i64,
+    ) -> bool {
+        let within = |&(least, greatest): &(i64, i64)| Some(least >= 0 && greatest < self.size.eval(symbol)?);
+        self.range(tensor, symbol).as_ref().and_then(within).unwrap_or(false)
+    }
+
+    fn range(
+        &self,
+        tensor: &mut impl FnMut(SourceId) -> Option<(i64, i64)>,
+        symbol: &impl Fn(SymId) -> i64,
+    ) -> Option<(i64, i64)> {
+        let mut known: Vec<(i64, i64)> = Vec::with_capacity(self.numbers.len());
+        for term in &self.numbers {
+            let found = match term {
+                Term::Tensor(source) => tensor(*source)?,
+                Term::Between(least, greatest) => (least.eval(symbol)?, greatest.eval(symbol)?),
+                operation => {
+                    let ((c, d), (a, b)) = (known.pop()?, known.pop()?);
+                    match operation {
+                        Term::Add => (a.checked_add(c)?, b.checked_add(d)?),
+                        Term::Sub => (a.checked_sub(d)?, b.checked_sub(c)?),
+                        _ => {
+                            let ends = [a.checked_mul(c)?, a.checked_mul(d)?, b.checked_mul(c)?, b.checked_mul(d)?];
+                            (*ends.iter().min()?, *ends.iter().max()?)
+                        }
+                    }
+                }
+            };
+            known.push(found);
+        }
+        known.pop()
+    }
 }
 
 /// Defines one symbol. Symbols are bound before guards on dims are checked.

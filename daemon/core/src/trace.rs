@@ -3,7 +3,7 @@
 use flambeau_ir::exit::Exit;
 use flambeau_ir::graph::Graph;
 use flambeau_ir::guard::Guard;
-use flambeau_ir::plan::Symbol;
+use flambeau_ir::plan::{IndexCheck, Symbol};
 use flambeau_ir::source::SourceTable;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,8 @@ pub struct Trace {
     pub guards: Vec<Guard>,
     /// Symbols, in id order.
     pub symbols: Vec<Symbol>,
+    /// What has to hold for the graph to run.
+    pub indices: Vec<IndexCheck>,
     /// How the frame ends.
     pub exit: Exit,
     /// Whether any tensor of the graph requires grad (or the graph switches grad mode), so that autograd must see it.

@@ -63,9 +63,15 @@ def call(
             for place, argument in enumerate(given):
                 if result is argument and isinstance(argument, torch.Tensor):
                     return "same", place
-            if _is_fresh(result, given):
-                return "fresh", (_meta(result, given), str(overload._schema) if overload else None)
-            return "value", _meta(result, given)
+            if not _is_fresh(result, given):
+                return "value", _meta(result, given)
+            if not all(map(_has_certain_strides, _tensors(result))):
+                own = overload is None or overload.namespace == "aten"
+                measured = _measured(target, args, kwargs, result) if own and not writes.drawing else None
+                if measured is None:
+                    return "value", _meta(result, given)
+                result = measured
+            return "fresh", (_meta(result, given), str(overload._schema) if overload else None)
     except UnsupportedOperatorException as error:
         return "no_fake_kernel", str(error)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
@@ -120,7 +126,7 @@ def _is_fresh(result: Any, given: list[Any]) -> bool:
     tensors = list(_tensors(result))
     made = [tensor.untyped_storage()._cdata for tensor in tensors]
     held = {tensor.untyped_storage()._cdata for tensor in _tensors(given)}
-    return len({*made}) == len(made) and held.isdisjoint(made) and all(map(_has_certain_strides, tensors))
+    return len({*made}) == len(made) and held.isdisjoint(made)
 
 
 def _overload(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch._ops.OpOverload[..., Any] | None:
@@ -136,6 +142,41 @@ def _has_certain_strides(tensor: torch.Tensor) -> bool:
     return 1 not in tensor.shape or list(tensor.stride()) == list(
         torch._prims_common.make_contiguous_strides_for(tensor.shape)
     )
+
+
+MOST_MEASURED = 1 << 25
+"""Elements of all tensors of a call that is made for its strides."""
+
+
+def _measured(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    """What the call gives for zeros; `None` where that takes long, is not for the CPU, raises, or is no such result."""
+    fakes = [*_tensors([*args, *kwargs.values()]), *_tensors(result)]
+    if any(fake.device.type != "cpu" for fake in fakes) or sum(fake.numel() for fake in fakes) > MOST_MEASURED:
+        return None
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        real_args = tuple(map(_zeros, args))
+        real_kwargs = {name: _zeros(value) for name, value in kwargs.items()}
+        try:
+            measured = target(*real_args, **real_kwargs)
+        except Exception:
+            return None
+        shapes = [[(t.shape, t.dtype) for t in _tensors(of)] for of in (result, measured)]
+        is_alike = type(result) is FakeTensor or type(result) is type(measured)
+        if not is_alike or shapes[0] != shapes[1] or not _is_fresh(measured, [*real_args, *real_kwargs.values()]):
+            return None
+        return measured
+
+
+def _zeros(argument: Any) -> Any:
+    """The argument with tensors of zeros in place of fake ones."""
+    if isinstance(argument, (list, tuple)):
+        return [_zeros(item) for item in argument]
+    if not isinstance(argument, torch.Tensor):
+        return argument
+    last = sum((size - 1) * stride for size, stride in zip(argument.shape, argument.stride(), strict=True))
+    room = last + 1 if argument.numel() else 0
+    made = torch.zeros(room, dtype=argument.dtype).as_strided(argument.shape, argument.stride())
+    return made.detach().requires_grad_(argument.requires_grad)
 
 
 _IGNORED = ("ignore", None, Warning, None, 0)
@@ -177,7 +218,7 @@ def _meta(value: Any, given: list[Any]) -> tuple[Any, ...]:
     if isinstance(value, torch.Tensor):
         if any(value is argument for argument in given):
             raise TypeError("the call returned one of its arguments among others")
-        if not isinstance(value, FakeTensor) or value.layout is not torch.strided:
+        if type(value) not in (torch.Tensor, FakeTensor) or value.layout is not torch.strided:
             raise TypeError(f"the call returned a {type(value).__name__} with layout {value.layout}")
         strides = list(value.stride())
         return "tensor", list(value.shape), strides, value.dtype, value.device, value.requires_grad

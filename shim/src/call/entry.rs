@@ -435,6 +435,7 @@ fn failed(
             let kind = if installed.frame().exit.handles { FailedFor::Handled } else { FailedFor::Error };
             Went::Failed(Failed { why, kind })
         }
+        RunError::MayRaise(why) => Went::Failed(Failed { why: why.to_owned(), kind: FailedFor::Handled }),
         RunError::LargeInt => {
             let why = "an int of more than 64 bits is computed with".to_owned();
             Went::Failed(Failed { why, kind: FailedFor::LargeInt })

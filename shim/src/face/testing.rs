@@ -72,6 +72,7 @@ impl TestFrame {
             RunError::Python(error) => error,
             RunError::Wrong(_, Some(error)) => error,
             RunError::Wrong(what, None) => pyo3::exceptions::PyNotImplementedError::new_err(what),
+            RunError::MayRaise(why) => pyo3::exceptions::PyNotImplementedError::new_err(why),
             RunError::LargeInt => pyo3::exceptions::PyNotImplementedError::new_err("a large int"),
             RunError::Fallback(why) | RunError::Raised(why) => pyo3::exceptions::PyNotImplementedError::new_err(why),
         })?;

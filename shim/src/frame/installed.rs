@@ -3,6 +3,7 @@
 use crate::describe::leaves::{self, Place, Size};
 use crate::exit::{self, Codes, Ending, Given, Left, Made, Plain};
 use crate::frame::breaks::{Kind, Noted};
+use crate::frame::indices;
 use crate::guard::{Kept, Passed, Program, Roots};
 use crate::python::raw::Raw;
 use crate::run::Failure;
@@ -47,6 +48,8 @@ pub enum RunError {
     Fallback(String),
     /// As `Fallback`: an op raised this.
     Raised(String),
+    /// As `Fallback`: a call behind the commit point may raise.
+    MayRaise(&'static str),
     /// As `Fallback`: an int of the call, or what becomes of it, has more than 64 bits.
     LargeInt,
     /// Torch did other than the frame was compiled for: do not use it again. Raise the error, or without one run the
@@ -58,6 +61,7 @@ pub enum RunError {
 pub struct Installed {
     frame: Arc<CompiledFrame>,
     program: Program,
+    slots: Slots,
     body: Run,
     ending: Ending,
     /// The result, if the exit does nothing but return it.
@@ -176,7 +180,7 @@ impl Slots {
             Body::Eager(graph) | Body::Fx(graph) => placeholders(graph).for_each(|s| slots.add(s)),
             Body::Native(plan) => plan.inputs.iter().for_each(|s| slots.add(*s)),
         }
-        exit::sources(&frame.exit).for_each(|s| slots.add(s));
+        exit::sources(&frame.exit).chain(indices::sources(&frame.indices)).for_each(|s| slots.add(s));
         slots
     }
 
@@ -253,7 +257,7 @@ impl Installed {
         let ending = Ending::new(py, &frame.exit, function, context.codes, &slot)?;
         let plain = ending.plain(py);
         let owners = Owners::new(py, function.as_ptr(), args);
-        Ok(Installed { frame, program, body, ending, plain, broken: Cell::new(0), owners })
+        Ok(Installed { frame, program, slots, body, ending, plain, broken: Cell::new(0), owners })
     }
 
     /// Whether the frame may run for this call, whose values are then filled in; else the index of a failing guard. Runs no
@@ -325,6 +329,10 @@ impl Installed {
         let symbols = &passed.symbols;
         if !self.ending.fits(symbols) {
             return Err(RunError::LargeInt.into());
+        }
+        let slot = |source: SourceId| self.slots.by_source.get(&source.0).copied();
+        if !self.frame.indices.is_empty() && !indices::hold(py, &self.frame.indices, passed, &slot) {
+            return Err(RunError::MayRaise("an index may lie outside of its dimension").into());
         }
         match (&self.body, &self.plain) {
             (Run::Native(body), Some(Plain::Output(i))) => {

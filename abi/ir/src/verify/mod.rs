@@ -6,10 +6,10 @@ use crate::code::{Code, Const};
 use crate::dim::{Atom, Dim, SymId};
 use crate::exit::{Build, BuildId, Effect, End, Exit, Resume, Then};
 use crate::graph::{Arg, Graph, NodeOp};
-use crate::guard::{GuardKind, GuardProgram, KeyObject, TensorGuard};
+use crate::guard::{Guard, GuardKind, GuardProgram, KeyObject, TensorGuard};
 use crate::kernel::DType;
 use crate::object::part_name;
-use crate::plan::{Body, CompiledFrame, Plan, PlanArg, PlanStep, Reg, Symbol, SymbolOf};
+use crate::plan::{Body, CompiledFrame, IndexCheck, Plan, PlanArg, PlanStep, Reg, Symbol, SymbolOf, Term};
 use crate::source::{CallKey, KeyPart, SourceId, SourceTable, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -33,11 +33,12 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
 
 /// Checks a frame for calls with so many argument slots.
 pub fn frame(frame: &CompiledFrame, args: usize) -> Checked {
-    let CompiledFrame { guards, symbols, body, exit, .. } = frame;
+    let CompiledFrame { guards, symbols, indices, body, exit, .. } = frame;
     let sources = sources(&guards.sources, args)?;
     let defined = self::symbols(symbols, sources)?;
     let scope = Scope { sources, symbols: &defined };
     scope.guards(guards)?;
+    indices.iter().try_for_each(|check| scope.indices(check, guards))?;
     let outputs = match body {
         Body::Eager(graph) | Body::Fx(graph) => {
             scope.graph(graph)?;
@@ -117,6 +118,36 @@ impl Scope<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The terms of a check are complete, and its tensors are guarded to be integers on the CPU.
+    fn indices(&self, check: &IndexCheck, program: &GuardProgram) -> Checked {
+        self.dim(&check.size)?;
+        let mut known = 0_usize;
+        for term in &check.numbers {
+            match term {
+                Term::Tensor(source) => {
+                    let is_read = |guard: &Guard| match &guard.kind {
+                        GuardKind::Tensor(of) => {
+                            guard.source == *source && of.dtype == DType::I64 && of.device.is_cpu()
+                        }
+                        _ => false,
+                    };
+                    ensure(program.guards.iter().any(is_read), || "indices in no such tensor".to_owned())?;
+                    known += 1;
+                }
+                Term::Between(least, greatest) => {
+                    self.dim(least)?;
+                    self.dim(greatest)?;
+                    known += 1;
+                }
+                Term::Add | Term::Sub | Term::Mul => {
+                    ensure(known >= 2, || "indices computed of nothing".to_owned())?;
+                    known -= 1;
+                }
+            }
+        }
+        ensure(known == 1, || "a check of no indices".to_owned())
     }
 
     /// Sizes and strides of one tensor.

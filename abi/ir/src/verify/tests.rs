@@ -51,6 +51,7 @@ fn sound() -> CompiledFrame {
         frame: FrameId { code: CodeHash([0; 32]), path: vec![] },
         guards: GuardProgram { sources, guards: vec![Guard { source: x, kind: GuardKind::Tensor(tensor) }] },
         symbols: vec![],
+        indices: vec![],
         body: Body::Native(plan),
         exit: Exit::returning(vec![Build::Output(0)], vec![], BuildId(0)),
         graph_text: String::new(),

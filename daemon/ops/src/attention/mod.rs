@@ -12,6 +12,7 @@ use crate::registry::{
 };
 use crate::{InferError, Inferred};
 use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::ValueMeta;
 use flambeau_ir::guard::Ambient;
 use flambeau_ir::kernel::DType;
@@ -91,11 +92,19 @@ fn attention(call: &mut Call) -> Answer {
     let (q, k, v) = (call.tensor("query")?, call.tensor("key")?, call.tensor("value")?);
     let dropout = call.bound.float("dropout_p")?.ok_or(InferError::NoRule)?;
     let four_dims = [q, k, v].iter().all(|t| t.ndim() == 4 && t.dtype == q.dtype);
-    if !four_dims || !q.dtype.is_float() || call.bound.bool("enable_gqa")? {
+    if !four_dims || !q.dtype.is_float() {
         return Err(InferError::NoRule);
     }
-    let same_heads = (0..2).all(|d| call.env.eq(&q.sizes[d], &k.sizes[d]) && call.env.eq(&q.sizes[d], &v.sizes[d]));
+    // Heads of keys and values serve equally many heads of queries each.
+    let shares = |heads: &Dim| match (q.sizes[1].as_const(), heads.as_const()) {
+        (Some(queries), Some(heads)) => heads > 0 && queries % heads == 0,
+        _ => false,
+    };
+    let grouped = call.bound.bool("enable_gqa")? && shares(&k.sizes[1]);
+    let same_heads = call.env.eq(&k.sizes[1], &v.sizes[1]) && (grouped || call.env.eq(&q.sizes[1], &k.sizes[1]));
     let fits = same_heads
+        && call.env.eq(&q.sizes[0], &k.sizes[0])
+        && call.env.eq(&q.sizes[0], &v.sizes[0])
         && call.env.eq(&q.sizes[3], &k.sizes[3])
         && call.env.eq(&k.sizes[2], &v.sizes[2])
         && [q, k, v].iter().all(|t| !call.env.is_empty(&t.sizes));
@@ -114,7 +123,7 @@ fn attention(call: &mut Call) -> Answer {
         let mut shape = q.sizes.clone();
         shape[3] = k.sizes[2].clone();
         crate::view::expanded(&mut call.env, mask, &shape)?;
-        flash &= !(call.grad_mode() && mask.requires_grad) && matches!(mask.ndim(), 2 | 4);
+        flash &= !mask.requires_grad && matches!(mask.ndim(), 2 | 4);
     }
     let mut sizes = q.sizes.clone();
     sizes[3] = v.sizes[3].clone();

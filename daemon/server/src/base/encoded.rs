@@ -110,6 +110,7 @@ mod tests {
             frame: FrameId { code: CodeHash([3; 32]), path: vec![] },
             guards: flambeau_ir::guard::GuardProgram::default(),
             symbols: vec![],
+            indices: vec![],
             body: Body::Native(Plan::default()),
             exit: flambeau_ir::exit::Exit::default(),
             graph_text: "graph".into(),

@@ -65,6 +65,7 @@ pub fn refused(frame: &Frame, trace: Trace) -> CompiledFrame {
         frame: frame.id.clone(),
         guards: flambeau_guard::program(&trace),
         symbols: trace.symbols,
+        indices: vec![],
         body: Body::Eager(Graph::default()),
         exit: trace.exit,
         graph_text: String::new(),
@@ -112,13 +113,14 @@ pub fn trace_of_graph(mut graph: Graph) -> Trace {
 /// Chooses what runs. A graph that autograd must see runs op by op; so does one that lowering refuses, with the reason.
 pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
     let Traced { frame, options, trace, program } = traced;
-    let Trace { graph, symbols, exit, needs_autograd, overlap, exact, .. } = trace;
+    let Trace { graph, symbols, indices, exit, needs_autograd, overlap, exact, .. } = trace;
     let graph_text = graph.to_string();
     let (autocasts, equal) = (autocasts(&program), equal_sizes(&program));
     let compiled = move |symbols, body, fallback| CompiledFrame {
         frame,
         guards: program,
         symbols,
+        indices,
         body,
         exit,
         graph_text,

@@ -57,7 +57,8 @@ impl Recorded {
                     |g: &flambeau_ir::guard::Guard| format!("{}: {:?}", program.sources.display(g.source), g.kind);
                 let guards = program.guards.iter().map(line).collect();
                 let trace = &traced.trace;
-                let parts = (&trace.graph, program, &trace.symbols, &trace.exit, trace.needs_autograd, trace.exact);
+                let run = (&trace.graph, &trace.indices, trace.needs_autograd, trace.exact);
+                let parts = (run, program, &trace.symbols, &trace.exit);
                 let hash = *blake3::hash(&postcard::to_stdvec(&parts).unwrap_or_default()).as_bytes();
                 Recorded::Traced { graph: trace.graph.to_string(), guards, hash }
             }

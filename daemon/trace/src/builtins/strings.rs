@@ -418,12 +418,13 @@ fn listed(tracer: &mut Tracer<'_>, items: &[Value]) -> Flow<String> {
     Ok(parts.join(", "))
 }
 
-/// `text % values`: `%s` and `%r` of any values, other directives of constants.
+/// `text % values`: `%s`, `%r` and `%a` of any values, other directives of numbers and characters.
 pub fn percent(tracer: &mut Tracer<'_>, text: &Value, values: &Value) -> Flow<Value> {
     const PATH: &str = "_operator.mod";
     /// What stands between `%` and the kind of a directive that names no value and takes no other for its width.
     const FLAGS: &str = "#0- +.123456789hlL";
-    if let (Some(text), Some(values)) = (tracer.as_const(text), super::fixed_const(tracer, values)) {
+    let constant = if matches!(values, Value::Instance(_)) { None } else { fixed_const(tracer, values) };
+    if let (Some(text), Some(values)) = (tracer.as_const(text), constant) {
         return tracer.eval(PATH, vec![text, values]);
     }
     let Some(Const::Str(text)) = tracer.as_const(text) else { return unsupported("str % values") };
@@ -448,7 +449,11 @@ pub fn percent(tracer: &mut Tracer<'_>, text: &Value, values: &Value) -> Flow<Va
         let (kind, value) = match kind {
             's' => ('s', Some(Const::str(&display(tracer, &value)?))),
             'r' => ('s', Some(Const::str(&represent(tracer, &value)?))),
-            _ => (kind, fixed_const(tracer, &value)),
+            'a' => {
+                let text = ascii(tracer, "builtins.ascii", Args::new(vec![value]))?;
+                ('s', tracer.as_const(&text))
+            }
+            _ => (kind, number_of(tracer, kind, &value)),
         };
         match value {
             Some(Const::Str(text)) if (flags, kind) == ("%", 's') => out.push_str(&text),
@@ -462,6 +467,18 @@ pub fn percent(tracer: &mut Tracer<'_>, text: &Value, values: &Value) -> Flow<Va
     }
     out.push_str(rest);
     if values.next().is_some() { unsupported("str % values") } else { Ok(Value::str(&out)) }
+}
+
+/// What a directive of numbers or characters takes of a value, where that calls no method of the value's class.
+fn number_of(tracer: &mut Tracer<'_>, kind: char, value: &Value) -> Option<Const> {
+    let found = fixed_const(tracer, value)?;
+    let fits = match (&found, value) {
+        (_, Value::Const(_) | Value::Int(_)) => "diouxXeEfFgGc".contains(kind),
+        (Const::Int(_) | Const::BigInt(_), _) => "diouxXc".contains(kind),
+        (Const::Float(_), _) => "eEfFgG".contains(kind),
+        _ => false,
+    };
+    fits.then_some(found)
 }
 
 /// `str.format` with plain fields: position or name, conversion, and a spec without fields of its own.

@@ -194,6 +194,7 @@ impl Tracer<'_> {
             sources: std::mem::take(&mut self.sources),
             guards: std::mem::take(&mut self.guards),
             symbols: std::mem::take(&mut self.symbols),
+            indices: std::mem::take(&mut self.indices),
             exit: builder.exit,
             needs_autograd,
             exact: self.exact,

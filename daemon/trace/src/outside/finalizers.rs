@@ -23,6 +23,9 @@ use flambeau_ir::source::{SourceId, Step};
 use std::collections::HashSet;
 use std::rc::Rc;
 
+/// Values that are looked at for such objects in one trace: those in large containers, once an instruction, take too long.
+const MOST_LOOKED_AT: usize = 1 << 23;
+
 impl Tracer<'_> {
     /// Notes an outside object, if the frame may hold the last reference to it and its end is seen: it runs user code, or weak
     /// references tell.
@@ -109,6 +112,11 @@ impl Tracer<'_> {
 
     /// After an instruction: breaks if it let go of an object with a finalizer, so that the finalizer runs now.
     pub(crate) fn let_go(&mut self, frame: &PyFrame, at: usize, before: &Moment) -> Flow<()> {
+        if self.looked_at.get() > MOST_LOOKED_AT {
+            let mut reason = Reason::new(ReasonCode::TooLarge, "objects with finalizers among too many others");
+            self.freeze_after(frame, at, before, &mut reason);
+            return Err(Stop::Break(Box::new(reason)));
+        }
         let mut gone = std::mem::take(&mut self.ended);
         gone.extend(&before.at_stake);
         // Those that the instruction found first, as where it empties a list that was not read before.
@@ -176,6 +184,7 @@ impl<'t, 'a> Walk<'t, 'a> {
     }
 
     fn value(&mut self, value: &Value) {
+        self.tracer.looked_at.set(self.tracer.looked_at.get() + 1);
         let arenas = &self.tracer.arenas;
         match value {
             Value::Instance(id) if self.instances.insert(*id) => {

@@ -1,6 +1,7 @@
 //! The graph under construction: readable names, user locations, and its final order.
 
 use crate::state::tracer::Tracer;
+use crate::value::TensorId;
 use crate::value::flow::{Flow, stop};
 use flambeau_ir::code::Origin;
 use flambeau_ir::graph::{Arg, Effect, Graph, Location, Node, NodeId, NodeOp, Target, ValueMeta};
@@ -57,6 +58,8 @@ pub struct GraphBuilder {
     pub(crate) writes: Writes,
     /// A call of which no rule says whether it returns views.
     pub(crate) may_view: bool,
+    /// The nodes that wrote to tensors, and these.
+    pub(crate) changed: Vec<(NodeId, TensorId)>,
     /// What calls so far mean for one that fails.
     pub(crate) before: Before,
     /// A call switches grad mode or makes a tensor require grad.

@@ -16,7 +16,7 @@ use flambeau_ir::frame::Frame;
 use flambeau_ir::guard::{Ambient, Guard, GuardKind};
 use flambeau_ir::object::{Heap, ObjId, Object};
 use flambeau_ir::oracle::{Answer, AnswerValue, Oracle, Plain, Question};
-use flambeau_ir::plan::Symbol;
+use flambeau_ir::plan::{IndexCheck, Symbol};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::{CallKey, SourceId, SourceTable, Step};
 use std::cell::Cell;
@@ -156,6 +156,8 @@ pub struct Tracer<'a> {
     pub(crate) sized: HashSet<usize>,
     /// Which of the options' dynamic dims are constants after all, as an op has no rule for others.
     pub(crate) fixed: HashSet<usize>,
+    /// What has to hold for the graph to run.
+    pub(crate) indices: Vec<IndexCheck>,
     /// Something became known that the trace should have begun with: the frame is to be traced again.
     pub(crate) has_learnt: bool,
     /// The options' dynamic dims that symbols stand for.
@@ -164,6 +166,8 @@ pub struct Tracer<'a> {
     pub(crate) exact: bool,
     /// Instances whose end runs user code, where this frame may be what ends them.
     pub(crate) mortals: Mortals,
+    /// How many values were looked at for them.
+    pub(crate) looked_at: Cell<usize>,
     /// Those that ended with an inlined frame whose caller has not looked yet.
     pub(crate) ended: Mortals,
 }
@@ -237,10 +241,12 @@ impl<'a> Tracer<'a> {
             reads: HashMap::new(),
             sized: HashSet::new(),
             fixed: HashSet::new(),
+            indices: Vec::new(),
             has_learnt: false,
             varying: HashMap::new(),
             exact: false,
             mortals: Mortals::new(),
+            looked_at: Cell::new(0),
             ended: Mortals::new(),
         };
         tracer.learn();

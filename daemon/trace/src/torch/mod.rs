@@ -4,8 +4,10 @@ mod ambient;
 mod attr;
 mod checks;
 mod fold;
+mod indices;
 mod input;
 mod itself;
+mod overlap;
 pub mod results;
 
 use crate::state::graph::{Drawn, Writes};
@@ -142,7 +144,8 @@ impl Tracer<'_> {
         } else {
             Effect::None
         };
-        self.check_failure(&target, effect == Effect::Commits, inferred.checks)?;
+        let commits = effect == Effect::Commits;
+        let checks = inferred.checks && self.check_failure(&target, (&graph_args, &graph_kwargs), commits, by_rule)?;
         self.check_out(&target, &args, &inferred.meta)?;
         self.graph.may_view |= !by_rule && !fresh;
         if !inferred.mutates.is_empty() {
@@ -162,8 +165,9 @@ impl Tracer<'_> {
             // `contiguous()` of a contiguous tensor and the like: nothing happens.
             return Ok(value.clone());
         }
-        self.note_call(effect, inferred.checks);
+        self.note_call(effect, checks);
         let node = self.graph_call(&target, graph_args, graph_kwargs, inferred.meta.clone())?;
+        self.note_changed(node, inferred.mutates.iter().filter_map(|i| argument(*i)).cloned());
         let known = &mut self.graph.nodes[node.0 as usize];
         known.effect = effect;
         (known.torchs, known.fresh, known.schema) = (torchs, fresh, schema);
@@ -261,18 +265,31 @@ impl Tracer<'_> {
     }
 
     /// A graph that fails behind its commit point is not run again as plain Python: no handler of the user would run, and
-    /// what the frame did to outside objects would be lost. A call that may fail then is one of plain Python.
-    fn check_failure(&self, target: &Target, commits: bool, checks: bool) -> Flow<()> {
-        if !checks || !(commits || self.graph.before.commits) || self.frame.options.fullgraph {
-            return Ok(());
+    /// what the frame did to outside objects would be lost. A call that may fail then is one of plain Python, unless what
+    /// it would raise for is found before the graph runs. Gives whether it may fail where it stands.
+    fn check_failure(
+        &mut self,
+        target: &Target,
+        args: indices::GraphArgs<'_>,
+        commits: bool,
+        by_rule: bool,
+    ) -> Flow<bool> {
+        if !(commits || self.graph.before.commits) || self.frame.options.fullgraph {
+            return Ok(true);
         }
         let what = if self.handles_errors() {
             "may raise in a try or with block, once inputs are written to or random numbers drawn"
         } else if self.has_effects() {
             "may raise after changes to objects, once inputs are written to or random numbers drawn"
         } else {
-            return Ok(());
+            return Ok(true);
         };
+        if by_rule && let Some(check) = self.index_check(target, args) {
+            if !self.indices.contains(&check) {
+                self.indices.push(check);
+            }
+            return Ok(false);
+        }
         stop(ReasonCode::SideEffect, format!("{} {what}", target_name(target)))
     }
 
@@ -435,6 +452,7 @@ impl Tracer<'_> {
                     && from != into
                     && self.share_memory(*from, *into)
                     && !self.is_item(*from, graph_args)
+                    && !self.writes_elsewhere(target, *into, *from, graph_args)
                 {
                     let name = target_name(target);
                     return stop(ReasonCode::SideEffect, format!("{name} from one view of a tensor into another"));
