@@ -4,7 +4,7 @@
 use crate::state::tracer::Tracer;
 use crate::value::{TensorId, Value};
 use flambeau_ir::code::Const;
-use flambeau_ir::dim::Dim;
+use flambeau_ir::dim::{Dim, SymId};
 use flambeau_ir::graph::{Arg, Effect, Node, NodeId, NodeOp, Target};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::plan::{IndexCheck, Term};
@@ -42,6 +42,9 @@ const PASSING: &[&str] = &[
 /// Ops that say where in their input along a dimension, the last unless they are told, they found what they give.
 const FINDING: &[&str] = &["argmax", "argmin", "argsort", "kthvalue", "max", "median", "min", "mode", "sort", "topk"];
 
+/// The client does not look at the numbers of larger tensors.
+const MOST_NUMBERS: i64 = 1 << 12;
+
 /// Terms of one check.
 const MOST_TERMS: usize = 32;
 
@@ -64,7 +67,11 @@ impl Tracer<'_> {
         let size = sizes.get(dim)?.clone();
         let mut numbers = Vec::new();
         self.numbers(*indices, self.graph.nodes.len(), &mut numbers)?;
-        Some(IndexCheck { numbers, size })
+        let check = IndexCheck { numbers, size };
+        // Where sizes alone decide, a check that fails now would always fail.
+        let of_sizes = !check.numbers.iter().any(|term| matches!(term, Term::Tensor(_)));
+        let seen = |symbol: SymId| self.hint(&Dim::sym(symbol));
+        (!of_sizes || check.holds(&mut |_| None, &seen)).then_some(check)
     }
 
     /// Remembers what a call, made by this node, wrote to.
@@ -90,18 +97,16 @@ impl Tracer<'_> {
     fn numbers(&self, node: NodeId, read_at: usize, terms: &mut Vec<Term>) -> Option<()> {
         let tensor = self.tensor_of(node)?;
         let meta = &self.arenas.tensors[tensor].meta;
-        let changed = |(by, other): &(NodeId, TensorId)| (by.0 as usize) < read_at && self.share_memory(*other, tensor);
-        if meta.dtype != DType::I64
-            || !meta.device.is_cpu()
-            || terms.len() >= MOST_TERMS
-            || self.graph.changed.iter().any(changed)
-            || self.may_write_anything(read_at)
-        {
+        let fits = meta.dtype == DType::I64 && meta.device.is_cpu() && terms.len() < MOST_TERMS;
+        if !fits || self.may_be_changed(tensor, read_at) {
             return None;
         }
         let at = node.0 as usize;
         let (target, args, kwargs) = match &self.graph.nodes.get(at)?.op {
             NodeOp::Placeholder(source) => {
+                if self.hint(&meta.numel()) > MOST_NUMBERS {
+                    return None;
+                }
                 terms.push(Term::Tensor(*source));
                 return Some(());
             }
@@ -143,9 +148,18 @@ impl Tracer<'_> {
         if bound.arg("alpha").is_some_and(|alpha| *alpha != Arg::Const(Const::Int(1))) {
             return None;
         }
+        let mut several = 0;
         for name in ["input", "other"] {
             match bound.arg(name)? {
-                Arg::Node(operand) => self.numbers(*operand, at, terms)?,
+                Arg::Node(operand) => {
+                    let meta = self.graph.nodes[operand.0 as usize].meta.as_tensor()?;
+                    several += usize::from(!meta.numel().is(1));
+                    // Of two sets of numbers it is not known which meet.
+                    if several == 2 {
+                        return None;
+                    }
+                    self.numbers(*operand, at, terms)?;
+                }
                 number => {
                     let number = dim_of(number)?;
                     terms.push(Term::Between(number.clone(), number));
@@ -156,11 +170,13 @@ impl Tracer<'_> {
         Some(())
     }
 
-    /// Whether one of the first nodes does what cannot be taken back, of which nothing says what it writes to.
-    fn may_write_anything(&self, nodes: usize) -> bool {
-        let known = |at: usize| self.graph.changed.iter().any(|(by, _)| by.0 as usize == at);
+    /// Whether one of the first nodes may write to a tensor: it does what cannot be taken back, and nothing says what.
+    fn may_be_changed(&self, tensor: TensorId, nodes: usize) -> bool {
+        let changed = &self.graph.changed;
+        let known = |at: usize| changed.iter().any(|(by, _)| by.0 as usize == at);
         let commits = |node: &Node| node.effect == Effect::Commits;
-        self.graph.nodes[..nodes].iter().enumerate().any(|(at, node)| commits(node) && !known(at))
+        changed.iter().any(|(by, other)| (by.0 as usize) < nodes && self.share_memory(*other, tensor))
+            || self.graph.nodes[..nodes].iter().enumerate().any(|(at, node)| commits(node) && !known(at))
     }
 
     /// What a call can give as positions.
