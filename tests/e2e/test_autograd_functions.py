@@ -9,6 +9,18 @@ from torch.autograd.function import FunctionCtx
 import flambeau
 
 
+class PassingOn(Function):
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class Doubling(Function):
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
 class Scaled(Function):
     @staticmethod
     def forward(ctx, x, factor):
@@ -48,15 +60,11 @@ class WithSetup(Function):
         return grad * 2, None
 
 
-class Dirty(Function):
+class Dirty(PassingOn):
     @staticmethod
     def forward(ctx, x):
         ctx.mark_dirty(x)
         return x.add_(1)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad
 
 
 class Identity(Function):
@@ -73,16 +81,12 @@ ASKED = []
 CONTEXTS = []
 
 
-class Kept(Function):
+class Kept(Doubling):
     @staticmethod
     def forward(ctx, x):
         CONTEXTS.append(ctx)
         ctx.note = 3
         return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 2
 
 
 class Asks(Function):
@@ -112,18 +116,14 @@ class AsksForType(Function):
         return grad * 5
 
 
-class NoTensors(Function):
+class NoTensors(PassingOn):
     @staticmethod
     def forward(ctx, x):
         ctx.mark_non_differentiable(3)
         return x * 2
 
-    @staticmethod
-    def backward(ctx, grad):
-        return grad
 
-
-class AsksForMissing(Function):
+class AsksForMissing(PassingOn):
     @staticmethod
     def forward(ctx, x):
         try:
@@ -131,31 +131,19 @@ class AsksForMissing(Function):
         except AttributeError as e:
             return x * len(str(e))
 
-    @staticmethod
-    def backward(ctx, grad):
-        return grad
 
-
-class Breaks(Function):
+class Breaks(Doubling):
     @staticmethod
     def forward(ctx, x):
         ctx.before = x + 1
         flambeau.graph_break()
         return ctx.before * 2
 
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 2
 
-
-class MakesLeaf(Function):
+class MakesLeaf(PassingOn):
     @staticmethod
     def forward(ctx, x):
         return torch.ones(2, requires_grad=True)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad
 
 
 def described(x):

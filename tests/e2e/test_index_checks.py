@@ -12,9 +12,9 @@ LOG = []
 class Cache:
     """As caches of a fixed length do it: a tensor counts how much is filled."""
 
-    def __init__(self, counted=True):
+    def __init__(self):
         self.keys, self.values = torch.zeros(1, 2, 8, 3), torch.zeros(1, 2, 8, 3)
-        self.filled = torch.tensor(0) if counted else torch.arange(4)
+        self.filled = torch.tensor(0)
 
     def update(self, keys, values):
         position = torch.arange(keys.shape[-2]) + self.filled
