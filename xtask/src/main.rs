@@ -132,9 +132,10 @@ fn execute(command: Command) -> Result<()> {
         }
         Command::Check(options) => check::run(&options),
         Command::Test { python, whole, args } => {
-            setup::all(python)?;
             if python == FIRST && args.is_empty() {
                 lint()?;
+            } else {
+                setup::all(python)?;
             }
             product::build(python)?;
             if python == FIRST {
@@ -163,10 +164,7 @@ fn execute(command: Command) -> Result<()> {
             run::python(FIRST, "Benchmarks", &["tests/bench/bench.py"], &args)
         }
         Command::Conformance { python, args } => conformance(python, &args),
-        Command::Lint => {
-            setup::all(FIRST)?;
-            lint()
-        }
+        Command::Lint => lint(),
         Command::Docs => {
             // The test that finds a stale page writes it where it is asked to.
             let test = ["test", "--release", "--quiet", "--package", "flambeau-tidy", "--", "pages"];
@@ -239,7 +237,21 @@ fn rust_tests() -> Result<()> {
     Step::new("Rust tests").run(run::cargo().args(["test", "--release", "--workspace", "--quiet"]).args(kinds))
 }
 
+/// Sets up, then checks. The Python packages come, from network to disk, while Rust is checked.
 fn lint() -> Result<()> {
+    setup::system()?;
+    std::thread::scope(|scope| {
+        let packages = scope.spawn(|| FIRST.set_up());
+        lint_rust()?;
+        packages.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    let bin = root().join(".venv/bin");
+    Step::new("ruff").run(run::command(bin.join("ruff")).args(["check", "."]))?;
+    Step::new("ruff format").run(run::command(bin.join("ruff")).args(["format", "--check", "."]))?;
+    Step::new("mypy").run(run::command(bin.join("mypy")).args(run::TYPED))
+}
+
+fn lint_rust() -> Result<()> {
     Step::new("rustfmt").run(run::cargo().args(["fmt", "--all", "--check"]))?;
     let mut clippy = run::cargo();
     clippy.args(["clippy", "--release", "--workspace", "--all-targets"]).args(product::TESTED);
@@ -247,8 +259,5 @@ fn lint() -> Result<()> {
     if let Some(deny) = setup::cargo_deny() {
         Step::new("cargo-deny").run(run::command(deny).args(run::DENIED))?;
     }
-    let bin = root().join(".venv/bin");
-    Step::new("ruff").run(run::command(bin.join("ruff")).args(["check", "."]))?;
-    Step::new("ruff format").run(run::command(bin.join("ruff")).args(["format", "--check", "."]))?;
-    Step::new("mypy").run(run::command(bin.join("mypy")).args(run::TYPED))
+    Ok(())
 }
