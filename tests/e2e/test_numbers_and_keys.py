@@ -3,6 +3,7 @@
 import collections.abc
 import copy
 import datetime
+import functools
 import itertools
 import operator
 import types
@@ -366,3 +367,45 @@ def test_hashes_and_keys_that_are_sets(program):
     compiled = flambeau.compile(program)
     for _ in range(2):
         assert str(compiled(torch.ones(2))) == str(program(torch.ones(2)))
+
+
+class ByIdentity:
+    """Compares by its number, and is hashed as objects are."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __eq__(self, other):
+        return self.number == other.number if isinstance(other, ByIdentity) else NotImplemented
+
+    __hash__ = object.__hash__
+
+
+def test_objects_with_the_hash_of_objects_are_keys_by_identity():
+    def run(x, a, b):
+        table = {a: 1, ByIdentity(1): 2}
+        table[b] = table.get(b, 0) + 3
+        return x + 1, len(table), table[a], len({a, b}), a == (1, 2), a == b, [a].index(b) if a == b else None, table
+
+    compiled, x = flambeau.compile(run), torch.ones(2)
+    one = ByIdentity(1)
+    for args in ((one, ByIdentity(1)), (one, one), (one, ByIdentity(2))):
+        ours, theirs = compiled(x, *args), run(x, *args)
+        assert repr(ours[:-1]) == repr(theirs[:-1])
+        assert [ours[-1].get(key) for key in args] == [theirs[-1].get(key) for key in args]
+
+
+def test_partials_are_keys_by_identity():
+    def run(x, given, other, table):
+        made = functools.partial(torch.add, x)
+        known = {given: 1, made: 2, functools.partial(torch.add, x): 3}
+        table[given] = table.get(given, 0) + 1
+        return known.get(other), known[made], len(known), made in table, other in table, known[given], known[made] * x
+
+    compiled, x = flambeau.compile(run), torch.ones(2)
+    partials = [functools.partial(torch.add, x) for _ in range(2)]
+    tables = [{partials[0]: 5}, {partials[0]: 5}]
+    for i, j in [(0, 1), (0, 0), (1, 0), (1, 1)]:
+        given = x, partials[i], partials[j]
+        assert repr(compiled(*given, tables[0])) == repr(run(*given, tables[1]))
+        assert tables[0] == tables[1]

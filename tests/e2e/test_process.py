@@ -213,6 +213,37 @@ def test_stopped_daemon_meets_the_deadline():
     assert flambeau.counters()["graphs"] == 1
 
 
+LONG = """
+import json, torch, flambeau
+
+def f(x):
+    items = list(range(60_000))
+    found = 0
+    for i in range(20_000):
+        found += (-1 - i) in items
+    return x + found
+
+with flambeau.config.patch(timeout=2.0):  # the daemon's, which this starts
+    flambeau.compile(lambda x: x + 1)(torch.ones(2))
+with flambeau.config.patch(timeout=100.0):
+    compiled = flambeau.compile(f)
+    result = compiled(torch.ones(2)).tolist()
+    explained = str(flambeau.explain(compiled)(torch.ones(2)).data)
+    after = flambeau.compile(lambda x: x - 1)(torch.ones(2)).tolist()
+print(json.dumps([result, after, explained]))
+"""
+
+
+def test_a_trace_that_takes_too_long_ends(place):
+    """With the reason that says so; the daemon goes on."""
+    env = {**os.environ, "FLAMBEAU_CACHE_DIR": str(place / "cache"), "XDG_RUNTIME_DIR": str(place)}
+    command = [sys.executable, "-c", LONG]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=True)
+    result, after, explained = json.loads(done.stdout.splitlines()[-1])
+    assert result == [1.0, 1.0] and after == [0.0, 0.0]
+    assert "too_large" in explained and "FLAMBEAU_TIMEOUT" in explained, done.stderr
+
+
 SHARER = """
 import sys, time, torch, flambeau
 scope = {}

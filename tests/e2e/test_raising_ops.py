@@ -346,3 +346,32 @@ def test_a_lowering_is_for_what_its_rule_takes(op, dtype):
             return type(error), str(error)
 
     assert outcome_of(flambeau.compile(lambda x: op(x))) == outcome_of(lambda x: op(x))
+
+
+WHOLE = [
+    lambda x, divisor: x // divisor,
+    lambda x, divisor: x % divisor,
+    lambda x, divisor: x.fmod(divisor),
+    lambda x, divisor: torch.div(x, divisor, rounding_mode="trunc"),
+]
+
+
+@pytest.mark.plain_only("reads the counters of one call")
+@pytest.mark.parametrize("divisor", [3, -1, 300, 512, 0])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.float32], ids=str)
+@pytest.mark.parametrize("op", WHOLE)
+def test_a_number_divides_without_a_break(op, dtype, divisor):
+    """Only one that is zero for the tensor's type raises behind a write that could not be taken back."""
+
+    def divide(x, log):
+        x[0] = 7
+        try:
+            return op(x, divisor)
+        except RuntimeError as error:
+            log.append(str(error))
+
+    x, log, expected = torch.arange(5).to(dtype), [], []
+    result = flambeau.compile(divide)(x.clone(), log)
+    assert repr(result) == repr(divide(x.clone(), expected)) and log == expected
+    is_zero = torch.tensor(divisor).to(dtype) == 0 and not dtype.is_floating_point
+    assert bool(flambeau.counters()["graph_breaks"]) == bool(expected) == bool(is_zero)

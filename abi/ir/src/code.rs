@@ -110,7 +110,7 @@ pub struct Code {
     pub flags: u32,
     /// `co_code`: de-specialised bytecode, caches included.
     pub bytecode: Vec<u8>,
-    #[serde(deserialize_with = "crate::stack::items")]
+    #[serde(deserialize_with = "crate::bounds::items")]
     pub consts: Vec<Const>,
     pub names: Vec<String>,
     pub localsplusnames: Vec<String>,
@@ -147,10 +147,10 @@ pub enum Const {
     Complex(f64, f64),
     Str(Arc<str>),
     Bytes(Vec<u8>),
-    Tuple(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<Const>),
-    FrozenSet(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<Const>),
-    Slice(#[serde(deserialize_with = "crate::stack::nested")] Box<[Const; 3]>),
-    Code(#[serde(deserialize_with = "crate::stack::nested")] Arc<Code>),
+    Tuple(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<Const>),
+    FrozenSet(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<Const>),
+    Slice(#[serde(deserialize_with = "crate::bounds::nested")] Box<[Const; 3]>),
+    Code(#[serde(deserialize_with = "crate::bounds::nested")] Arc<Code>),
     Dtype(crate::kernel::DType),
     Device(crate::tensor::Device),
     /// `torch.strided` as `strided`.

@@ -1,6 +1,6 @@
 //! Sizes: a constant, or an expression over symbols. Every size, stride and offset in the project is a [`Dim`].
 
-use crate::stack::Items;
+use crate::bounds::Items;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ pub enum Dim {
     /// Known at compile time.
     Const(i64),
     /// Computed at call time; never a constant polynomial.
-    Expr(#[serde(deserialize_with = "crate::stack::nested")] Box<Poly>),
+    Expr(#[serde(deserialize_with = "crate::bounds::nested")] Box<Poly>),
 }
 
 /// A polynomial in canonical form: sum of coefficient times product of sorted atoms. No zero coefficients.

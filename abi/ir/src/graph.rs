@@ -144,13 +144,13 @@ pub enum Arg {
     /// A symbolic int (constant dims are `Const(Int)`).
     Dim(Dim),
     /// A list.
-    List(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<Arg>),
+    List(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<Arg>),
     /// A tuple.
-    Tuple(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<Arg>),
+    Tuple(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<Arg>),
     /// A slice.
-    Slice(#[serde(deserialize_with = "crate::stack::nested")] Box<[Arg; 3]>),
+    Slice(#[serde(deserialize_with = "crate::bounds::nested")] Box<[Arg; 3]>),
     /// A dict with constant keys.
-    Dict(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<(Const, Arg)>),
+    Dict(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<(Const, Arg)>),
 }
 
 impl Arg {
@@ -184,7 +184,7 @@ pub enum ValueMeta {
     /// A tensor.
     Tensor(TensorMeta),
     /// A tuple or list of values, taken apart by `_operator.getitem` nodes.
-    Tuple(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<ValueMeta>),
+    Tuple(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<ValueMeta>),
     /// A symbolic int.
     Int(Dim),
     /// A constant (calls kept for their effect yield `None`).

@@ -1,6 +1,7 @@
 //! The types that cross the socket between client and daemon, shared by all stages: plain data, printers, parsers and
 //! verifiers. No stage logic lives here.
 
+pub mod bounds;
 pub mod code;
 pub mod device;
 pub mod dim;
@@ -13,7 +14,6 @@ pub mod oracle;
 pub mod plan;
 pub mod reason;
 pub mod source;
-pub mod stack;
 pub mod tensor;
 pub mod text;
 pub mod verify;

@@ -114,13 +114,13 @@ pub enum Plain {
     /// A constant.
     Const(Const),
     /// A tuple that is no constant.
-    Tuple(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<Plain>),
+    Tuple(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<Plain>),
     /// A list.
-    List(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<Plain>),
+    List(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<Plain>),
     /// A dict, in order.
-    Dict(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<(Const, Plain)>),
+    Dict(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<(Const, Plain)>),
     /// An immutable object of the type of C at this path: what the function at the next path gives for these arguments.
-    Object(Arc<str>, Arc<str>, #[serde(deserialize_with = "crate::stack::nested_items")] Vec<Plain>),
+    Object(Arc<str>, Arc<str>, #[serde(deserialize_with = "crate::bounds::nested_items")] Vec<Plain>),
 }
 
 impl Plain {
@@ -141,9 +141,9 @@ pub enum QueryArg {
     /// A constant.
     Const(Const),
     /// A list.
-    List(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<QueryArg>),
+    List(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<QueryArg>),
     /// A tuple.
-    Tuple(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<QueryArg>),
+    Tuple(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<QueryArg>),
 }
 
 /// The answer to one question.

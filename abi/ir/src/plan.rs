@@ -60,6 +60,9 @@ pub enum Term {
 }
 
 impl IndexCheck {
+    /// Of a tensor with more elements the numbers are not looked at: nothing is known of them.
+    pub const MOST_NUMBERS: i64 = 1 << 12;
+
     /// Whether it surely holds. `tensor` gives the least and the greatest number of a tensor.
     pub fn holds(
         &self,
@@ -324,5 +327,5 @@ pub enum PlanArg {
     /// A size.
     Dim(Dim),
     /// A list.
-    List(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<PlanArg>),
+    List(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<PlanArg>),
 }

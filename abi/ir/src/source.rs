@@ -110,7 +110,7 @@ pub enum KeyPart<T> {
     /// A number, str, ...
     Const(Const),
     /// A tuple, or `torch.Size`.
-    Tuple(#[serde(deserialize_with = "crate::stack::nested_items")] Vec<KeyPart<T>>),
+    Tuple(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<KeyPart<T>>),
     /// An object that is compared by identity.
     Object(T),
 }

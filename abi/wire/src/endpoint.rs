@@ -151,6 +151,11 @@ pub fn kernel_timeout(patience: Duration) -> Duration {
     patience / 2
 }
 
+/// The patience of clients, of the time for one kernel.
+pub fn patience(kernel_timeout: Duration) -> Duration {
+    kernel_timeout.saturating_mul(2)
+}
+
 impl Start {
     /// The arguments of `flambeaud`.
     pub fn args(&self) -> Vec<OsString> {

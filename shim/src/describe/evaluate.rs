@@ -302,7 +302,7 @@ const MOST_VALUES: usize = 10_000;
 
 /// A new object as what it holds; `None` for what is not of exact built-in types, or too large.
 fn plain(object: &Bound<'_, PyAny>, seen: &mut usize) -> Option<Plain> {
-    flambeau_ir::stack::check();
+    flambeau_ir::bounds::check();
     *seen += 1;
     if *seen > MOST_VALUES {
         return None;

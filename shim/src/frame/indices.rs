@@ -6,9 +6,6 @@ use flambeau_ir::plan::{IndexCheck, Term};
 use flambeau_ir::source::SourceId;
 use pyo3::prelude::*;
 
-/// Of larger tensors the numbers are not looked at: nothing is known of them.
-const MOST_NUMBERS: i64 = 1 << 12;
-
 /// The sources of the tensors that the checks read.
 pub fn sources(checks: &[IndexCheck]) -> impl Iterator<Item = SourceId> {
     checks.iter().flat_map(|check| &check.numbers).filter_map(|term| match term {
@@ -36,7 +33,7 @@ pub fn hold(py: Python<'_>, checks: &[IndexCheck], passed: &Passed, slot: &dyn F
 unsafe fn range(torch: &Torch, tensor: Handle) -> Option<(i64, i64)> {
     // SAFETY: the caller's promise; sizes and strides say where the numbers are.
     unsafe {
-        if !(1..=MOST_NUMBERS).contains(&torch.numel(tensor)) {
+        if !(1..=IndexCheck::MOST_NUMBERS).contains(&torch.numel(tensor)) {
             return None;
         }
         let data = torch.data(tensor).cast::<i64>();

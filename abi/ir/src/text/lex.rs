@@ -1,8 +1,8 @@
 //! Characters to what the parsers ask for. Grammar lives in the parsers.
 
+use crate::bounds::MAX_DEPTH;
 use crate::dim::{Dim, SymId};
 use crate::kernel::DType;
-use crate::stack::MAX_DEPTH;
 
 /// Text that is no graph.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

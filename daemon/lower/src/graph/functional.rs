@@ -95,6 +95,7 @@ pub fn functionalise(graph: &Graph, options: &LowerOptions, in_place: bool) -> R
         uncounted: BTreeSet::new(),
     };
     for node in &graph.nodes {
+        flambeau_ir::bounds::check_time();
         let value = lowering.node(node).map_err(|reason| located(graph, node, reason))?;
         lowering.values.push(value);
     }

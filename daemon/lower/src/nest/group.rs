@@ -6,6 +6,7 @@ use crate::nest::body::{self, Body, Place, Root, Space, Unfit, computes};
 use crate::nest::collapse::collapse;
 use crate::nest::versions::{read_before_writes, written_by};
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, OutputBase};
+use flambeau_ir::bounds::check_time;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, Unary};
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -127,6 +128,7 @@ pub fn schedule(core: &Core, once: BTreeSet<CoreId>) -> Result<Schedule, Reason>
         }
     }
     for _ in 0..core.nodes().len() + 8 {
+        check_time();
         let live = planner.live();
         let units = planner.units(&live);
         if let Some(tasks) = planner.emit(&live, &units)? {
@@ -338,6 +340,7 @@ impl Planner<'_> {
     }
 
     fn place(&self, live: &Live, units: &mut Units, root: &Root) {
+        check_time();
         let leaves = self.leaves(live, root);
         let mut deps: BTreeSet<usize> = leaves.iter().flat_map(|l| units.makers(self.core, *l)).collect();
         if let Place::Stored(after) = root.place
@@ -445,6 +448,7 @@ impl Planner<'_> {
             stored.iter().flatten().filter(|r| r.place == Place::Own).map(|r| r.node).collect();
         let mut bodies = Vec::new();
         for (unit, roots) in units.list.iter().zip(&stored) {
+            check_time();
             let Unit::Group(group) = unit else {
                 bodies.push(None);
                 continue;

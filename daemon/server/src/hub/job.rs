@@ -6,9 +6,9 @@ use crate::hub::oracle::Asker;
 use crate::hub::{Hub, fence};
 use crate::stages::Traced;
 use crate::stages::record::{self, Parts};
+use flambeau_ir::bounds::{EXHAUSTED, LATE, TimeLimit};
 use flambeau_ir::plan::CompiledFrame;
 use flambeau_ir::reason::{Reason, ReasonCode};
-use flambeau_ir::stack::EXHAUSTED;
 use flambeau_wire::from_client::{FrameKey, Settings, Snapshot};
 use flambeau_wire::from_daemon::Artifact;
 use flambeau_wire::registry::Plugin;
@@ -121,7 +121,7 @@ impl Job {
         }
     }
 
-    /// Runs one stage: span, time, panic fence.
+    /// Runs one stage: span, time and its limit, panic fence. Workers have limits of their own.
     pub fn run<T>(&self, hub: &Hub, stage: Stage, work: impl FnOnce() -> Result<T, Reason>) -> Result<T, Reason> {
         self.stage.store(stage as u8, Ordering::Relaxed);
         let client = lock(&self.asker).as_ref().map_or(0, |a| a.client);
@@ -129,9 +129,10 @@ impl Job {
             tracing::info_span!("stage", stage = stage.name(), job = self.id, frame = %self.key.frame.code, client);
         let _entered = span.enter();
         let start = Instant::now();
+        let _limit = (stage != Stage::Codegen).then(|| TimeLimit::new(hub.config.stage_timeout()));
         let result = fence(hub, stage.name(), work).unwrap_or_else(|text| {
             let detail = format!("panic in {}: {text}", stage.name());
-            Err(if text == EXHAUSTED {
+            Err(if text == EXHAUSTED || text == LATE {
                 Reason::new(ReasonCode::TooLarge, text)
             } else {
                 Reason::new(ReasonCode::Internal, detail)

@@ -46,6 +46,13 @@ pub struct Config {
     pub kernel_timeout: Duration,
 }
 
+impl Config {
+    /// Longest time for one stage of a compile, waits for a client's answers not counted: as long as a client waits.
+    pub fn stage_timeout(&self) -> Duration {
+        flambeau_wire::endpoint::patience(self.kernel_timeout)
+    }
+}
+
 /// Names one connection.
 pub type ClientId = u64;
 

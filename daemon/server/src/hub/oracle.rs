@@ -5,6 +5,7 @@ use crate::base::wire_out::Outbox;
 use crate::hub::job::Job;
 use crate::hub::{ClientId, Hub};
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use flambeau_ir::bounds;
 use flambeau_ir::oracle::{Answer, Oracle, OracleError, Question};
 use flambeau_wire::from_client::RequestId;
 use flambeau_wire::from_daemon::FromDaemon;
@@ -108,6 +109,7 @@ impl Oracle for SessionOracle<'_> {
         let start = Instant::now();
         let answers = self.wait(&asker, questions);
         self.waited += start.elapsed();
+        bounds::waited(start.elapsed());
         let answers = answers?;
         if answers.len() != questions.len() {
             return Err(OracleError(format!("{} answers to {} questions", answers.len(), questions.len())));

@@ -9,7 +9,7 @@ use std::thread;
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Stack of threads that recurse over a client's data, in bytes: only reserved. It has a guard page below it and is never
-/// used up ([`flambeau_ir::stack`]). All stages have the same, so that what one could build the next can walk.
+/// used up ([`flambeau_ir::bounds`]). All stages have the same, so that what one could build the next can walk.
 pub const STACK: usize = 256 << 20;
 
 /// How a pool is sized.
@@ -71,7 +71,7 @@ impl Pool {
         let stack = self.options.stack;
         let name = format!("{}-{index}", self.options.name);
         let run = move || {
-            flambeau_ir::stack::bound(stack);
+            flambeau_ir::bounds::bound(stack);
             while let (Ok(work), Some(hub)) = (receiver.recv(), hub.upgrade()) {
                 let _ = fence(&hub, "worker thread", work);
                 counter.fetch_sub(1, Ordering::AcqRel);

@@ -258,7 +258,7 @@ const MOST_PLAIN: usize = 1000;
 /// A constant, or a container of such; symbolic ints in it are fixed to the values seen, unless the function was compiled
 /// for half of its limit. `exact`: instances of subclasses are no values of their base.
 fn plain_value(tracer: &mut Tracer<'_>, value: &Value, exact: bool, most: usize) -> Flow<Option<Plain>> {
-    flambeau_ir::stack::check();
+    flambeau_ir::bounds::check();
     if matches!(value, Value::Int(_)) && tracer.frame.options.cautious || exact && matches!(value, Value::Instance(_)) {
         return Ok(None);
     }

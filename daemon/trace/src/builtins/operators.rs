@@ -409,9 +409,11 @@ fn hides_equality(tracer: &mut Tracer<'_>, value: &Value) -> Flow<bool> {
             let class = opaque.class.clone();
             Ok(tracer.type_lookup(&class, "__eq__")?.is_some_and(|(owner, _)| !owner.is("builtins.object")))
         }
+        // What Python code of its class had to say is known by now.
         Value::Instance(id) => {
             let class = tracer.arenas.instances[*id].class.clone();
-            Ok(tracer.type_lookup(&class, "__eq__")?.is_some_and(|(owner, _)| !owner.is("builtins.object")))
+            let eq = tracer.type_lookup(&class, "__eq__")?;
+            Ok(eq.is_some_and(|(owner, eq)| !owner.is("builtins.object") && !matches!(eq, Value::Function(_))))
         }
         _ => Ok(false),
     }

@@ -298,7 +298,7 @@ pub fn represent(tracer: &mut Tracer<'_>, value: &Value) -> Flow<String> {
     if let Some(Value::Const(Const::Str(text))) = pure::operation(tracer, "builtins.repr", &[value])? {
         return Ok(text.to_string());
     }
-    flambeau_ir::stack::check();
+    flambeau_ir::bounds::check();
     if let Some(text) = own_text(tracer, value, "__repr__", &[])? {
         return text_of(text);
     }

@@ -135,7 +135,7 @@ impl Tracer<'_> {
 
     /// How to make `value` after the graph ran; an object is made once.
     pub(super) fn build(&mut self, builder: &mut Builder, value: &Value) -> Flow<BuildId> {
-        flambeau_ir::stack::check();
+        flambeau_ir::bounds::check();
         if let Some(origin) = self.origin_of(value) {
             return Ok(builder.source(origin.source));
         }

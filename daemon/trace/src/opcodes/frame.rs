@@ -7,6 +7,7 @@ use crate::value::frame::{Control, FrameEnd, FrameInfo, Generator, GeneratorId, 
 use crate::value::{Function, Value};
 use flambeau_bytecode::dialect::{BUILTINS, Builtins};
 use flambeau_bytecode::{Decoded, Op};
+use flambeau_ir::bounds;
 use flambeau_ir::code::Code;
 use flambeau_ir::graph::Location;
 use flambeau_ir::reason::ReasonCode;
@@ -93,6 +94,7 @@ impl Tracer<'_> {
             let at = frame.pc;
             frame.pc += 1;
             self.executed += 1;
+            bounds::check();
             if self.executed > MAX_INSTRUCTIONS {
                 return stop(ReasonCode::TooLarge, "too many instructions");
             }

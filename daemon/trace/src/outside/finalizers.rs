@@ -185,6 +185,7 @@ impl<'t, 'a> Walk<'t, 'a> {
 
     fn value(&mut self, value: &Value) {
         self.tracer.looked_at.set(self.tracer.looked_at.get() + 1);
+        flambeau_ir::bounds::check();
         let arenas = &self.tracer.arenas;
         match value {
             Value::Instance(id) if self.instances.insert(*id) => {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 impl Tracer<'_> {
     /// `type(value)`.
     pub fn class_of(&mut self, value: &Value) -> Flow<Rc<Class>> {
-        flambeau_ir::stack::check();
+        flambeau_ir::bounds::check();
         let path = match value {
             Value::Instance(id) => return Ok(self.arenas.instances[*id].class.clone()),
             Value::Opaque(o) => return Ok(o.class.clone()),

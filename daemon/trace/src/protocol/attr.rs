@@ -58,7 +58,7 @@ impl Tracer<'_> {
     }
 
     pub(crate) fn lookup_attr(&mut self, value: &Value, name: &str) -> Flow<Option<Value>> {
-        flambeau_ir::stack::check();
+        flambeau_ir::bounds::check();
         if name == "__class__" && !self.overrides_class(value)? {
             return self.class_of(value).map(|c| Some(Value::Class(c)));
         }

@@ -46,7 +46,7 @@ const OWN_LAYOUT: &[&str] = &[
 impl Tracer<'_> {
     /// Calls `callee`.
     pub fn call(&mut self, callee: &Value, mut args: Args) -> Flow<Value> {
-        flambeau_ir::stack::check();
+        flambeau_ir::bounds::check();
         match callee {
             Value::Function(f) => self.call_function(f, args),
             Value::Method(m) => {

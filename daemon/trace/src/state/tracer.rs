@@ -380,7 +380,7 @@ impl<'a> Tracer<'a> {
 
     /// A new value.
     fn made(&mut self, made: Plain) -> Flow<Value> {
-        flambeau_ir::stack::check();
+        flambeau_ir::bounds::check();
         let items = |tracer: &mut Self, items: Vec<Plain>| -> Flow<Vec<Value>> {
             items.into_iter().map(|item| tracer.made(item)).collect()
         };
@@ -448,7 +448,7 @@ impl<'a> Tracer<'a> {
     }
 
     fn plain_key(&mut self, value: &Value) -> Flow<Key> {
-        flambeau_ir::stack::check();
+        flambeau_ir::bounds::check();
         match value {
             Value::List(_) | Value::Dict(_) => {
                 let class = self.class_of(value)?;
@@ -461,11 +461,16 @@ impl<'a> Tracer<'a> {
             // Types of C compare and hash as they like, too (dates, patterns, weak references).
             Value::Instance(_) | Value::Opaque(_) => {
                 let class = self.class_of(value)?;
-                if self.type_lookup(&class, "__hash__")?.is_some_and(|(_, hash)| hash.is_none()) {
+                let hash = self.type_lookup(&class, "__hash__")?.map(|(_, hash)| hash);
+                if hash.as_ref().is_some_and(Value::is_none) {
                     let name = self.type_name(value);
                     return self.raise_named("TypeError", &format!("unhashable type: '{name}'"));
                 }
-                for method in ["__eq__", "__hash__"] {
+                // No two objects have one hash then, so none is compared.
+                let by_identity =
+                    matches!(&hash, Some(Value::Builtin(slot)) if &*slot.path == "builtins.object.__hash__");
+                let methods: &[&str] = if by_identity { &[] } else { &["__eq__", "__hash__"] };
+                for method in methods {
                     if let Some((owner, _)) = self.type_lookup(&class, method)?
                         && !owner.is("builtins.object")
                         && !(owner.path.is_some() && owner.derives("torch.nn.modules.module.Module"))
@@ -562,7 +567,7 @@ impl<'a> Tracer<'a> {
 
     /// The value as a constant, if it is one through and through (exact tuples, slices and frozensets of constants included).
     pub fn as_const(&self, value: &Value) -> Option<Const> {
-        flambeau_ir::stack::check();
+        flambeau_ir::bounds::check();
         Some(match value {
             Value::Const(c) => c.clone(),
             Value::Tuple(t) if t.class.is_none() => {

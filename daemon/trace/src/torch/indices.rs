@@ -42,9 +42,6 @@ const PASSING: &[&str] = &[
 /// Ops that say where in their input along a dimension, the last unless they are told, they found what they give.
 const FINDING: &[&str] = &["argmax", "argmin", "argsort", "kthvalue", "max", "median", "min", "mode", "sort", "topk"];
 
-/// The client does not look at the numbers of larger tensors.
-const MOST_NUMBERS: i64 = 1 << 12;
-
 /// Terms of one check.
 const MOST_TERMS: usize = 32;
 
@@ -59,11 +56,7 @@ impl Tracer<'_> {
         let bound = canon.bind(args, kwargs).ok()?;
         let (Arg::Node(indexed), Arg::Node(indices)) = (bound.arg(indexed)?, bound.arg(indices)?) else { return None };
         let sizes = &self.arenas.tensors[self.tensor_of(*indexed)?].meta.sizes;
-        let dim = match bound.arg("dim") {
-            None if *name == "embedding" => 0,
-            Some(Arg::Const(Const::Int(dim))) => place(*dim, sizes.len())?,
-            _ => return None,
-        };
+        let dim = if *name == "embedding" { 0 } else { place(bound.int("dim").ok()??, sizes.len())? };
         let size = sizes.get(dim)?.clone();
         let mut numbers = Vec::new();
         self.numbers(*indices, self.graph.nodes.len(), &mut numbers)?;
@@ -104,7 +97,7 @@ impl Tracer<'_> {
         let at = node.0 as usize;
         let (target, args, kwargs) = match &self.graph.nodes.get(at)?.op {
             NodeOp::Placeholder(source) => {
-                if self.hint(&meta.numel()) > MOST_NUMBERS {
+                if self.hint(&meta.numel()) > IndexCheck::MOST_NUMBERS {
                     return None;
                 }
                 terms.push(Term::Tensor(*source));
@@ -116,9 +109,8 @@ impl Tracer<'_> {
         let bound = canon.bind(args, kwargs).ok()?;
         let operation = match canon.op.name {
             "arange" => {
-                let bounds = [bound.arg("start"), bound.arg("end")].map(|bound| bound.map(dim_of));
-                let start = bounds[0].clone().unwrap_or(Some(Dim::Const(0)))?;
-                let end = bounds[1].clone()??;
+                let start = bound.arg("start").map_or(Some(Dim::Const(0)), dim_of)?;
+                let end = bound.arg("end").and_then(dim_of)?;
                 let by_one = |step: &Arg| *step == Arg::Const(Const::Int(1));
                 if !bound.arg("step").is_none_or(by_one) {
                     return None;

@@ -92,7 +92,7 @@ impl Tracer<'_> {
     }
 
     fn has_tensor(&mut self, value: &Value) -> bool {
-        flambeau_ir::stack::check();
+        flambeau_ir::bounds::check();
         match value {
             Value::Tensor(_) => true,
             Value::Tuple(t) => t.items.iter().any(|v| self.has_tensor(v)),
@@ -543,7 +543,7 @@ impl Tracer<'_> {
     }
 
     fn torch_arg(&mut self, value: &Value) -> Flow<(Arg, OpArg)> {
-        flambeau_ir::stack::check();
+        flambeau_ir::bounds::check();
         self.need_plain_argument(value)?;
         Ok(match value {
             Value::Const(c) => (Arg::Const(c.clone()), OpArg::Const(c.clone())),

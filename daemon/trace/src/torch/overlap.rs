@@ -53,11 +53,7 @@ impl Range {
             None => None,
         };
         let place = |at: i64| self.start + at * self.step;
-        let last = match (last, self.last) {
-            (Some(last), _) => Some(place(last)),
-            (None, known) => known,
-        };
-        *self = Range { start: place(start), step: step * self.step, last };
+        *self = Range { start: place(start), step: step * self.step, last: last.map(place).or(self.last) };
         Some(())
     }
 }

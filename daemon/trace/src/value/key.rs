@@ -1,6 +1,7 @@
 //! Dict keys and set elements: values with Python's equality and hash.
 
 use super::Value;
+use super::parts::PARTIAL;
 use flambeau_ir::code::Const;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,6 +50,10 @@ impl Key {
             Value::Module(m) => Key::Identity(4, Rc::as_ptr(m) as usize),
             Value::Builtin(b) if b.receiver.is_none() => Key::Path(b.path.clone()),
             Value::Opaque(o) => Key::Identity(5, o.origin.object.0 as usize),
+            Value::Parts(parts) if parts.of == PARTIAL => match parts.origin {
+                Some(origin) => Key::Identity(11, origin.object.0 as usize),
+                None => Key::Identity(12, Rc::as_ptr(parts) as usize),
+            },
             Value::Address(of) => match (Key::by_structure(of), &**of) {
                 (Some(Key::Identity(kind, of)), _) => Key::Address(kind, of),
                 (_, Value::List(id)) => Key::Address(6, id.0 as usize),

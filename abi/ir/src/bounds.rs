@@ -1,17 +1,25 @@
-//! Bounds of recursion over what a client sent: how deep decoding goes, and how much of its stack a stage's thread uses.
-//! Both end in an error or a panic that the stage's fence turns into a reason, never in the end of the process.
+//! Bounds of work on what a client sent: how deep decoding goes, how much of its stack a stage's thread uses, and how long
+//! a stage takes. They end in an error or a panic that the stage's fence turns into a reason, never in the end of the
+//! process or in a thread that is busy for ever.
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::{Duration, Instant};
 
 /// Deepest nesting of what is decoded: constants in constants, code in code, sizes in sizes.
 pub const MAX_DEPTH: u32 = 200;
 
-/// What the panic of [`check`] says.
+/// What the panic of [`check`] says where the stack is used up.
 pub const EXHAUSTED: &str = "objects are nested too deep for the compiler's stack";
+
+/// What the panic of [`check`] says where the time is over.
+pub const LATE: &str = "the compiler took longer than FLAMBEAU_TIMEOUT";
+
+/// How many checks go by between two looks at the clock, less one; a power of two, less one.
+const UNTIMED: u32 = 255;
 
 /// Left for what follows on the way out: unwinding, destructors, the log. Unit: bytes.
 const RESERVE: usize = 1 << 20;
@@ -19,6 +27,8 @@ const RESERVE: usize = 1 << 20;
 thread_local! {
     static LOWEST: Cell<usize> = const { Cell::new(0) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static END: Cell<Option<Instant>> = const { Cell::new(None) };
+    static CHECKS: Cell<u32> = const { Cell::new(0) };
 }
 
 fn address() -> usize {
@@ -31,13 +41,49 @@ pub fn bound(bytes: usize) {
     LOWEST.set(address().saturating_sub(bytes).saturating_add(RESERVE.min(bytes / 2)));
 }
 
-/// Panics where the thread's stack is nearly used up; does nothing on a thread that never called [`bound`].
+/// Bounds the time of what the calling thread does until this is dropped.
+pub struct TimeLimit(());
+
+impl TimeLimit {
+    /// Starts with so much time.
+    pub fn new(time: Duration) -> TimeLimit {
+        END.set(Instant::now().checked_add(time));
+        TimeLimit(())
+    }
+}
+
+impl Drop for TimeLimit {
+    fn drop(&mut self) {
+        END.set(None);
+    }
+}
+
+/// Does not count so much time of the running [`TimeLimit`], which was spent waiting for others.
+pub fn waited(time: Duration) {
+    END.set(END.get().and_then(|end| end.checked_add(time)));
+}
+
+/// Panics where the thread's stack is nearly used up or its time is over. Bounds neither on a thread that called neither
+/// [`bound`] nor [`TimeLimit::new`]. Costs two nanoseconds: for each step of work whose amount a client decides.
 ///
 /// # Panics
-/// With [`EXHAUSTED`].
+/// With [`EXHAUSTED`] or [`LATE`].
 #[inline]
 pub fn check() {
     assert!(address() >= LOWEST.get(), "{EXHAUSTED}");
+    let checks = CHECKS.get().wrapping_add(1);
+    CHECKS.set(checks);
+    if checks & UNTIMED == 0 {
+        check_time();
+    }
+}
+
+/// As [`check`] for the time alone, at once: for steps that are long by themselves.
+///
+/// # Panics
+/// With [`LATE`].
+pub fn check_time() {
+    assert!(END.get().is_none_or(|end| Instant::now() < end), "{LATE}");
 }
 
 /// One level of decoding; the level ends when it is dropped.
@@ -124,6 +170,22 @@ mod tests {
     fn down(levels: u64) -> u64 {
         check();
         if levels == 0 { 0 } else { std::hint::black_box(down(levels - 1) + 1) }
+    }
+
+    #[test]
+    fn work_ends_with_its_time() {
+        let endless = || {
+            loop {
+                check();
+            }
+        };
+        let limit = TimeLimit::new(Duration::from_millis(20));
+        let panic = std::panic::catch_unwind(endless).unwrap_err();
+        assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(LATE));
+        waited(Duration::from_secs(3600));
+        check_time();
+        drop(limit);
+        assert!(END.get().is_none());
     }
 
     #[test]
