@@ -240,6 +240,7 @@ fn rust_tests() -> Result<()> {
 /// Sets up, then checks. The Python packages come, from network to disk, while Rust is checked.
 fn lint() -> Result<()> {
     setup::system()?;
+    FIRST.make()?;
     std::thread::scope(|scope| {
         let packages = scope.spawn(|| FIRST.set_up());
         lint_rust()?;

@@ -71,15 +71,21 @@ impl Python {
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
             return Ok(());
         }
-        if !self.program().exists() {
-            Step::new("Python environment").run(command(self.find()?).args(["-m", "venv"]).arg(self.environment()))?;
-        }
+        self.make()?;
         if self == FIRST {
             self.install(&["-r", "requirements.txt"])?;
         } else {
             self.borrow_packages()?;
         }
         fs::write(stamp, wanted).context("cannot note what was installed")
+    }
+
+    /// Makes its environment, without packages, unless it is there: builds ask its interpreter.
+    pub fn make(self) -> Result<()> {
+        if self.program().exists() {
+            return Ok(());
+        }
+        Step::new("Python environment").run(command(self.find()?).args(["-m", "venv"]).arg(self.environment()))
     }
 
     /// Has `import flambeau` and the command `flambeau` in its environment mean the package in this folder (an editable
