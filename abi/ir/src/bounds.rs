@@ -18,8 +18,8 @@ pub const EXHAUSTED: &str = "objects are nested too deep for the compiler's stac
 /// What the panic of [`check`] says where the time is over.
 pub const LATE: &str = "the compiler took longer than FLAMBEAU_TIMEOUT";
 
-/// How many checks go by between two looks at the clock, less one; a power of two, less one.
-const UNTIMED: u32 = 255;
+/// How many checks there are to a look at the clock.
+const CHECKS_A_LOOK: u32 = 256;
 
 /// Left for what follows on the way out: unwinding, destructors, the log. Unit: bytes.
 const RESERVE: usize = 1 << 20;
@@ -73,7 +73,7 @@ pub fn check() {
     assert!(address() >= LOWEST.get(), "{EXHAUSTED}");
     let checks = CHECKS.get().wrapping_add(1);
     CHECKS.set(checks);
-    if checks & UNTIMED == 0 {
+    if checks.is_multiple_of(CHECKS_A_LOOK) {
         check_time();
     }
 }

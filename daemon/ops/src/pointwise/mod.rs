@@ -211,12 +211,11 @@ fn no_bools(call: &mut Call) -> Answer {
 /// Quotients and remainders: a divisor that is no float may be zero, also where it is a number that the type cuts off.
 fn whole_division(call: &mut Call) -> Answer {
     let dtype = common_type(call)?;
-    let is_zero = |bits: i64| bits.trailing_zeros() as usize >= 8 * dtype.size();
     let checks = match call.bound.constant("other") {
-        Some(Const::Int(divisor)) => is_zero(*divisor),
+        _ if dtype.is_float() => false,
+        Some(Const::Int(divisor)) => divisor.trailing_zeros() as usize >= 8 * dtype.size(),
         _ => true,
     };
-    let checks = checks && !dtype.is_float();
     Ok(Inferred { checks, ..no_bools(call)? })
 }
 
