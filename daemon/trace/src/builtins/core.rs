@@ -80,6 +80,7 @@ fn hash(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
             // What C takes for an error.
             Some(-1) => Ok(Value::int(-2)),
             Some(hash) if matches!(result, Value::Const(Const::Int(_))) => Ok(Value::int(hash)),
+            _ if tracer.own_keys.are_asked() && matches!(result, Value::Address(_)) => Ok(result),
             _ => visible(tracer, path, Args::default()),
         };
     }
@@ -87,8 +88,19 @@ fn hash(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         Value::Int(dim) => Value::int(tracer.fix(dim)),
         _ => value,
     };
-    match tracer.as_const(&value) {
-        Some(constant) if tracer.need_hash_of(&constant)? => tracer.eval(path, vec![constant]),
+    let constant = match tracer.as_const(&value) {
+        // Symbolic numbers in a tuple become facts.
+        None if tracer.own_keys.are_asked() => tracer.key(&value)?.constant(),
+        constant => constant,
+    };
+    match constant {
+        Some(constant) if tracer.need_hash_of(&constant)? => {
+            let hash = tracer.eval(path, vec![constant.clone()])?;
+            tracer.own_keys.note_hash(&constant, &hash);
+            Ok(hash)
+        }
+        // The number is another one in each process: this stands for it.
+        _ if tracer.own_keys.are_asked() => tracer.key(&value).map(|_| Value::Address(Rc::new(value))),
         _ => visible(tracer, path, Args::default()),
     }
 }

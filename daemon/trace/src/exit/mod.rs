@@ -159,6 +159,7 @@ impl Tracer<'_> {
 
     /// The trace with all that it leaves behind, where its end is known.
     fn seal(&mut self, mut builder: Builder) -> Flow<Trace> {
+        self.need_same_keys()?;
         self.effects(&mut builder)?;
         self.ambient_effects(&mut builder)?;
         if let Some((entered, clears)) = self.take_out_idle_autocast() {

@@ -121,7 +121,10 @@ impl Tracer<'_> {
                     self.leaves_rest = forced.rest.is_some();
                     Err(Stop::Break(Box::new(forced.reason)))
                 }
-                None => self.read_operands(frame, instr.op).and_then(|()| super::step(self, frame, instr.op)),
+                None => self
+                    .need_pure(instr.op)
+                    .and_then(|()| self.read_operands(frame, instr.op))
+                    .and_then(|()| super::step(self, frame, instr.op)),
             };
             match control {
                 Ok(Control::Next) => {}

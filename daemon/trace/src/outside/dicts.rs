@@ -143,10 +143,12 @@ impl Tracer<'_> {
 
     /// As [`Tracer::load_dict`]; values that were stored unread stay so.
     pub(crate) fn load_all(&mut self, dict: DictId) -> Flow<()> {
-        if self.arenas.dicts[dict].loaded {
+        let entry = &self.arenas.dicts[dict];
+        self.need_unchanged(entry.is_outside() && entry.is_changed())?;
+        if entry.loaded {
             return Ok(());
         }
-        let Some(origin) = self.arenas.dicts[dict].origin else { return Ok(()) };
+        let Some(origin) = entry.origin else { return Ok(()) };
         let Some(index) = self.dict_index(dict)? else {
             return stop(ReasonCode::UnguardableObject, "all items of a large namespace");
         };

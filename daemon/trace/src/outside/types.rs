@@ -170,6 +170,7 @@ impl Tracer<'_> {
         let Some((position, found)) = self.written_attr(class, name) else {
             return self.type_lookup_before(class, name);
         };
+        self.need_unchanged(true)?;
         // What the classes in front of it have themselves goes first.
         for before in 0..position {
             let owner = self.mro_class(class, before)?;

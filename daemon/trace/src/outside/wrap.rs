@@ -589,6 +589,7 @@ impl Tracer<'_> {
     /// `dict.get(key)`: the item is read and guarded if the dict is from outside.
     pub(crate) fn dict_get_key(&mut self, dict: DictId, key: &Key) -> Flow<Option<Value>> {
         let entry = &self.arenas.dicts[dict];
+        self.need_unchanged(entry.is_outside() && (entry.rewritten || entry.writes.contains_key(key)))?;
         if let Some((_, value)) = entry.items.get(key) {
             let value = value.clone();
             return self.read(&value).map(Some);
@@ -725,6 +726,7 @@ impl Tracer<'_> {
     /// As [`Tracer::load_list`]; items that were stored unread stay so.
     pub(crate) fn load_stored(&mut self, list: ListId) -> Flow<()> {
         let entry = &self.arenas.lists[list];
+        self.need_unchanged(entry.origin.is_some() && entry.dirty)?;
         if entry.loaded {
             return Ok(());
         }
@@ -761,6 +763,7 @@ impl Tracer<'_> {
     /// What a cell holds.
     pub(crate) fn cell_get(&mut self, cell: crate::value::CellId) -> Flow<Option<Value>> {
         let entry = &self.arenas.cells[cell];
+        self.need_unchanged(entry.dirty || entry.origin.is_none())?;
         let Some(origin) = entry.origin.filter(|_| !entry.loaded) else { return Ok(entry.value.clone()) };
         let described = self.describe(origin.object)?;
         let ObjectData::Cell(contents) = &described.data else {

@@ -549,6 +549,7 @@ impl Tracer<'_> {
             return stop(ReasonCode::UnsupportedObject, format!("{}.{name}", class.name.qualname));
         }
         let instance = &self.arenas.instances[*id];
+        self.need_unchanged(instance.origin.is_some() && instance.slot_writes.contains_key(name))?;
         let known = match (instance.slots.get(name), instance.origin) {
             (Some(known), _) => known.clone(),
             (None, None) => None,

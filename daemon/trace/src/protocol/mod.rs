@@ -8,6 +8,7 @@ mod function;
 pub mod iterate;
 mod module;
 pub mod operators;
+mod own_key;
 pub mod polyfill;
 pub mod raise;
 mod set_attr;

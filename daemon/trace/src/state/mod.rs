@@ -5,5 +5,6 @@ pub mod graph;
 pub mod kind;
 pub(crate) mod library;
 mod log;
+pub(crate) mod own_keys;
 mod texts;
 pub mod tracer;

@@ -3,6 +3,7 @@
 use super::broken::{Broken, Forced, Mortals, Place};
 use super::graph::GraphBuilder;
 use super::library::Library;
+use super::own_keys::OwnKeys;
 use super::texts::Texts;
 use crate::value::flow::{Flow, internal, stop};
 use crate::value::frame::FrameInfo;
@@ -78,6 +79,7 @@ pub struct Tracer<'a> {
     pub(crate) represented: Vec<Value>,
     /// What `id` was asked for.
     pub(crate) addressed: Vec<Value>,
+    pub(crate) own_keys: OwnKeys,
     /// Keys were ids of objects, and numbers that ids could be equal to.
     address_keys: bool,
     large_keys: bool,
@@ -195,6 +197,7 @@ impl<'a> Tracer<'a> {
             comparing: 0,
             represented: Vec::new(),
             addressed: Vec::new(),
+            own_keys: OwnKeys::default(),
             address_keys: false,
             large_keys: false,
             evals: HashMap::new(),
@@ -476,6 +479,9 @@ impl<'a> Tracer<'a> {
                         && !(owner.path.is_some() && owner.derives("torch.nn.modules.module.Module"))
                         && !owner.is("enum.Enum")
                     {
+                        if let Some(key) = self.own_key(value)? {
+                            return Ok(key);
+                        }
                         return stop(ReasonCode::UnsupportedObject, format!("a {} as a key", class.name.qualname));
                     }
                 }

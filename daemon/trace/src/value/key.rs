@@ -22,6 +22,8 @@ pub enum Key {
     Path(Arc<str>),
     /// The `id` of an object compared by identity.
     Address(u8, usize),
+    /// Objects that are equal by Python code of their class: the place of the first of them among all.
+    Own(usize),
 }
 
 impl Key {
@@ -74,7 +76,7 @@ impl Key {
         Some(match self {
             Key::Const(c) => c.clone(),
             Key::Tuple(items) => Const::Tuple(items.iter().map(Key::constant).collect::<Option<_>>()?),
-            Key::Identity(..) | Key::Path(_) | Key::Address(..) => return None,
+            Key::Identity(..) | Key::Path(_) | Key::Address(..) | Key::Own(_) => return None,
         })
     }
 
