@@ -1,4 +1,5 @@
-"""`torch.autograd.Function.apply` in compiled functions: its `forward` is traced where no gradient is asked for."""
+"""`torch.autograd.Function.apply` in compiled functions: its `forward` is traced, and where a gradient is asked for, the
+graph calls `apply`."""
 
 import pytest
 import torch
@@ -252,3 +253,251 @@ def test_captured_whole(program):
     with torch.no_grad():
         compiled(torch.arange(2.0), torch.ones(2))
     assert not COUNTED or flambeau.counters()["graph_breaks"] == {}
+
+
+class Reverses(Function):
+    """Gradient reversal, as domain adaptation writes it."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.weight = weight
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.neg() * ctx.weight, None
+
+
+class Rounds(Function):
+    """A straight-through estimator."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class Turns(Doubling):
+    @staticmethod
+    def forward(ctx, x):
+        return x.mul(2).flip(0).view(1, -1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.view(-1).flip(0) * 2
+
+
+class Largest(Function):
+    """Two outputs, one of them whole numbers."""
+
+    @staticmethod
+    def forward(ctx, x, k):
+        values, places = x.topk(k)
+        ctx.save_for_backward(places)
+        ctx.mark_non_differentiable(places)
+        ctx.shape = x.shape
+        return values, places
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        (places,) = ctx.saved_tensors
+        return torch.zeros(ctx.shape).scatter(0, places, grad), None
+
+
+class Cubes(Function):
+    """Differentiable twice."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 3 * x**2
+
+
+class Linear(Function):
+    """With a module and a list among its arguments."""
+
+    @staticmethod
+    def forward(ctx, x, module, factors):
+        ctx.module = module
+        return torch.nn.functional.linear(x, module.weight) * factors[0]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad @ ctx.module.weight, None, None
+
+
+class Jumps(Rounds):
+    @staticmethod
+    def forward(ctx, x):
+        return x + torch.rand(2)
+
+
+class Counts(Rounds):
+    made = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        Counts.made += 1
+        return x * Counts.made
+
+
+class Inner(Rounds):
+    @staticmethod
+    def forward(ctx, x):
+        with torch.enable_grad():
+            y = x.detach().requires_grad_()
+            z = Cubes.apply(y)
+        return z.detach()
+
+
+class Local:
+    factor = 1
+
+
+class ReadsState(Rounds):
+    @staticmethod
+    def forward(ctx, x):
+        return x * Local.factor
+
+
+MODULE = torch.nn.Linear(2, 2)
+
+
+def reverses(x, y):
+    return Reverses.apply(x * 2, 0.5) * y
+
+
+def reverses_in_place(x, y):
+    z = Reverses.apply(x * 2, 0.5)
+    try:
+        z.add_(1)
+    except RuntimeError as e:
+        return z * 1, type(e)
+    return z * y
+
+
+def rounds(x, y):
+    return Rounds.apply(x * 1.4) * y + Rounds.apply(y)
+
+
+def turns(x, y):
+    return Turns.apply(x) + 1, Turns.apply(y)
+
+
+def largest(x, y):
+    values, places = Largest.apply(x * 3, 1)
+    return values + y[places], places
+
+
+def cubes(x, y):
+    return Cubes.apply(x + y)
+
+
+def linear(x, y):
+    return Linear.apply(x * 1, MODULE, [2.0, 3.0]) + y, Linear.apply(x, MODULE, (1.0,))
+
+
+def jumps(x, y):
+    return Jumps.apply(x) + torch.rand(2)
+
+
+def counts(x, y):
+    Counts.made = 3
+    return Counts.apply(x) + Counts.apply(x), Counts.made
+
+
+def inner(x, y):
+    return Inner.apply(x) * y
+
+
+def reads_state(x, y):
+    Local.factor += 1
+    return ReadsState.apply(x), Local.factor
+
+
+def in_a_loop(x, y):
+    for i in range(3):
+        x = Rounds.apply(Cubes.apply(x) + i)
+    return x.sum() + y
+
+
+TRAINED = [reverses, rounds, turns, largest, cubes, linear, inner, in_a_loop]
+OTHERS = [reverses_in_place, jumps, counts, reads_state]
+
+
+@pytest.mark.parametrize("program", TRAINED + OTHERS, ids=lambda p: p.__name__)
+def test_gradients(program):
+    """Once and twice."""
+    compiled = flambeau.compile(program)
+    for seed in range(3):
+        results = []
+        for fn in (program, compiled):
+            Local.factor = seed
+            torch.manual_seed(seed)
+            x, y = torch.rand(2, requires_grad=True), torch.ones(2)
+            made = fn(x, y)
+            made = made if isinstance(made, tuple) else (made,)
+            found = [torch.autograd.grad(made[0].square().sum(), x, create_graph=True, allow_unused=True)[0]]
+            if found[0].requires_grad:
+                found += torch.autograd.grad(found[0].sum(), x, allow_unused=True)
+            # Without leaves that nobody asked for.
+            results.append(str([described(m) for m in made] + [type(made[0].grad_fn).__name__] + found))
+        assert results[0] == results[1]
+
+
+@pytest.mark.plain_only("counts frames")
+@pytest.mark.parametrize("program", [scaled, with_setup, *TRAINED], ids=lambda p: p.__name__)
+def test_captured_whole_with_gradients(program):
+    compiled = flambeau.compile(program)
+    for size in (2, 2):
+        compiled(torch.rand(size, requires_grad=True), torch.ones(size))
+    counts = flambeau.counters()
+    assert counts["graph_breaks"] == {} and counts["graphs"] == 1, counts
+
+
+def test_a_local_class():
+    """A class that each call makes anew is another one."""
+
+    def made(factor):
+        class Scales(Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * factor
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * factor * 10
+
+        def run(x):
+            return Scales.apply(x).sum()
+
+        return run
+
+    for factor in (2, 3, 2):
+        run = made(factor)
+        x = torch.ones(2, requires_grad=True)
+        flambeau.compile(run)(x).backward()
+        assert x.grad.tolist() == [factor * 10.0] * 2
+
+
+def test_frees_what_it_kept():
+    """The node keeps what `forward` saved until it goes."""
+    import weakref
+
+    compiled = flambeau.compile(lambda x: Scaled.apply(x * 1, 3))
+    x = torch.ones(2, requires_grad=True)
+    y = compiled(x)
+    kept = weakref.ref(y.grad_fn)
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.sum().backward()
+    del y
+    assert kept() is None

@@ -85,7 +85,7 @@ impl Effect {
 /// The kinds of nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum NodeOp {
-    /// An input: a tensor, or a symbolic int, found at this source.
+    /// An input: a tensor, a symbolic int, or an object that is passed on, found at this source.
     Placeholder(SourceId),
     /// A call.
     Call {
@@ -189,6 +189,8 @@ pub enum ValueMeta {
     Int(Dim),
     /// A constant (calls kept for their effect yield `None`).
     Const(Const),
+    /// An object that is only passed on.
+    Object,
 }
 
 impl ValueMeta {
@@ -197,7 +199,7 @@ impl ValueMeta {
             ValueMeta::Tensor(meta) => meta.sizes.iter().chain(&meta.strides).for_each(visit),
             ValueMeta::Tuple(parts) => parts.iter().for_each(|part| part.dims(visit)),
             ValueMeta::Int(dim) => visit(dim),
-            ValueMeta::Const(_) => {}
+            ValueMeta::Const(_) | ValueMeta::Object => {}
         }
     }
 
@@ -208,7 +210,7 @@ impl ValueMeta {
             }
             ValueMeta::Tuple(parts) => parts.iter_mut().for_each(|part| part.replace(atom)),
             ValueMeta::Int(dim) => *dim = dim.replace(atom),
-            ValueMeta::Const(_) => {}
+            ValueMeta::Const(_) | ValueMeta::Object => {}
         }
     }
 

@@ -47,7 +47,12 @@ struct Step {
 /// The object that a target names.
 pub fn callable(py: Python<'_>, target: &Target) -> PyResult<Py<PyAny>> {
     Ok(match target {
-        Target::Function(path) => paths::resolve(py, path)?.unbind(),
+        Target::Function(path) => {
+            if let Some((module, _)) = path.rsplit_once('.').filter(|(module, _)| module.starts_with("flambeau.")) {
+                py.import(module)?;
+            }
+            paths::resolve(py, path)?.unbind()
+        }
         Target::Method(name) => paths::resolve(py, &format!("torch.Tensor.{name}"))?.unbind(),
     })
 }

@@ -126,6 +126,9 @@ impl Parser<'_> {
             self.lex.expect(")")?;
             return Ok(ValueMeta::Int(dim));
         }
+        if self.lex.eat_word("object") {
+            return Ok(ValueMeta::Object);
+        }
         if self.lex.eat_word("const") {
             return match self.arg()? {
                 Arg::Const(c) => Ok(ValueMeta::Const(c)),

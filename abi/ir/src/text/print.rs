@@ -57,6 +57,7 @@ impl Display for ValueMeta {
                 f.write_str("const ")?;
                 constant(f, c)
             }
+            ValueMeta::Object => f.write_str("object"),
         }
     }
 }

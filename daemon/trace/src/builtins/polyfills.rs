@@ -6,11 +6,13 @@ use crate::protocol::polyfill::REFUSED;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, internal, stop};
 use crate::value::{Args, Iter, Payload, Polyfill, Value};
+use flambeau_ir::code::Const;
 use flambeau_ir::reason::ReasonCode;
 
 pub const TABLE: Table = &[
     ("flambeau.polyfills._table.Lazy", lazy),
     ("flambeau.polyfills._table.made", made),
+    ("flambeau.polyfills._table.one_call", one_call),
     ("flambeau.polyfills._table.refuse", refuse),
     ("flambeau.polyfills._table.same", same),
     ("flambeau.polyfills._table.state_of", state_of),
@@ -38,6 +40,13 @@ fn made(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         tracer.arenas.instances[id].payload = Payload::Polyfill { kind: Some(kind), state };
     }
     Ok(made)
+}
+
+fn one_call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [of, args, traced, given] = exactly(path, args)?;
+    let Value::Const(Const::Str(of)) = of else { return internal("a call of no function") };
+    let (args, given) = (tracer.collect(&args)?, tracer.collect(&given)?);
+    tracer.one_call(&of, &args, |tracer| tracer.call(&traced, Args::new(given)))
 }
 
 fn state_of(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

@@ -110,14 +110,19 @@ impl Tracer<'_> {
 
     /// Whether an outside object was changed so far: that is done where the frame ends.
     pub(crate) fn has_effects(&self) -> bool {
+        self.changed_outside() > 0
+    }
+
+    /// How many outside objects were changed so far.
+    pub(crate) fn changed_outside(&self) -> usize {
         let arenas = &self.arenas;
-        arenas.dicts.iter().any(|(_, d)| d.is_outside() && d.is_changed())
-            || arenas.lists.iter().any(|(_, l)| l.origin.is_some() && l.dirty)
-            || arenas.sets.iter().any(|(_, s)| s.origin.is_some() && s.is_changed())
-            || arenas.cells.iter().any(|(_, c)| c.origin.is_some() && c.dirty)
-            || arenas.instances.iter().any(|(_, i)| i.origin.is_some() && !i.slot_writes.is_empty())
-            || !self.class_writes.is_empty()
-            || self.drawn().next().is_some()
+        arenas.dicts.iter().filter(|(_, d)| d.is_outside() && d.is_changed()).count()
+            + arenas.lists.iter().filter(|(_, l)| l.origin.is_some() && l.dirty).count()
+            + arenas.sets.iter().filter(|(_, s)| s.origin.is_some() && s.is_changed()).count()
+            + arenas.cells.iter().filter(|(_, c)| c.origin.is_some() && c.dirty).count()
+            + arenas.instances.iter().filter(|(_, i)| i.origin.is_some() && !i.slot_writes.is_empty()).count()
+            + self.class_writes.len()
+            + self.drawn().count()
     }
 
     fn list_effects(&mut self, builder: &mut Builder) -> Flow<()> {

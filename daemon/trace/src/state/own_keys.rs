@@ -48,11 +48,17 @@ impl OwnKeys {
 }
 
 impl Tracer<'_> {
-    /// Breaks where the code of keys reads what the trace changes: whether that is done before the code runs again, at the
-    /// end of the frame, is not known.
+    /// Breaks where code that runs again, where the trace does not see it, reads what the trace changes: whether that is
+    /// done before the code runs is not known.
     pub(crate) fn need_unchanged(&self, changed: bool) -> Flow<()> {
         if changed && self.own_keys.are_asked() {
-            return stop(ReasonCode::UnsupportedObject, "a __hash__ or __eq__ of a key that reads what the frame changed");
+            return stop(
+                ReasonCode::UnsupportedObject,
+                "a __hash__ or __eq__ of a key that reads what the frame changed",
+            );
+        }
+        if changed && self.in_one_call {
+            return stop(ReasonCode::SideEffect, "code that runs within the graph reads what the frame changed");
         }
         Ok(())
     }

@@ -80,6 +80,8 @@ pub struct Tracer<'a> {
     /// What `id` was asked for.
     pub(crate) addressed: Vec<Value>,
     pub(crate) own_keys: OwnKeys,
+    /// Code is traced that the graph calls as a whole.
+    pub(crate) in_one_call: bool,
     /// Keys were ids of objects, and numbers that ids could be equal to.
     address_keys: bool,
     large_keys: bool,
@@ -198,6 +200,7 @@ impl<'a> Tracer<'a> {
             represented: Vec::new(),
             addressed: Vec::new(),
             own_keys: OwnKeys::default(),
+            in_one_call: false,
             address_keys: false,
             large_keys: false,
             evals: HashMap::new(),

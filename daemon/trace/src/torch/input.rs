@@ -203,7 +203,7 @@ impl Tracer<'_> {
     }
 
     /// A readable name for an input, from its source.
-    fn input_name(&self, source: SourceId) -> String {
+    pub(super) fn input_name(&self, source: SourceId) -> String {
         let mut parts = Vec::new();
         let mut at = Some(source);
         while let Some(id) = at {
@@ -255,6 +255,6 @@ fn each_size(meta: &ValueMeta, visit: &mut impl FnMut(&Dim)) {
     match meta {
         ValueMeta::Tensor(t) => t.sizes.iter().chain(&t.strides).for_each(visit),
         ValueMeta::Tuple(parts) => parts.iter().for_each(|part| each_size(part, visit)),
-        ValueMeta::Int(_) | ValueMeta::Const(_) => {}
+        ValueMeta::Int(_) | ValueMeta::Const(_) | ValueMeta::Object => {}
     }
 }

@@ -17,7 +17,7 @@ use flambeau_ops::Mark;
 #[expect(clippy::option_option, reason = "no tensor, and no single constant, are two answers")]
 pub(super) fn no_tensor(meta: &ValueMeta) -> Option<Option<Const>> {
     match meta {
-        ValueMeta::Tensor(_) => None,
+        ValueMeta::Tensor(_) | ValueMeta::Object => None,
         ValueMeta::Const(c) => Some(Some(c.clone())),
         ValueMeta::Int(_) => Some(None),
         ValueMeta::Tuple(items) => {

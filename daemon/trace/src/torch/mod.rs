@@ -7,6 +7,7 @@ mod fold;
 mod indices;
 mod input;
 mod itself;
+mod one_call;
 mod overlap;
 pub mod results;
 
@@ -332,13 +333,14 @@ impl Tracer<'_> {
         matches!(value, Value::Tensor(id) if self.arenas.tensors[*id].meta.requires_grad)
     }
 
-    /// Whether one call made several views of the tensor's memory: autograd refuses writes to them, and to use them after a
-    /// write to what they show.
+    /// Whether one call made several views of the tensor's memory, or a `torch.autograd.Function` made one: autograd refuses
+    /// writes to them, and to use them after a write to what they show.
     fn has_several_views(&self, id: TensorId) -> bool {
         let root = self.root(id, true);
         let is_one_of_several = |tensor: &TensorValue| {
             let node = self.graph.nodes.get(tensor.node.0 as usize);
-            matches!(node.map(|n| &n.op), Some(NodeOp::Call { args, .. }) if matches!(args.first(), Some(Arg::Node(from))
+            matches!(node.map(|n| &n.op), Some(NodeOp::Call { target, args, .. }) if one_call::is_opaque(target)
+                || matches!(args.first(), Some(Arg::Node(from))
                 if matches!(self.graph.nodes[from.0 as usize].meta, ValueMeta::Tuple(_))))
         };
         let mut views =
@@ -478,6 +480,7 @@ impl Tracer<'_> {
             ValueMeta::Tensor(meta) => self.new_tensor(node, meta.clone(), base),
             ValueMeta::Int(dim) => Value::dim(dim.clone()),
             ValueMeta::Const(c) => self.constant(c.clone()),
+            ValueMeta::Object => return stop(ReasonCode::Internal, "a call that gives an object"),
             ValueMeta::Tuple(parts) => {
                 let mut items = Vec::with_capacity(parts.len());
                 for (i, part) in parts.iter().enumerate() {
@@ -488,8 +491,7 @@ impl Tracer<'_> {
                             let item = self.graph_call(&getitem, args, vec![], part.clone())?;
                             self.node_value(item, part, base, &getitem)?
                         }
-                        ValueMeta::Int(dim) => Value::dim(dim.clone()),
-                        ValueMeta::Const(c) => self.constant(c.clone()),
+                        _ => self.node_value(node, part, base, target)?,
                     };
                     items.push(item);
                 }
@@ -689,7 +691,7 @@ fn on_cpu(meta: &ValueMeta) -> bool {
     match meta {
         ValueMeta::Tensor(tensor) => tensor.device.is_cpu(),
         ValueMeta::Tuple(parts) => parts.iter().all(on_cpu),
-        ValueMeta::Int(_) | ValueMeta::Const(_) => true,
+        ValueMeta::Int(_) | ValueMeta::Const(_) | ValueMeta::Object => true,
     }
 }
 

@@ -125,11 +125,13 @@ pub struct Arena<T> {
     changes: usize,
     /// How many of these changes were that more of an object from outside was read.
     reads: usize,
+    /// The place of the oldest object that was written to since [`Arena::watch`].
+    oldest: usize,
 }
 
 impl<T> Default for Arena<T> {
     fn default() -> Self {
-        Arena { items: Vec::new(), changes: 0, reads: 0 }
+        Arena { items: Vec::new(), changes: 0, reads: 0, oldest: 0 }
     }
 }
 
@@ -143,7 +145,16 @@ impl<T> Arena<T> {
     /// An object from outside, of which more is noted.
     pub(crate) fn note(&mut self, id: Id<T>) -> &mut T {
         self.reads += 1;
-        &mut self[id]
+        self.changes += 1;
+        &mut self.items[id.0 as usize]
+    }
+
+    /// From here on, or `still`, looks at what is written to. Gives the number of objects.
+    fn watch(&mut self, still: bool) -> usize {
+        if !still {
+            self.oldest = usize::MAX;
+        }
+        self.items.len()
     }
 
     fn writes(&self) -> usize {
@@ -166,6 +177,7 @@ impl<T> std::ops::Index<Id<T>> for Arena<T> {
 impl<T> std::ops::IndexMut<Id<T>> for Arena<T> {
     fn index_mut(&mut self, id: Id<T>) -> &mut T {
         self.changes += 1;
+        self.oldest = self.oldest.min(id.0 as usize);
         &mut self.items[id.0 as usize]
     }
 }
@@ -201,6 +213,33 @@ impl Arenas {
             + self.instances.writes()
             + self.cells.writes()
             + self.iters.writes()
+    }
+
+    /// From here on, or `still`, looks at what is written to. Gives the numbers of objects, for [`Arenas::wrote_to_older`].
+    pub(crate) fn watch(&mut self, still: bool) -> [usize; 7] {
+        [
+            self.tensors.watch(still),
+            self.lists.watch(still),
+            self.dicts.watch(still),
+            self.sets.watch(still),
+            self.instances.watch(still),
+            self.cells.watch(still),
+            self.iters.watch(still),
+        ]
+    }
+
+    /// Whether an object was written to that was known then.
+    pub(crate) fn wrote_to_older(&self, then: [usize; 7]) -> bool {
+        let oldest = [
+            self.tensors.oldest,
+            self.lists.oldest,
+            self.dicts.oldest,
+            self.sets.oldest,
+            self.instances.oldest,
+            self.cells.oldest,
+            self.iters.oldest,
+        ];
+        oldest.iter().zip(then).any(|(oldest, then)| *oldest < then)
     }
 
     /// Grows whenever an object may have changed, or what is known of it; making objects does not count.

@@ -62,6 +62,12 @@ def made(kind: type[Kind], state: list[Any], cls: Any = None) -> Any:
     raise Refused
 
 
+def one_call(of: str, args: tuple[Any, ...], traced: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    """What the function at the import path `of` gives for `args`. In a trace `traced(*given)` says what that is: a pair
+    of the outputs, and of the tensors among them that require no grad. The graph calls the function."""
+    raise Refused
+
+
 def state_of(value: Any) -> list[Any]:
     """The state of such an object, or of one of C that was there before the trace; other objects are refused."""
     raise Refused

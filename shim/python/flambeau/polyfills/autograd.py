@@ -1,6 +1,7 @@
-"""`torch.autograd.Function.apply` where no gradient is asked for: its `forward` is called, and nothing is recorded.
+"""`torch.autograd.Function.apply`. Where no gradient is asked for, its `forward` is called, and nothing is recorded; else
+its `forward` is traced for its outputs, and the graph calls `apply`, so that autograd has the function's own node.
 
-The state of a context is `[needs_input_grad]`. It does not leave the call: nothing is kept for a backward.
+The state of a context is `[needs_input_grad, outputs that are not differentiable]`. It does not leave the call.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch.autograd.function import Function
 
-from flambeau.polyfills._table import Kind, instead_of, made, refuse, state_of
+from flambeau.polyfills._table import Kind, instead_of, made, one_call, refuse, state_of
 
 
 class Context(Kind):
@@ -28,15 +29,19 @@ def needs_input_grad(self: Any) -> Any:
     return state_of(self)[0]
 
 
-@instead_of(
-    "torch._C._FunctionBase.to_save.__set__",
-    "torch._C._FunctionBase.saved_for_forward.__set__",
-    "torch._C._FunctionBase.non_differentiable.__set__",
-)
+@instead_of("torch._C._FunctionBase.to_save.__set__", "torch._C._FunctionBase.saved_for_forward.__set__")
 def keep_tensors(self: Any, tensors: Any, /) -> None:
     for tensor in tensors:
         if tensor is not None and not isinstance(tensor, torch.Tensor):
             refuse()
+
+
+@instead_of("torch._C._FunctionBase.non_differentiable.__set__")
+def set_non_differentiable(self: Any, tensors: Any, /) -> None:
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor):
+            refuse()
+    state_of(self)[1] = tuple(tensors)
 
 
 @instead_of("torch._C._FunctionBase.materialize_grads.__set__")
@@ -53,10 +58,19 @@ def apply(cls: Any, /, *args: Any) -> Any:
         if is_tensor and type(arg) not in (torch.Tensor, torch.nn.Parameter):
             refuse()
         needs_grad.append(is_tensor and arg.requires_grad)
+    if torch.is_grad_enabled() and any(needs_grad):
+        return one_call("flambeau._function.apply", (cls, *args), _forward, (cls, args, tuple(needs_grad)))
+    outputs, _ = _forward(cls, args, tuple(needs_grad))
+    if isinstance(outputs, tuple):
+        return tuple([_output(output, args) for output in outputs])
+    return _output(outputs, args)
+
+
+def _forward(cls: Any, args: tuple[Any, ...], needs_grad: tuple[bool, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """What `forward` gives, and which tensors of that it says are not differentiable."""
+    state = [needs_grad, ()]
+    context = made(Context, state, cls._backward_cls)
     grad_mode = torch.is_grad_enabled()
-    if grad_mode and any(needs_grad):
-        refuse()
-    context = made(Context, [tuple(needs_grad)], cls._backward_cls)
     torch._C._set_grad_enabled(False)
     try:
         if cls.setup_context is Function.setup_context:
@@ -66,9 +80,7 @@ def apply(cls: Any, /, *args: Any) -> Any:
             cls.setup_context(context, args, outputs)
     finally:
         torch._C._set_grad_enabled(grad_mode)
-    if isinstance(outputs, tuple):
-        return tuple([_output(output, args) for output in outputs])
-    return _output(outputs, args)
+    return outputs, state[1]
 
 
 def _output(output: Any, args: tuple[Any, ...]) -> Any:
