@@ -1,5 +1,5 @@
-"""`torch.autograd.Function.apply` in compiled functions: its `forward` is traced, and where a gradient is asked for, the
-graph calls `apply`."""
+"""`torch.autograd.Function.apply` in compiled functions: its `forward` is traced, and where a gradient is asked for,
+the graph calls `apply`."""
 
 import pytest
 import torch
@@ -353,7 +353,7 @@ class Inner(Rounds):
     @staticmethod
     def forward(ctx, x):
         with torch.enable_grad():
-            y = x.detach().requires_grad_()
+            y = x.detach().clone().requires_grad_()
             z = Cubes.apply(y)
         return z.detach()
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import re
+from typing import ClassVar
 
 import pytest
 import torch
@@ -287,8 +288,8 @@ class Switched:
 
     where = "own"
     offset = 0
-    shared = {"offset": 0}
-    numbers = [0]
+    shared: ClassVar = {"offset": 0}
+    numbers: ClassVar = [0]
 
     def __init__(self, x):
         self.x = x
@@ -340,7 +341,16 @@ def test_tables_are_made_by_what_the_keys_said(change, again):
         key, other = Switched(i), Switched(j)
         x, table, among, found = fn(torch.zeros(2), key, other)
         asked = [(table.get(k), k in among) for k in [key, other, *map(Switched, range(8))]]
-        return x.tolist(), found, list(table.values()), len(among), asked, key.x, Switched.offset, list(Switched.numbers)
+        return (
+            x.tolist(),
+            found,
+            list(table.values()),
+            len(among),
+            asked,
+            key.x,
+            Switched.offset,
+            list(Switched.numbers),
+        )
 
     compiled = flambeau.compile(run)
     for i, j in [(0, 1), (1, 0), (0, 0), (3, 4)]:

@@ -310,8 +310,13 @@ exact! {
     is_function: PyFunction_Type;
     is_cell: PyCell_Type;
     is_method: PyMethod_Type;
-    is_property: PyProperty_Type;
     is_wrapper: PyStaticMethod_Type | PyClassMethod_Type;
+}
+
+/// A property, or an object of a class derived from it.
+fn is_property(object: Raw) -> bool {
+    // SAFETY: called with live objects only.
+    unsafe { ffi::PyObject_TypeCheck(object, &raw mut PyProperty_Type) != 0 }
 }
 
 /// A class that Python code can rename.

@@ -160,7 +160,7 @@ impl Tracer<'_> {
         for key in &index.order {
             self.dict_get_key(dict, key)?;
         }
-        let entry = &mut self.arenas.dicts[dict];
+        let entry = self.arenas.dicts.note(dict);
         let mut items = IndexMap::with_capacity(index.order.len());
         // What was deleted and stored again stands behind the rest.
         for key in index.order.iter().filter(|k| !entry.writes.contains_key(*k) || !entry.moved.contains(*k)) {

@@ -580,7 +580,7 @@ impl Tracer<'_> {
             }
         }
         let index = Rc::new(index);
-        if let Some(outside) = &mut self.arenas.dicts[dict].outside {
+        if let Some(outside) = &mut self.arenas.dicts.note(dict).outside {
             outside.index = Some(index.clone());
         }
         Ok(Some(index))
@@ -717,7 +717,7 @@ impl Tracer<'_> {
         if self.arenas.lists[list].unread {
             let mut items = self.arenas.lists[list].items.clone();
             self.read_all(&mut items)?;
-            let entry = &mut self.arenas.lists[list];
+            let entry = self.arenas.lists.note(list);
             (entry.items, entry.unread) = (items, false);
         }
         self.load_stored(list)
@@ -763,7 +763,7 @@ impl Tracer<'_> {
     /// What a cell holds.
     pub(crate) fn cell_get(&mut self, cell: crate::value::CellId) -> Flow<Option<Value>> {
         let entry = &self.arenas.cells[cell];
-        self.need_unchanged(entry.dirty || entry.origin.is_none())?;
+        self.need_unchanged(entry.origin.map_or(self.own_keys.are_asked(), |_| entry.dirty))?;
         let Some(origin) = entry.origin.filter(|_| !entry.loaded) else { return Ok(entry.value.clone()) };
         let described = self.describe(origin.object)?;
         let ObjectData::Cell(contents) = &described.data else {

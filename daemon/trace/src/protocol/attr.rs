@@ -405,6 +405,26 @@ impl Tracer<'_> {
         part.map(|object| self.wrap(object, at)).transpose()
     }
 
+    /// What reads, sets or deletes the attribute (`fget` and so on) of an object whose class is derived from `property`.
+    pub(crate) fn part_of_own_property(&mut self, property: InstanceId, step: Step) -> Flow<Option<Value>> {
+        let Some(origin) = self.arenas.instances[property].origin else {
+            return stop(ReasonCode::UnsupportedObject, "a new property");
+        };
+        let name = match step {
+            Step::PropertyGet => "fget",
+            Step::PropertySet => "fset",
+            _ => "fdel",
+        };
+        match self.ask_one(Question::Slot { object: origin.object, name: name.to_owned() })? {
+            AnswerValue::Object(Some(object)) => {
+                let at = self.step(origin.source, step);
+                let part = self.wrap(object, at)?;
+                Ok(Some(part).filter(|part| !part.is_none()))
+            }
+            other => stop(ReasonCode::Internal, format!("unexpected answer {other:?}")),
+        }
+    }
+
     fn descriptor_attr(&mut self, d: &Descriptor, name: &str) -> Flow<Option<Value>> {
         let part = match name {
             "fget" => Some(Step::PropertyGet),
@@ -490,6 +510,12 @@ impl Tracer<'_> {
                     Some((_, Value::Function(get))) => {
                         let args = vec![raw.clone(), receiver.clone(), Value::Class(class.clone())];
                         self.call(&Value::Function(get), Args::new(args))
+                    }
+                    Some((owner, _)) if owner.is("builtins.property") => {
+                        match self.part_of_own_property(*id, Step::PropertyGet)? {
+                            Some(get) => self.call(&get, Args::new(vec![receiver.clone()])),
+                            None => self.raise_inexact("AttributeError", "unreadable attribute"),
+                        }
                     }
                     Some(_) => stop(ReasonCode::UnsupportedObject, format!("descriptor {}", descriptor.name.qualname)),
                     None => Ok(raw.clone()),

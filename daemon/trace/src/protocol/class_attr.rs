@@ -194,6 +194,7 @@ impl Tracer<'_> {
                 let descriptor = self.arenas.instances[*id].class.clone();
                 match self.type_lookup(&descriptor, "__get__")? {
                     None => Ok(raw),
+                    Some((owner, _)) if owner.is("builtins.property") => Ok(raw),
                     Some((_, get @ Value::Function(_))) => {
                         let args = vec![raw, Value::NONE, Value::Class(class.clone())];
                         self.call(&get, Args::new(args))

@@ -167,6 +167,12 @@ impl Tracer<'_> {
                         self.call(&Value::Function(set), Args::new(vec![raw.clone(), target.clone(), value]))?;
                         Ok(())
                     }
+                    Some((owner, _)) if owner.is("builtins.property") => {
+                        match self.part_of_own_property(*id, Step::PropertySet)? {
+                            Some(set) => self.call(&set, Args::new(vec![target.clone(), value])).map(|_| ()),
+                            None => self.raise_inexact("AttributeError", &format!("can't set attribute '{name}'")),
+                        }
+                    }
                     _ => stop(ReasonCode::SideEffect, format!("setting {name} through a descriptor")),
                 }
             }

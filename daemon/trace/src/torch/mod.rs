@@ -151,7 +151,9 @@ impl Tracer<'_> {
         self.graph.may_view |= !by_rule && !fresh;
         if !inferred.mutates.is_empty() {
             self.check_leaves(&target, inferred.mutates.iter().filter_map(|i| argument(*i)).cloned())?;
-            self.note_write(writes_outside);
+            if !is(target_name(&target), Mark::SetsGrad) {
+                self.note_write(writes_outside);
+            }
             self.check_write(&target, &args, &graph_args, &inferred.mutates)?;
         }
         let base = match inferred.view_of.and_then(argument).filter(|_| !flambeau_ir::mutated!("view_as_fresh")) {

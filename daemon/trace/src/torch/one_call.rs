@@ -2,11 +2,11 @@
 //! graph has one call, which runs the code itself. So the code may do nothing that shows but what it gives, and may read
 //! nothing that the frame changes ([`Tracer::need_unchanged`]).
 
-use super::{Tracer, attr};
+use super::{Mark, Tracer, attr, is, target_name};
 use crate::value::flow::{Flow, stop};
 use crate::value::{TensorId, Value};
 use flambeau_ir::frame::BackendKind;
-use flambeau_ir::graph::{Arg, Effect, NodeOp, Target, ValueMeta};
+use flambeau_ir::graph::{Arg, Effect, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::guard::Ambient;
 use flambeau_ir::reason::ReasonCode;
 
@@ -26,6 +26,7 @@ struct Start {
     objects: [usize; 7],
     effects: usize,
     recalled: usize,
+    commits: bool,
     ambient: Ambient,
 }
 
@@ -51,6 +52,7 @@ impl Tracer<'_> {
             objects: self.arenas.watch(inner),
             effects: self.changed_outside(),
             recalled: self.recalled.len(),
+            commits: self.graph.before.commits,
             ambient: self.ambient.clone(),
         };
         self.in_one_call = true;
@@ -69,6 +71,7 @@ impl Tracer<'_> {
         let (meta, base) = self.given(outputs, &plain.items, args, &start)?;
         self.graph.drop_calls(start.nodes, |_, _| true);
         self.graph.changed.truncate(start.changed);
+        self.graph.before.commits = start.commits;
         let target = Target::Function(path.into());
         self.note_call(Effect::None, false);
         let node = self.graph_call(&target, graph_args, vec![], meta.clone())?;
@@ -93,11 +96,11 @@ impl Tracer<'_> {
             }
             _ => match self.origin_of(value) {
                 Some(origin) => {
-                    let known = |node: &flambeau_ir::graph::Node| {
+                    let known = |node: &Node| {
                         matches!(node.op, NodeOp::Placeholder(at) if at == origin.source)
                             && node.meta == ValueMeta::Object
                     };
-                    let found = self.graph.nodes.iter().position(known).map(|at| flambeau_ir::graph::NodeId(at as u32));
+                    let found = self.graph.nodes.iter().position(known).map(|at| NodeId(at as u32));
                     let name = self.input_name(origin.source);
                     Arg::Node(found.unwrap_or_else(|| self.graph.placeholder(origin.source, &name, ValueMeta::Object)))
                 }
@@ -111,9 +114,12 @@ impl Tracer<'_> {
 
     /// Whether code since then did anything that shows.
     fn shows_since(&self, start: &Start) -> bool {
-        let acts = |effect: Effect| matches!(effect, Effect::Commits | Effect::Draws);
+        let acts = |node: &Node| match &node.op {
+            NodeOp::Call { target, .. } if is(target_name(target), Mark::SetsGrad) => false,
+            _ => matches!(node.effect, Effect::Commits | Effect::Draws),
+        };
         let is_older = |tensor: TensorId| (self.root(tensor, false).0 as usize) < start.objects[0];
-        self.graph.nodes[start.nodes..].iter().any(|node| acts(node.effect))
+        self.graph.nodes[start.nodes..].iter().any(acts)
             || self.graph.writes != start.writes
             || self.graph.changed[start.changed..].iter().any(|(_, tensor)| is_older(*tensor))
             || self.arenas.wrote_to_older(start.objects)

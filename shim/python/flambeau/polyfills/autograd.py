@@ -1,5 +1,5 @@
-"""`torch.autograd.Function.apply`. Where no gradient is asked for, its `forward` is called, and nothing is recorded; else
-its `forward` is traced for its outputs, and the graph calls `apply`, so that autograd has the function's own node.
+"""`torch.autograd.Function.apply`. Where no gradient is asked for, its `forward` is called, and nothing is recorded;
+else its `forward` is traced for its outputs, and the graph calls `apply`, so that autograd has the function's own node.
 
 The state of a context is `[needs_input_grad, outputs that are not differentiable]`. It does not leave the call.
 """
