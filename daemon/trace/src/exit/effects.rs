@@ -11,6 +11,9 @@ use flambeau_ir::reason::ReasonCode;
 impl Tracer<'_> {
     pub(super) fn ambient_effects(&mut self, builder: &mut Builder) -> Flow<()> {
         let initial = &self.frame.ambient;
+        if self.has_other_state() {
+            return stop(ReasonCode::SideEffect, "torch's state is left changed for the caller");
+        }
         if self.ambient.grad_enabled != initial.grad_enabled && !flambeau_ir::mutated!("grad_mode_not_left") {
             builder.exit.effects.push(Effect::SetGradMode(self.ambient.grad_enabled));
         }
@@ -19,17 +22,19 @@ impl Tracer<'_> {
         if (nested, error) != (options.nested_breaks, options.error_on_break) {
             builder.exit.effects.push(Effect::SetBreaks { nested, error });
         }
-        // Autocast is switched by the graph itself.
+        Ok(())
+    }
+
+    /// Whether torch's state is another than when the frame began. Grad mode and autocast are switched by the graph itself.
+    pub(crate) fn has_other_state(&self) -> bool {
+        let initial = &self.frame.ambient;
         let restored = Ambient {
             grad_enabled: initial.grad_enabled,
             autocast: initial.autocast,
             autocast_cache: initial.autocast_cache,
             ..self.ambient.clone()
         };
-        if restored != *initial {
-            return stop(ReasonCode::SideEffect, "torch's state is left changed for the caller");
-        }
-        Ok(())
+        restored != *initial
     }
 
     /// Changes to outside objects.

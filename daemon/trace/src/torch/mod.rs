@@ -151,9 +151,7 @@ impl Tracer<'_> {
         self.graph.may_view |= !by_rule && !fresh;
         if !inferred.mutates.is_empty() {
             self.check_leaves(&target, inferred.mutates.iter().filter_map(|i| argument(*i)).cloned())?;
-            if !is(target_name(&target), Mark::SetsGrad) {
-                self.note_write(writes_outside);
-            }
+            self.note_write(&target, writes_outside);
             self.check_write(&target, &args, &graph_args, &inferred.mutates)?;
         }
         let base = match inferred.view_of.and_then(argument).filter(|_| !flambeau_ir::mutated!("view_as_fresh")) {
@@ -226,7 +224,10 @@ impl Tracer<'_> {
         Ok((graph_args, op_args, names().zip(graph_kwargs).collect(), names().zip(op_kwargs).collect()))
     }
 
-    fn note_write(&mut self, outside: bool) {
+    fn note_write(&mut self, target: &Target, outside: bool) {
+        if is(target_name(target), Mark::SetsGrad) {
+            return;
+        }
         let writes = match (outside, self.graph.may_view) {
             (true, _) => Writes::Inputs,
             (false, true) => Writes::PerhapsInputs,

@@ -4,7 +4,7 @@
 
 use super::{Mark, Tracer, attr, is, target_name};
 use crate::value::flow::{Flow, stop};
-use crate::value::{TensorId, Value};
+use crate::value::{SetValue, TensorId, Value};
 use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Arg, Effect, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::guard::Ambient;
@@ -27,6 +27,7 @@ struct Start {
     effects: usize,
     recalled: usize,
     commits: bool,
+    reads_frames: bool,
     ambient: Ambient,
 }
 
@@ -42,6 +43,13 @@ impl Tracer<'_> {
         if self.frame.options.backend == BackendKind::Fx {
             return stop(ReasonCode::UnsupportedCall, "torch._C._FunctionBase.apply");
         }
+        let is_changed_set = |set: &SetValue| set.origin.is_some() && set.is_changed();
+        if self.has_other_state()
+            || self.drawn().next().is_some()
+            || self.arenas.sets.iter().any(|(_, set)| is_changed_set(set))
+        {
+            return stop(ReasonCode::SideEffect, "a torch.autograd.Function where the frame changed what it may read");
+        }
         // The outer one looks at what both do.
         let inner = self.in_one_call;
         let graph_args = args.iter().map(|arg| self.passed_on(arg)).collect::<Flow<Vec<Arg>>>()?;
@@ -53,6 +61,7 @@ impl Tracer<'_> {
             effects: self.changed_outside(),
             recalled: self.recalled.len(),
             commits: self.graph.before.commits,
+            reads_frames: self.frames_read,
             ambient: self.ambient.clone(),
         };
         self.in_one_call = true;
@@ -125,6 +134,7 @@ impl Tracer<'_> {
             || self.arenas.wrote_to_older(start.objects)
             || self.changed_outside() != start.effects
             || self.recalled.len() != start.recalled
+            || self.frames_read != start.reads_frames
             || self.ambient != start.ambient
     }
 
@@ -168,7 +178,10 @@ impl Tracer<'_> {
                 let mut seen = Vec::new();
                 for id in tensors {
                     if !is_new(id) || self.arenas.tensors[id].base.is_some() || seen.contains(&id) {
-                        return stop(ReasonCode::UnusualTensor, "views among the outputs of a torch.autograd.Function");
+                        return stop(
+                            ReasonCode::UnsupportedCall,
+                            "a torch.autograd.Function with views among its outputs",
+                        );
                     }
                     seen.push(id);
                 }
