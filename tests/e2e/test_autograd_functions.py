@@ -389,7 +389,7 @@ def rounds(x, y):
 
 
 def turns(x, y):
-    return Turns.apply(x) + 1, Turns.apply(y)
+    return Turns.apply(x) + 1, Turns.apply(y) + 1
 
 
 def largest(x, y):

@@ -116,6 +116,27 @@ fn numbers_in_code_are_not_believed() {
     assert_eq!(daemon.counter("panics"), 0, "{}", daemon.log());
 }
 
+/// Any instruction with any operand, where the stack has one item and where it has three.
+#[test]
+fn operands_of_code_are_not_believed() {
+    let dir = tempfile::Builder::new().prefix("fl").tempdir().unwrap();
+    let daemon = Daemon::start(dir.path());
+    for op in 0..=u8::MAX {
+        let mut client = Client::connect(dir.path());
+        for (operand, items) in [0, 1, 2, 3, u8::MAX].into_iter().flat_map(|operand| [(operand, 1), (operand, 3)]) {
+            let mut bytecode = vec![151, 0];
+            bytecode.extend([124, 0].repeat(items));
+            bytecode.extend([op, operand, 83, 0]);
+            let code = code(1, &bytecode, &["g"]);
+            let key = FrameKey { frame: FrameId { code: code.hash, path: vec![] }, ..key(1) };
+            let snapshot = Box::new(snapshot(code));
+            client.send(&hashed(FromClient::Compile { request: RequestId(1), key, plugin: None, snapshot }));
+            client.receive().expect("an answer");
+        }
+    }
+    assert_eq!(daemon.counter("panics"), 0, "{}", daemon.log());
+}
+
 fn frame_of(body: &[u8]) -> Option<FromClient> {
     let mut framed = [&[0; frame::PREFIX][..], body].concat();
     frame::seal(&mut framed).ok()?;

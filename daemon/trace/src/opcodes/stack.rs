@@ -20,13 +20,13 @@ pub(super) fn push_null(f: &mut PyFrame) -> Flow<Control> {
 }
 
 pub(super) fn swap(f: &mut PyFrame, n: u32) -> Flow<Control> {
-    let top = f.stack.len() - 1;
-    f.stack.swap(top, top + 1 - n as usize);
+    let (top, other) = (f.from_top(1)?, f.from_top(n)?);
+    f.stack.swap(top, other);
     Ok(Control::Next)
 }
 
 pub(super) fn copy(f: &mut PyFrame, n: u32) -> Flow<Control> {
-    let value = f.stack[f.stack.len() - n as usize].clone();
+    let value = f.stack[f.from_top(n)?].clone();
     f.stack.push(value);
     Ok(Control::Next)
 }
@@ -112,7 +112,9 @@ pub(super) fn make_cell(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Con
 pub(super) fn copy_free_vars(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
     let n = n as usize;
     let cells = closure_cells(t, f, n)?;
-    let at = f.locals.len() - n;
+    let Some(at) = f.locals.len().checked_sub(n).filter(|_| cells.len() == n) else {
+        return stop(ReasonCode::Internal, "the closure has another size than the code's free variables");
+    };
     for (i, cell) in cells.into_iter().enumerate() {
         f.locals[at + i] = Slot::Value(Value::Cell(cell));
     }
