@@ -116,12 +116,12 @@ fn numbers_in_code_are_not_believed() {
     assert_eq!(daemon.counter("panics"), 0, "{}", daemon.log());
 }
 
-/// Any instruction with any operand, where the stack has one item and where it has three.
+/// COPY, SWAP and COPY_FREE_VARS with operands that lie outside of what there is.
 #[test]
 fn operands_of_code_are_not_believed() {
     let dir = tempfile::Builder::new().prefix("fl").tempdir().unwrap();
     let daemon = Daemon::start(dir.path());
-    for op in 0..=u8::MAX {
+    for op in [120, 99, 149] {
         let mut client = Client::connect(dir.path());
         for (operand, items) in [0, 1, 2, 3, u8::MAX].into_iter().flat_map(|operand| [(operand, 1), (operand, 3)]) {
             let mut bytecode = vec![151, 0];
