@@ -20,13 +20,13 @@ pub(super) fn push_null(f: &mut PyFrame) -> Flow<Control> {
 }
 
 pub(super) fn swap(f: &mut PyFrame, n: u32) -> Flow<Control> {
-    let (top, other) = (f.from_top(1)?, f.from_top(n)?);
+    let (top, other) = (f.nth_from_top(1)?, f.nth_from_top(n)?);
     f.stack.swap(top, other);
     Ok(Control::Next)
 }
 
 pub(super) fn copy(f: &mut PyFrame, n: u32) -> Flow<Control> {
-    let value = f.stack[f.from_top(n)?].clone();
+    let value = f.stack[f.nth_from_top(n)?].clone();
     f.stack.push(value);
     Ok(Control::Next)
 }

@@ -117,7 +117,7 @@ impl PyFrame {
     }
 
     /// Where the `n`-th item from the top of the stack lies; the topmost is the first.
-    pub(crate) fn from_top(&self, n: u32) -> Flow<usize> {
+    pub(crate) fn nth_from_top(&self, n: u32) -> Flow<usize> {
         match self.stack.len().checked_sub(n as usize) {
             Some(at) if n > 0 => Ok(at),
             _ => stop(ReasonCode::Internal, "no such item on the value stack"),
