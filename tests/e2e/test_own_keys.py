@@ -392,19 +392,3 @@ def test_a_table_grows_by_keys_of_its_own():
         table.clear()
         table.update(before)
         assert outcome(compiled, x, version) == expected
-
-
-def test_partials_are_keys_by_identity():
-    def run(x, given, other, table):
-        made = functools.partial(torch.add, x)
-        known = {given: 1, made: 2, functools.partial(torch.add, x): 3}
-        table[given] = table.get(given, 0) + 1
-        return known.get(other), known[made], len(known), made in table, other in table, known[given], known[made] * x
-
-    compiled, x = flambeau.compile(run), torch.ones(2)
-    partials = [functools.partial(torch.add, x) for _ in range(2)]
-    tables = [{partials[0]: 5}, {partials[0]: 5}]
-    for i, j in [(0, 1), (0, 0), (1, 0), (1, 1)]:
-        given = x, partials[i], partials[j]
-        assert outcome(compiled, *given, tables[0]) == outcome(run, *given, tables[1])
-        assert tables[0] == tables[1]

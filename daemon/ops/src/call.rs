@@ -465,7 +465,7 @@ pub(crate) fn broadcast<'s>(
 }
 
 /// Whether tensors of this type can require grad.
-pub(crate) fn differentiable(dtype: DType) -> bool {
+pub fn differentiable(dtype: DType) -> bool {
     dtype.is_float() || dtype.is_complex()
 }
 

@@ -23,6 +23,7 @@ mod signature;
 mod unruled;
 mod view;
 
+pub use call::differentiable;
 pub use effect::{commits, only_draws};
 pub use registry::{Canon, Mark, OpDef, canonical, known, ops, writes_first};
 pub use signature::{Argument, Bound, Param, Seen, Value};

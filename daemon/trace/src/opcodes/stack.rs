@@ -111,7 +111,7 @@ pub(super) fn make_cell(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<Con
 
 pub(super) fn copy_free_vars(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flow<Control> {
     let n = n as usize;
-    let cells = closure_cells(t, f, n)?;
+    let cells = closure_cells(t, f)?;
     let Some(at) = f.locals.len().checked_sub(n).filter(|_| cells.len() == n) else {
         return stop(ReasonCode::Internal, "the closure has another size than the code's free variables");
     };
@@ -121,16 +121,13 @@ pub(super) fn copy_free_vars(t: &mut Tracer<'_>, f: &mut PyFrame, n: u32) -> Flo
     Ok(Control::Next)
 }
 
-fn closure_cells(t: &mut Tracer<'_>, f: &PyFrame, n: usize) -> Flow<Vec<CellId>> {
+fn closure_cells(t: &mut Tracer<'_>, f: &PyFrame) -> Flow<Vec<CellId>> {
     let Some(origin) = f.function.origin else { return Ok(f.function.closure.clone()) };
     let described = t.describe(origin.object)?;
     let flambeau_ir::object::ObjectData::Function(desc) = &described.data else {
         return stop(ReasonCode::Internal, "a function that was not described as one");
     };
-    if desc.closure.len() != n {
-        return stop(ReasonCode::Internal, "the closure has another size than the code's free variables");
-    }
-    let mut cells = Vec::with_capacity(n);
+    let mut cells = Vec::with_capacity(desc.closure.len());
     for (i, cell) in desc.closure.iter().enumerate() {
         let source = t.step(origin.source, Step::Closure(i as u32));
         cells.push(t.cell_at(*cell, source)?);

@@ -425,6 +425,13 @@ impl Tracer<'_> {
         }
     }
 
+    fn read_property(&mut self, get: Option<Value>, receiver: &Value) -> Flow<Value> {
+        match get {
+            Some(get) => self.call(&get, Args::new(vec![receiver.clone()])),
+            None => self.raise_inexact("AttributeError", "unreadable attribute"),
+        }
+    }
+
     fn descriptor_attr(&mut self, d: &Descriptor, name: &str) -> Flow<Option<Value>> {
         let part = match name {
             "fget" => Some(Step::PropertyGet),
@@ -484,10 +491,10 @@ impl Tracer<'_> {
                 })))
             }
             Value::Descriptor(d) => match &**d {
-                Descriptor::Property { .. } => match self.property_part(d, Step::PropertyGet)? {
-                    Some(get) => self.call(&get, Args::new(vec![receiver.clone()])),
-                    None => self.raise_inexact("AttributeError", "unreadable attribute"),
-                },
+                Descriptor::Property { .. } => {
+                    let get = self.property_part(d, Step::PropertyGet)?;
+                    self.read_property(get, receiver)
+                }
                 Descriptor::Static(inner) => Ok(inner.clone()),
                 // Up to 3.12 a class method asks what it holds to bind itself.
                 Descriptor::Class(inner) if !matches!(inner, Value::Function(_)) && self.has_get(inner)? => {
@@ -512,10 +519,8 @@ impl Tracer<'_> {
                         self.call(&Value::Function(get), Args::new(args))
                     }
                     Some((owner, _)) if owner.is("builtins.property") => {
-                        match self.part_of_own_property(*id, Step::PropertyGet)? {
-                            Some(get) => self.call(&get, Args::new(vec![receiver.clone()])),
-                            None => self.raise_inexact("AttributeError", "unreadable attribute"),
-                        }
+                        let get = self.part_of_own_property(*id, Step::PropertyGet)?;
+                        self.read_property(get, receiver)
                     }
                     Some(_) => stop(ReasonCode::UnsupportedObject, format!("descriptor {}", descriptor.name.qualname)),
                     None => Ok(raw.clone()),

@@ -47,9 +47,7 @@ impl Tracer<'_> {
     /// Calls `callee`.
     pub fn call(&mut self, callee: &Value, mut args: Args) -> Flow<Value> {
         flambeau_ir::bounds::check();
-        if self.own_keys.are_asked() {
-            self.need_pure_call(callee)?;
-        }
+        self.need_pure_call(callee)?;
         match callee {
             Value::Function(f) => self.call_function(f, args),
             Value::Method(m) => {

@@ -124,7 +124,7 @@ impl Tracer<'_> {
 
     /// Breaks at an instruction that may do more than the code of keys is allowed to.
     pub(crate) fn need_pure(&self, op: Op) -> Flow<()> {
-        if self.own_keys.running == 0 || is_pure(op) {
+        if !self.own_keys.are_asked() || is_pure(op) {
             return Ok(());
         }
         stop(ReasonCode::UnsupportedObject, "a __hash__ or __eq__ of a key that may do more than look")
@@ -133,6 +133,7 @@ impl Tracer<'_> {
     /// As [`Tracer::need_pure`], for what is called.
     pub(crate) fn need_pure_call(&self, callee: &Value) -> Flow<()> {
         let pure = match callee {
+            _ if !self.own_keys.are_asked() => true,
             Value::Function(_) | Value::Method(_) => true,
             Value::Builtin(builtin) => {
                 let of_type = PURE_TYPES.iter().any(|path| builtin.path.starts_with(path));

@@ -8,7 +8,6 @@ use flambeau_ir::code::Const;
 use flambeau_ir::device::DeviceKind;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, Target, ValueMeta};
-use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
 
@@ -109,11 +108,11 @@ impl Tracer<'_> {
                 let dims = (0..ndim as i64).rev().map(Value::int).collect();
                 self.method(id, "permute", vec![Value::tuple(dims)])?
             }
-            "H" | "mH" if ndim >= 2 && !is_complex(meta.dtype) && (name == "mH" || ndim == 2) => {
+            "H" | "mH" if ndim >= 2 && !meta.dtype.is_complex() && (name == "mH" || ndim == 2) => {
                 self.method(id, "transpose", vec![Value::int(-2), Value::int(-1)])?
             }
-            "real" if !is_complex(meta.dtype) => Value::Tensor(id),
-            "real" | "imag" if is_complex(meta.dtype) => {
+            "real" if !meta.dtype.is_complex() => Value::Tensor(id),
+            "real" | "imag" if meta.dtype.is_complex() => {
                 let target = Target::Function(format!("torch.{name}").into());
                 self.torch_call(target, Args::new(vec![Value::Tensor(id)]))?
             }
@@ -162,8 +161,4 @@ impl Tracer<'_> {
         self.arenas.tensors[id].attrs = Some(attrs);
         attrs
     }
-}
-
-pub(super) fn is_complex(dtype: DType) -> bool {
-    matches!(dtype, DType::C32 | DType::C64 | DType::C128)
 }

@@ -1,6 +1,5 @@
 //! Torch functions whose result is known without running anything: metadata, dispatch questions, compiler state.
 
-use super::attr::is_complex;
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
@@ -161,7 +160,7 @@ impl Tracer<'_> {
             "element_size" => Value::int(meta.dtype.size() as i64),
             "__len__" => self.length(&Value::Tensor(id))?,
             "is_floating_point" => Value::bool(meta.dtype.is_float()),
-            "is_complex" => Value::bool(is_complex(meta.dtype)),
+            "is_complex" => Value::bool(meta.dtype.is_complex()),
             "is_signed" => Value::bool(!matches!(meta.dtype, DType::U8 | DType::Bool)),
             "is_conj" | "is_neg" | "is_distributed" | "has_names" => Value::bool(false),
             // Outside of the mode such tensors are not traced. In it, views of ordinary tensors and inputs are what they were.

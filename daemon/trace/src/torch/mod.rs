@@ -412,7 +412,7 @@ impl Tracer<'_> {
             self.arenas.tensors.iter().map(|(id, _)| id).filter(|id| self.root(*id, true) == root).collect();
         for id in shared {
             let tensor = &mut self.arenas.tensors[id];
-            if tensor.meta.dtype.is_float() || attr::is_complex(tensor.meta.dtype) {
+            if flambeau_ops::differentiable(tensor.meta.dtype) {
                 tensor.is_leaf &= tensor.meta.requires_grad;
                 tensor.meta.requires_grad = true;
             }

@@ -2,7 +2,8 @@
 //! graph has one call, which runs the code itself. So the code may do nothing that shows but what it gives, and may read
 //! nothing that the frame changes ([`Tracer::need_unchanged`]).
 
-use super::{Mark, Tracer, attr, is, target_name};
+use super::{Mark, Tracer, is, target_name};
+use crate::state::graph::Writes;
 use crate::value::flow::{Flow, stop};
 use crate::value::{SetValue, TensorId, Value};
 use flambeau_ir::frame::BackendKind;
@@ -21,7 +22,7 @@ pub(super) fn is_opaque(target: &Target) -> bool {
 /// How far the trace was when the code began.
 struct Start {
     nodes: usize,
-    writes: crate::state::graph::Writes,
+    writes: Writes,
     changed: usize,
     objects: [usize; 7],
     effects: usize,
@@ -150,9 +151,8 @@ impl Tracer<'_> {
             Ok(match value {
                 Value::Tensor(id) => {
                     let mut meta = self.arenas.tensors[*id].meta.clone();
-                    let can = meta.dtype.is_float() || attr::is_complex(meta.dtype);
                     let is_plain = |other: &Value| matches!(other, Value::Tensor(other) if other == id);
-                    meta.requires_grad = can && !plain.iter().any(is_plain);
+                    meta.requires_grad = flambeau_ops::differentiable(meta.dtype) && !plain.iter().any(is_plain);
                     ValueMeta::Tensor(meta)
                 }
                 Value::Const(c) => ValueMeta::Const(c.clone()),
