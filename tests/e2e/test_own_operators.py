@@ -332,3 +332,48 @@ def watched_elements(x):
 @pytest.mark.parametrize("program", [watched, watched_below, watched_elements])
 def test_variables_keep_their_objects(program):
     check(program, (X,), graphs=None)
+
+
+class Clearing:
+    """Compares by clearing containers, the way in which CPython's own tests look for what is read too late."""
+
+    def __init__(self, *containers):
+        self.containers = containers
+
+    def __eq__(self, other):
+        for container in self.containers:
+            container.clear()
+        return NotImplemented
+
+
+def cleared_lists(x):
+    first, second = [], []
+    first += [Clearing(second), 2]
+    second += [Clearing(first), 2]
+    third = []
+    third += [Clearing(third)]
+    return x + 1, first == second, third == [1], first < second, third != []
+
+
+def grown_lists(x):
+    first, second = [1, 2], [1, 2]
+
+    class Growing:
+        def __eq__(self, other):
+            first.append(3)
+            return True
+
+    first[1] = Growing()
+    return x + 1, first == second, first > second, len(first)
+
+
+def cleared_dicts(x):
+    first = {}
+    first["a"], first["b"] = Clearing(first), 1
+    second = {"a": Clearing(), "b": 1}
+    return x + 1, first == second, len(first)
+
+
+@pytest.mark.parametrize("program", [cleared_lists, grown_lists, cleared_dicts])
+def test_containers_that_change_while_they_are_compared(program):
+    check(program, (X,), graphs=None)

@@ -61,6 +61,8 @@ pub struct TraceOptions {
     pub error_on_break: bool,
     /// The function was compiled for half of its limit already: no more is read of containers than Python's own code reads.
     pub cautious: bool,
+    /// Graphs that autograd sees become kernels, forward and backward.
+    pub training: bool,
     /// Keep a line per traced instruction (`FLAMBEAU_LOGS=trace`).
     pub log: bool,
 }
@@ -75,6 +77,7 @@ impl Default for TraceOptions {
             nested_breaks: true,
             error_on_break: false,
             cautious: false,
+            training: false,
             log: false,
         }
     }

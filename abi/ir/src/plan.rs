@@ -138,6 +138,54 @@ pub enum Body {
     Fx(Graph),
     /// Kernels and direct torch calls.
     Native(Plan),
+    /// The same of a graph that autograd sees.
+    Training(Box<Training>),
+}
+
+/// A graph that autograd sees, as one node of it: a plan for the graph, and one for its derivative.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Training {
+    /// The graph. Its last outputs are what it keeps for the derivative.
+    pub forward: Plan,
+    /// The derivative. Its inputs: first `inputs` of the graph, then what that keeps, then the gradients of `outputs`. Its
+    /// outputs: the gradients of `gradients`. The sources of its inputs name nothing.
+    pub backward: Plan,
+    /// How many outputs the graph has itself.
+    pub left: u32,
+    /// Inputs of the graph that the derivative reads.
+    pub inputs: Vec<u32>,
+    /// Outputs of the graph that have a derivative, and in which layout their gradients are taken.
+    pub outputs: Vec<Followed>,
+    /// Inputs of the graph whose gradients are computed.
+    pub gradients: Vec<u32>,
+    /// Inputs that the graph writes to.
+    pub written: Vec<u32>,
+    /// The graph, for derivatives of the derivative.
+    pub graph: Graph,
+}
+
+/// An output that autograd follows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Followed {
+    /// Its number.
+    pub output: u32,
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes of its gradient.
+    pub sizes: Vec<Dim>,
+    /// Strides of its gradient.
+    pub strides: Vec<Dim>,
+}
+
+impl Body {
+    /// The plans in it.
+    pub fn plans_mut(&mut self) -> Vec<&mut Plan> {
+        match self {
+            Body::Native(plan) => vec![plan],
+            Body::Training(training) => vec![&mut training.forward, &mut training.backward],
+            Body::Eager(_) | Body::Fx(_) => vec![],
+        }
+    }
 }
 
 /// Names a value during a plan.

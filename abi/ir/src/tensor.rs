@@ -105,6 +105,20 @@ pub fn contiguous_strides(sizes: &[Dim]) -> Vec<Dim> {
     strides
 }
 
+/// Strides with the channels (dimension 1) next to each other; row-major ones where there are no images.
+pub fn channels_last(sizes: &[Dim]) -> Vec<Dim> {
+    if !(4..=5).contains(&sizes.len()) {
+        return contiguous_strides(sizes);
+    }
+    let mut strides = vec![Dim::Const(1); sizes.len()];
+    let mut step = sizes[1].clone();
+    for d in (2..sizes.len()).rev().chain([0]) {
+        strides[d] = step.clone();
+        step = step.mul(&sizes[d]);
+    }
+    strides
+}
+
 /// A tensor object of the client, in a snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TensorDesc {

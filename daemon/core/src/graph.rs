@@ -53,6 +53,11 @@ pub enum CoreOp {
     Cast(CoreId),
     /// The same value in memory of its own.
     Copy(CoreId),
+    /// The same value, as autograd does not follow it: no derivative goes through. Only where a derivative is to be taken.
+    Stop(CoreId),
+    /// The first operand, whose derivative by the second is the third, element by element. Only where a derivative is to be
+    /// taken.
+    Sloped(CoreId, CoreId, CoreId),
     /// Reduction over dimensions, which stay with size 1.
     Reduce(ReduceOp, CoreId, Vec<u32>),
     /// Dimensions of size 1 repeated to the node's sizes.
@@ -151,6 +156,7 @@ impl CoreOp {
             CoreOp::Unary(_, a)
             | CoreOp::Cast(a)
             | CoreOp::Copy(a)
+            | CoreOp::Stop(a)
             | CoreOp::Reduce(_, a, _)
             | CoreOp::Expand(a)
             | CoreOp::Permute(a, _)
@@ -160,7 +166,7 @@ impl CoreOp {
             | CoreOp::Pad(a, ..)
             | CoreOp::Result(a, _) => vec![*a],
             CoreOp::Binary(_, a, b) | CoreOp::Stored(a, b, _) | CoreOp::Changed(a, b) => vec![*a, *b],
-            CoreOp::Select(c, a, b) => vec![*c, *a, *b],
+            CoreOp::Select(c, a, b) | CoreOp::Sloped(c, a, b) => vec![*c, *a, *b],
             CoreOp::Join(parts, _) => parts.clone(),
             CoreOp::Extern(call) => {
                 let mut all = Vec::new();
@@ -177,6 +183,7 @@ impl CoreOp {
             CoreOp::Unary(_, a)
             | CoreOp::Cast(a)
             | CoreOp::Copy(a)
+            | CoreOp::Stop(a)
             | CoreOp::Reduce(_, a, _)
             | CoreOp::Expand(a)
             | CoreOp::Permute(a, _)
@@ -186,7 +193,7 @@ impl CoreOp {
             | CoreOp::Pad(a, ..)
             | CoreOp::Result(a, _) => vec![a],
             CoreOp::Binary(_, a, b) | CoreOp::Stored(a, b, _) | CoreOp::Changed(a, b) => vec![a, b],
-            CoreOp::Select(c, a, b) => vec![c, a, b],
+            CoreOp::Select(c, a, b) | CoreOp::Sloped(c, a, b) => vec![c, a, b],
             CoreOp::Join(parts, _) => parts.iter_mut().collect(),
         }
     }
@@ -312,6 +319,16 @@ impl Core {
     pub fn push(&mut self, op: CoreOp, dtype: DType, sizes: Vec<Dim>) -> CoreId {
         let strides = contiguous_strides(&sizes);
         self.add(CoreNode { op, dtype, sizes, strides })
+    }
+
+    /// Whether torch fixed the strides of a value.
+    pub fn is_pinned(&self, id: CoreId) -> bool {
+        self.pinned[id.0 as usize]
+    }
+
+    /// A graph without nodes for the same device and guards.
+    pub fn emptied(&self) -> Core {
+        Core { device: self.device, known: self.known.clone(), ..Core::default() }
     }
 
     /// Fixes the strides of a value that gets memory; false if they are fixed otherwise already.

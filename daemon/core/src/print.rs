@@ -51,6 +51,8 @@ fn op(f: &mut Formatter<'_>, node: &CoreNode) -> fmt::Result {
         CoreOp::Select(c, a, b) => write!(f, "select {c}, {a}, {b}"),
         CoreOp::Cast(a) => write!(f, "cast {a}"),
         CoreOp::Copy(a) => write!(f, "copy {a}"),
+        CoreOp::Stop(a) => write!(f, "stop {a}"),
+        CoreOp::Sloped(value, of, slope) => write!(f, "{value} with slope {slope} by {of}"),
         CoreOp::Reduce(op, a, over) => write!(f, "reduce_{} {a} over {over:?}", format!("{op:?}").to_lowercase()),
         CoreOp::Expand(a) => write!(f, "expand {a}"),
         CoreOp::Permute(a, order) => write!(f, "permute {a} {order:?}"),

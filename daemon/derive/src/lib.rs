@@ -1,12 +1,43 @@
-//! Graph to joint forward and backward graphs: the training stage. It is not built yet, and nothing calls it.
+//! A core graph to its forward and backward parts: the training stage. A pure function. Both parts are ordinary core
+//! graphs, which `daemon/lower` takes as they are.
 //!
-//! What will live here: a pure function from a [`flambeau_ir::graph::Graph`] whose inputs require grad to a *joint*
-//! graph (forward calls, then the calls of its derivative, from the derivative entry each op has in `daemon/ops`), and
-//! a partition of the joint graph into a forward part, a backward part and the values saved between them, chosen by
-//! what costs less to keep than to compute again. Both parts are ordinary graphs: `daemon/lower` takes them as they are.
-//!
-//! Until then a graph with inputs that require grad runs op by op through torch under autograd
-//! ([`flambeau_ir::plan::Body::Eager`]), which is right and is counted as `eager_graph`. What keeps the place open:
-//! [`flambeau_core::trace::Trace::needs_autograd`] says which graphs come here, [`flambeau_ir::tensor::TensorMeta`]
-//! carries `requires_grad` on every node, and plans name inputs by source, so that saved values can become inputs.
-//! What may be used here: `flambeau-ir` and `flambeau-ops`, nothing else.
+//! [`derive`] takes the derivative of what leaves the graph ([`sweep`]: from the outputs back, a rule a node), and cuts the
+//! joint graph in two ([`split`]): what the backward part needs of the forward part is either computed again or kept.
+
+mod rules;
+mod split;
+mod sweep;
+
+use flambeau_core::graph::Core;
+use flambeau_ir::reason::Reason;
+
+/// The two parts of a graph that autograd sees.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The graph. What leaves it: first what left it before, then what is kept for the backward part.
+    pub forward: Core,
+    /// The gradients of `gradients`, in that order. Its inputs: first `inputs` of the forward part, then what that keeps,
+    /// then the gradient of each output in `outputs`.
+    pub backward: Core,
+    /// Inputs of the forward part that the backward part reads.
+    pub inputs: Vec<u32>,
+    /// Outputs of the forward part that have a derivative.
+    pub outputs: Vec<u32>,
+    /// Inputs of the forward part whose gradients are computed.
+    pub gradients: Vec<u32>,
+}
+
+/// What autograd knows of a graph.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// For each input, whether it requires grad.
+    pub inputs: Vec<bool>,
+    /// For each output, whether it requires grad.
+    pub outputs: Vec<bool>,
+}
+
+/// Takes the derivative of a graph and cuts it in two. A refusal names what has no derivative here: the graph then runs
+/// under autograd, op by op.
+pub fn derive(core: &Core, wanted: &Wanted) -> Result<Parts, Reason> {
+    split::split(sweep::sweep(core, wanted)?)
+}

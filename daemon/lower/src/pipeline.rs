@@ -1,6 +1,6 @@
 //! The passes, in order.
 
-use crate::graph::functional::functionalise;
+use crate::graph::functional::{Functional, functionalise};
 use crate::graph::halves::halve_convolutions;
 use crate::graph::layout::{LaidOut, choose_layouts};
 use crate::nest::group::schedule;
@@ -12,7 +12,9 @@ use crate::plan::memory::{self, Lowered};
 use crate::plan::transfers;
 use flambeau_ir::graph::Graph;
 use flambeau_ir::plan::Symbol;
+use flambeau_core::graph::Core;
 use flambeau_ir::reason::{Reason, ReasonCode};
+use flambeau_ir::source::SourceId;
 use flambeau_ops::decompose::refuse;
 
 /// Lowers a graph to kernels and a launch plan.
@@ -25,8 +27,24 @@ pub fn lower(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Resul
 }
 
 fn passes(graph: &Graph, symbols: &[Symbol], options: &LowerOptions, in_place: bool) -> Result<Lowered, Reason> {
-    let functional = functionalise(graph, options, in_place)?;
-    let laid_out = match functional.core {
+    let Functional { core, inputs, .. } = functionalise(graph, options, in_place, false)?;
+    lower_core(core, inputs, symbols, options, graph.restores)
+}
+
+/// A graph of which a derivative is to be taken, as a core graph.
+pub fn functional(graph: &Graph, options: &LowerOptions) -> Result<Functional, Reason> {
+    functionalise(graph, options, false, true)
+}
+
+/// Lowers a core graph. `inputs` are the sources of its inputs; `restores`: draws can be taken back.
+pub fn lower_core(
+    core: Core,
+    inputs: Vec<SourceId>,
+    symbols: &[Symbol],
+    options: &LowerOptions,
+    restores: bool,
+) -> Result<Lowered, Reason> {
+    let laid_out = match core {
         core if core.device.is_host() => choose_layouts(halve_convolutions(core, symbols), symbols),
         core => LaidOut::as_it_is(core),
     };
@@ -34,7 +52,7 @@ fn passes(graph: &Graph, symbols: &[Symbol], options: &LowerOptions, in_place: b
     if laid_out.core.device.is_host() && !options.own_memory {
         early::hoist(&laid_out.core, &mut schedule);
     }
-    let mut lowered = memory::plan(&laid_out.core, &schedule, functional.inputs, &options.backend, graph.restores)?;
+    let mut lowered = memory::plan(&laid_out.core, &schedule, inputs, &options.backend, restores)?;
     // Calls of torch take them; what is copied between calls does not.
     let mut params = lowered.kernels.iter().flat_map(|kernel| &kernel.params);
     if let Some(param) = params.find(|param| param.dtype.is_complex()) {

@@ -1,13 +1,14 @@
 //! What decompositions are written with: a call bound to its parameters, and a builder of core values. The
 //! decompositions themselves are in each family's `decompose.rs`.
 
+use crate::build::Build;
 use crate::registry::OpDef;
 use crate::signature::{Argument, Bound, Seen, Value};
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, ExternArg, ExternCall, IndexSum};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, NodeId, ValueMeta};
-use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
+use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
 use std::collections::BTreeMap;
@@ -86,6 +87,8 @@ pub struct Decompose<'a> {
     pub draws: &'a mut u32,
     /// Torch's default float type.
     pub default_dtype: DType,
+    /// Autograd sees the result: what it is made of is what the derivative is taken of.
+    pub training: bool,
 }
 
 /// A refusal: the graph runs through torch instead.
@@ -120,6 +123,16 @@ pub fn bits_of(number: &Const, dtype: DType) -> Option<u64> {
         DType::U8 => u64::from(int as u8),
         _ => return None,
     })
+}
+
+impl Build for Decompose<'_> {
+    fn core(&self) -> &Core {
+        self.core
+    }
+
+    fn core_mut(&mut self) -> &mut Core {
+        self.core
+    }
 }
 
 impl Decompose<'_> {
@@ -230,14 +243,30 @@ impl Decompose<'_> {
         }
     }
 
-    /// Sizes of a value.
-    pub fn sizes(&self, id: CoreId) -> Vec<Dim> {
-        self.core.node(id).sizes.clone()
+    /// `value` with its derivative by `of`, element by element, where one is to be taken: what autograd then takes for it is
+    /// what torch does.
+    pub fn sloped(
+        &mut self,
+        value: CoreId,
+        of: CoreId,
+        slope: impl FnOnce(&mut Self) -> CoreId,
+    ) -> CoreId {
+        if !self.training {
+            return value;
+        }
+        let (slope, sizes) = (slope(self), self.sizes(value));
+        let (of, slope) = (self.expand(of, &sizes), self.expand(slope, &sizes));
+        let dtype = self.dtype(value);
+        self.core.push(CoreOp::Sloped(value, of, slope), dtype, sizes)
     }
 
-    /// Type of a value.
-    pub fn dtype(&self, id: CoreId) -> DType {
-        self.core.node(id).dtype
+    /// A value that no derivative goes through, where one is to be taken.
+    pub fn stopped(&mut self, value: CoreId) -> CoreId {
+        if !self.training {
+            return value;
+        }
+        let (dtype, sizes) = (self.dtype(value), self.sizes(value));
+        self.core.push(CoreOp::Stop(value), dtype, sizes)
     }
 
     /// A constant repeated to these sizes.
@@ -246,144 +275,6 @@ impl Decompose<'_> {
             Some(bits) => Ok(self.core.push(CoreOp::Const(bits), dtype, sizes)),
             None => refuse(format!("{}: {number:?} is no {}", self.op.name, dtype.torch_name())),
         }
-    }
-
-    /// A float constant with no dimensions.
-    pub fn real(&mut self, x: f64, dtype: DType) -> CoreId {
-        let bits = bits_of(&Const::Float(x), dtype).unwrap_or_default();
-        self.core.push(CoreOp::Const(bits), dtype, vec![])
-    }
-
-    /// A symbolic int with no dimensions.
-    pub fn scalar(&mut self, dim: &Dim, dtype: DType) -> CoreId {
-        if let Dim::Const(c) = dim
-            && let Some(bits) = bits_of(&Const::Int(*c), dtype)
-        {
-            return self.core.push(CoreOp::Const(bits), dtype, vec![]);
-        }
-        let id = self.core.push(CoreOp::Scalar(dim.clone()), DType::I64, vec![]);
-        self.cast(id, dtype)
-    }
-
-    /// Conversion; none if the type is the same.
-    pub fn cast(&mut self, id: CoreId, dtype: DType) -> CoreId {
-        let node = self.core.node(id);
-        if node.dtype == dtype {
-            return id;
-        }
-        let sizes = node.sizes.clone();
-        self.core.push(CoreOp::Cast(id), dtype, sizes)
-    }
-
-    /// The value repeated to these sizes, dimensions aligned at the end.
-    pub fn expand(&mut self, id: CoreId, sizes: &[Dim]) -> CoreId {
-        let node = self.core.node(id);
-        if node.sizes == sizes {
-            return id;
-        }
-        let dtype = node.dtype;
-        if let op @ (CoreOp::Const(_) | CoreOp::Scalar(_)) = &node.op {
-            let op = op.clone();
-            return self.core.push(op, dtype, sizes.to_vec());
-        }
-        let mut padded = vec![Dim::Const(1); sizes.len().saturating_sub(node.sizes.len())];
-        padded.extend(node.sizes.iter().cloned());
-        let id = self.reshape(id, padded);
-        if self.core.node(id).sizes == sizes {
-            return id;
-        }
-        self.core.push(CoreOp::Expand(id), dtype, sizes.to_vec())
-    }
-
-    /// The common sizes of two shapes. Sizes that differ and are not 1 are taken to agree, as the shape rules checked.
-    pub fn common(&self, a: &[Dim], b: &[Dim]) -> Vec<Dim> {
-        let rank = a.len().max(b.len());
-        let at = |s: &[Dim], d: usize| (d + s.len()).checked_sub(rank).map_or(Dim::Const(1), |i| s[i].clone());
-        (0..rank).map(|d| if at(a, d).is(1) { at(b, d) } else { at(a, d) }).collect()
-    }
-
-    /// One operand.
-    pub fn unary(&mut self, op: Unary, a: CoreId) -> CoreId {
-        let node = self.core.node(a);
-        let dtype = if matches!(op, Unary::IsNan | Unary::IsInf | Unary::Not) { DType::Bool } else { node.dtype };
-        let sizes = node.sizes.clone();
-        self.core.push(CoreOp::Unary(op, a), dtype, sizes)
-    }
-
-    /// Two operands of one type, broadcast.
-    pub fn binary(&mut self, op: Binary, a: CoreId, b: CoreId) -> CoreId {
-        let sizes = self.common(&self.sizes(a), &self.sizes(b));
-        let (a, b) = (self.expand(a, &sizes), self.expand(b, &sizes));
-        let compares = matches!(op, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge);
-        let dtype = if compares { DType::Bool } else { self.dtype(a) };
-        self.core.push(CoreOp::Binary(op, a, b), dtype, sizes)
-    }
-
-    /// `a + b`
-    pub fn add(&mut self, a: CoreId, b: CoreId) -> CoreId {
-        self.binary(Binary::Add, a, b)
-    }
-
-    /// `a - b`
-    pub fn sub(&mut self, a: CoreId, b: CoreId) -> CoreId {
-        self.binary(Binary::Sub, a, b)
-    }
-
-    /// `a * b`
-    pub fn mul(&mut self, a: CoreId, b: CoreId) -> CoreId {
-        self.binary(Binary::Mul, a, b)
-    }
-
-    /// `a / b`
-    pub fn div(&mut self, a: CoreId, b: CoreId) -> CoreId {
-        self.binary(Binary::Div, a, b)
-    }
-
-    /// `a * x`
-    pub fn scale(&mut self, a: CoreId, x: f64) -> CoreId {
-        let x = self.real(x, self.dtype(a));
-        self.mul(a, x)
-    }
-
-    /// `a + x`
-    pub fn offset(&mut self, a: CoreId, x: f64) -> CoreId {
-        let x = self.real(x, self.dtype(a));
-        self.add(a, x)
-    }
-
-    /// `cond ? a : b`, broadcast.
-    pub fn select(&mut self, cond: CoreId, a: CoreId, b: CoreId) -> CoreId {
-        let sizes = self.common(&self.common(&self.sizes(a), &self.sizes(b)), &self.sizes(cond));
-        let (cond, a, b) = (self.expand(cond, &sizes), self.expand(a, &sizes), self.expand(b, &sizes));
-        self.core.push(CoreOp::Select(cond, a, b), self.dtype(a), sizes)
-    }
-
-    /// Reduction over dimensions, which stay with size 1.
-    pub fn reduce(&mut self, op: ReduceOp, a: CoreId, dims: &[usize]) -> CoreId {
-        let mut sizes = self.sizes(a);
-        let mut over: Vec<u32> = dims.iter().map(|d| *d as u32).filter(|d| !sizes[*d as usize].is(1)).collect();
-        over.sort_unstable();
-        over.dedup();
-        if over.is_empty() {
-            return a;
-        }
-        over.iter().for_each(|d| sizes[*d as usize] = Dim::Const(1));
-        self.core.push(CoreOp::Reduce(op, a, over), self.dtype(a), sizes)
-    }
-
-    /// The same elements under other sizes.
-    pub fn reshape(&mut self, a: CoreId, sizes: Vec<Dim>) -> CoreId {
-        apply(self.core, a, &View::Reshape(sizes))
-    }
-
-    /// Dimensions in another order.
-    pub fn permute(&mut self, a: CoreId, order: &[usize]) -> CoreId {
-        apply(self.core, a, &View::Permute(order.iter().map(|d| *d as u32).collect()))
-    }
-
-    /// Part of a dimension.
-    pub fn slice(&mut self, a: CoreId, dim: usize, start: Dim, step: i64, length: Dim) -> CoreId {
-        apply(self.core, a, &View::Slice { dim: dim as u32, start, step, length })
     }
 
     /// A torch op run as it is, with results of this metadata.

@@ -3,10 +3,12 @@
 
 pub mod aten;
 mod attention;
+pub mod build;
 mod call;
 mod conv;
 mod create;
 pub mod decompose;
+pub mod derivative;
 mod effect;
 mod index;
 mod layout;

@@ -38,6 +38,8 @@ pub struct OpDef {
     pub(crate) rule: Rule,
     /// How it becomes core values; `None`: torch computes it.
     pub lowers: Option<decompose::Rule>,
+    /// Whether autograd may take the derivative of that.
+    pub derives: bool,
     places: u16,
     synonyms: &'static [&'static str],
     paths: &'static [&'static str],
@@ -142,6 +144,7 @@ impl OpDef {
             method_text: None,
             rule,
             lowers: None,
+            derives: false,
             places,
             synonyms: &[],
             paths: &[],
@@ -155,6 +158,12 @@ impl OpDef {
     pub(crate) const fn lowers(mut self, rule: decompose::Rule) -> OpDef {
         self.lowers = Some(rule);
         self
+    }
+
+    /// The op's decomposition, whose derivative is the one that torch takes.
+    pub(crate) const fn derives(mut self, rule: decompose::Rule) -> OpDef {
+        self.derives = true;
+        self.lowers(rule)
     }
 
     /// Further names, in the same places.

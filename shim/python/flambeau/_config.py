@@ -81,6 +81,12 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callab
     "idle_timeout": (lambda: 3 * 3600.0, _SECONDS, "a positive number of seconds, at most 10**9", float),
     "library_path": (_packaged_libraries, lambda v: isinstance(v, list), "a list of folders", _folders),
     "logs": (lambda: "", _text, "topics separated by commas", str),
+    "native_training": (
+        lambda: False,
+        lambda v: isinstance(v, bool),
+        "a bool",
+        lambda t: t != "0",
+    ),
     "nested_graph_breaks": (
         lambda: True,
         lambda v: isinstance(v, bool),
@@ -106,6 +112,7 @@ _NATIVE = (
     "idle_timeout",
     "library_path",
     "logs",
+    "native_training",
     "nested_graph_breaks",
     "plugin_path",
     "recompile_limit",

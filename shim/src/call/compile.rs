@@ -111,6 +111,7 @@ pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw
     let options = TraceOptions {
         backend: backend.kind(),
         nested_breaks: region.nested,
+        training: settings::get().native_training,
         error_on_break: region.error,
         ..entry.options.clone()
     };
@@ -555,6 +556,7 @@ impl Miss<'_, '_> {
         let ops = match &frame.body {
             Body::Eager(graph) | Body::Fx(graph) => graph.calls(),
             Body::Native(plan) => plan.steps.len(),
+            Body::Training(training) => training.forward.steps.len(),
         };
         self.took("install", begun);
         let record = Record {

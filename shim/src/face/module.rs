@@ -50,7 +50,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Sets what `flambeau.config` resolved.
 #[pyfunction]
 #[pyo3(signature = (
-    *, accumulated_recompile_limit, cache_dir, cache_size, data_dir, idle_timeout, library_path, logs, nested_graph_breaks, plugin_path, recompile_limit,
+    *, accumulated_recompile_limit, cache_dir, cache_size, data_dir, idle_timeout, library_path, logs, native_training, nested_graph_breaks, plugin_path, recompile_limit,
     record_dir, timeout
 ))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments, one per setting")]
@@ -62,6 +62,7 @@ fn configure(
     idle_timeout: f64,
     library_path: Vec<PathBuf>,
     logs: &str,
+    native_training: bool,
     nested_graph_breaks: bool,
     plugin_path: Vec<PathBuf>,
     recompile_limit: usize,
@@ -84,6 +85,7 @@ fn configure(
         idle_timeout: idle_timeout as u64,
         recompile_limit,
         accumulated_recompile_limit,
+        native_training,
         timeout: Duration::from_secs_f64(timeout.clamp(0.0, 1e9)),
         logs: logs.split(',').map(|t| t.trim().to_owned()).filter(|t| !t.is_empty()).collect(),
     });

@@ -130,8 +130,13 @@ impl Report {
             Body::Eager(_) => ("op by op", 0),
             Body::Fx(_) => ("torch back end", 0),
             Body::Native(plan) => ("native", plan.kernels.len()),
+            Body::Training(of) => ("native", of.forward.kernels.len() + of.backward.kernels.len()),
         };
-        let plan = if let Body::Native(plan) = &compiled.body { plan.to_string() } else { String::new() };
+        let plan = match &compiled.body {
+            Body::Native(plan) => plan.to_string(),
+            Body::Training(training) => format!("{}backward:\n{}", training.forward, training.backward),
+            Body::Eager(_) | Body::Fx(_) => String::new(),
+        };
         let how = &frame.record;
         let (failures, last) = frame.last_failure();
         json!({
@@ -161,6 +166,7 @@ impl Report {
 fn calls(frame: &CompiledFrame) -> usize {
     match &frame.body {
         Body::Eager(graph) | Body::Fx(graph) => graph.calls(),
+        Body::Training(training) => training.graph.calls(),
         Body::Native(_) => text::parse_graph(&frame.graph_text).as_ref().map_or(0, Graph::calls),
     }
 }

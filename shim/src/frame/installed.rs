@@ -13,6 +13,7 @@ use crate::run::fx::FxBody;
 use crate::run::native::NativeBody;
 use crate::run::recorded;
 use crate::run::recorded::RecordedBody;
+use crate::run::training::TrainingBody;
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Graph, NodeOp};
@@ -147,6 +148,7 @@ enum Run {
     Eager(EagerBody),
     Fx(FxBody),
     Native(NativeBody),
+    Training(TrainingBody),
     Recorded(RecordedBody),
 }
 
@@ -156,6 +158,7 @@ impl Run {
             Run::Eager(body) => body.commits(),
             Run::Fx(body) => body.commits(),
             Run::Native(body) => body.commits(),
+            Run::Training(body) => body.commits(),
             // Only what can be taken back is recorded.
             Run::Recorded(_) => false,
         }
@@ -179,6 +182,10 @@ impl Slots {
         match &frame.body {
             Body::Eager(graph) | Body::Fx(graph) => placeholders(graph).for_each(|s| slots.add(s)),
             Body::Native(plan) => plan.inputs.iter().for_each(|s| slots.add(*s)),
+            Body::Training(training) => {
+                training.forward.inputs.iter().for_each(|s| slots.add(*s));
+                placeholders(&training.graph).for_each(|s| slots.add(s));
+            }
         }
         exit::sources(&frame.exit).chain(indices::sources(&frame.indices)).for_each(|s| slots.add(s));
         slots
@@ -246,6 +253,13 @@ impl Installed {
                     Some(graph) => Run::Recorded(RecordedBody::new(body, graph)),
                     None => Run::Native(body),
                 }
+            }
+            Body::Training(training) => {
+                let guard = |source| tensor_guard(&frame, source);
+                let load = |plan: &_, slot: &dyn Fn(SourceId) -> usize, guard: &dyn Fn(SourceId) -> Option<TensorGuard>| {
+                    NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, slot, guard)
+                };
+                Run::Training(TrainingBody::new(py, training, &slot, &guard, &load)?)
             }
             // There is nothing for a back end to compile.
             Body::Fx(graph) if graph.calls() == 0 => Run::Eager(EagerBody::new(py, graph, &slot)?),
@@ -366,6 +380,7 @@ impl Installed {
             Run::Eager(body) => body.run(py, &values, symbols, &mut outputs),
             Run::Fx(body) => body.run(py, &values, symbols, &mut outputs),
             Run::Native(body) => body.run(py, passed.values(), symbols, &mut outputs),
+            Run::Training(body) => body.run(py, passed.values(), &values, symbols, &mut outputs),
             Run::Recorded(body) => body.run(py, passed.values(), &values, symbols, &mut outputs),
         };
         ran?;

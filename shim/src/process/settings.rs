@@ -18,6 +18,8 @@ pub struct Settings {
     pub recompile_limit: usize,
     /// Compiles of one user function, over all callables that are made of it.
     pub accumulated_recompile_limit: usize,
+    /// Graphs that autograd sees become kernels.
+    pub native_training: bool,
     /// Longest wait for the daemon without progress.
     pub timeout: Duration,
     /// What to print, of the topics of `FLAMBEAU_LOGS`.

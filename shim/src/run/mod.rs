@@ -10,6 +10,7 @@ mod prepare;
 pub mod recorded;
 pub mod step;
 mod traceback;
+pub mod training;
 
 use pyo3::prelude::*;
 use smallvec::SmallVec;

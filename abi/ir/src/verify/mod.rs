@@ -9,7 +9,7 @@ use crate::graph::{Arg, Graph, NodeOp};
 use crate::guard::{Guard, GuardKind, GuardProgram, KeyObject, TensorGuard};
 use crate::kernel::DType;
 use crate::object::part_name;
-use crate::plan::{Body, CompiledFrame, IndexCheck, Plan, PlanArg, PlanStep, Reg, Symbol, SymbolOf, Term};
+use crate::plan::{Body, CompiledFrame, IndexCheck, Plan, PlanArg, PlanStep, Reg, Symbol, SymbolOf, Term, Training};
 use crate::source::{CallKey, KeyPart, SourceId, SourceTable, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -47,6 +47,10 @@ pub fn frame(frame: &CompiledFrame, args: usize) -> Checked {
         Body::Native(plan) => {
             scope.plan(plan, guards)?;
             plan.outputs.len()
+        }
+        Body::Training(training) => {
+            scope.training(training, guards)?;
+            training.left as usize
         }
     };
     scope.exit(exit, outputs)
@@ -233,22 +237,46 @@ impl Scope<'_> {
         }
     }
 
+    /// Both plans, and that what one gives is what the other takes.
+    fn training(&self, training: &Training, guards: &GuardProgram) -> Checked {
+        let Training { forward, backward, left, inputs, outputs, gradients, written, graph } = training;
+        self.graph(graph)?;
+        self.plan(forward, guards)?;
+        self.steps(backward, &[])?;
+        let kept = forward.outputs.len().checked_sub(*left as usize);
+        let taken = kept.map(|kept| inputs.len() + kept + outputs.len());
+        ensure(taken == Some(backward.inputs.len()), || "a derivative of other inputs".to_owned())?;
+        ensure(backward.outputs.len() == gradients.len(), || "a derivative of other outputs".to_owned())?;
+        let known = [inputs, gradients, written].into_iter().flatten().all(|i| (*i as usize) < forward.inputs.len());
+        ensure(known, || "a derivative by no input".to_owned())?;
+        ensure(graph.outputs.len() == *left as usize, || "a graph of other outputs".to_owned())?;
+        outputs.iter().try_for_each(|followed| {
+            ensure(followed.output < *left, || "a derivative of no output".to_owned())?;
+            self.layout(&followed.sizes, &followed.strides)
+        })
+    }
+
     fn plan(&self, plan: &Plan, guards: &GuardProgram) -> Checked {
+        plan.inputs.iter().try_for_each(|source| self.source(*source))?;
+        let tensors = tensors(guards);
+        let each = plan.inputs.iter().enumerate().map(|(reg, source)| {
+            let of = tensors.get(source).ok_or_else(|| Damage(format!("input {reg} is guarded to be no tensor")))?;
+            Ok(bytes(of.dtype, &of.sizes, &of.strides))
+        });
+        let known: Vec<Option<i64>> = each.collect::<Result<_, Damage>>()?;
+        self.steps(plan, &known)
+    }
+
+    /// The steps of a plan, of whose first inputs the bytes are known.
+    fn steps(&self, plan: &Plan, known: &[Option<i64>]) -> Checked {
         let inputs = plan.inputs.len();
         ensure(plan.regs <= MAX_NUMBER && inputs <= plan.regs as usize, || {
             "too many registers, or too few".to_owned()
         })?;
-        plan.inputs.iter().try_for_each(|source| self.source(*source))?;
         ensure(plan.commit as usize <= plan.steps.len(), || "the commit point is no step".to_owned())?;
         let mut run = Run { scope: self, plan, live: vec![false; plan.regs as usize], bytes: HashMap::new() };
-        let tensors = tensors(guards);
-        for (reg, source) in plan.inputs.iter().enumerate() {
-            run.live[reg] = true;
-            let Some(of) = tensors.get(source) else {
-                return Err(Damage(format!("input {reg} is guarded to be no tensor")));
-            };
-            run.bytes.extend(bytes(of.dtype, &of.sizes, &of.strides).map(|bytes| (reg as u32, bytes)));
-        }
+        run.live[..inputs].fill(true);
+        run.bytes.extend((0..).zip(known).filter_map(|(reg, bytes)| Some((reg, (*bytes)?))));
         for (at, step) in plan.steps.iter().enumerate() {
             run.step(step).map_err(|Damage(why)| Damage(format!("step {at}: {why}")))?;
         }

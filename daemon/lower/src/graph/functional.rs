@@ -1,6 +1,7 @@
 //! Torch-level graph to core graph: calls are decomposed, views tracked, in-place ops turned into new values. What each op
 //! means is in `daemon/ops`.
 
+use crate::graph::follow::{Follow, requires_grad};
 use crate::graph::opaque::{Call, complex, in_place, made_by, missing};
 use crate::graph::regions::{geometry, has_overlap, places};
 use crate::nest::affine::same_layout;
@@ -25,18 +26,25 @@ pub struct Functional {
     pub core: Core,
     /// Sources of the tensor inputs.
     pub inputs: Vec<SourceId>,
+    /// Whether autograd follows each input.
+    pub followed_inputs: Vec<bool>,
+    /// Whether autograd follows each output.
+    pub followed_outputs: Vec<bool>,
 }
 
 /// Memory as the user sees it: what a family of views shares.
 #[derive(Clone, Debug)]
-struct Base {
-    value: CoreId,
+pub struct Base {
+    /// What it holds.
+    pub value: CoreId,
     /// The graph input whose memory it is.
-    input: Option<u32>,
+    pub input: Option<u32>,
     /// What lies in an input's memory: not yet `value` where that is written at the end.
     memory: CoreId,
     strides: Vec<Dim>,
     requires_grad: bool,
+    /// Something that autograd follows was written to it.
+    pub followed: bool,
 }
 
 /// What a graph node stands for.
@@ -61,10 +69,14 @@ enum Written {
     By(ExternCall),
 }
 
-struct Lowering<'a> {
-    graph: &'a Graph,
-    core: Core,
-    bases: Vec<Base>,
+/// A graph on its way.
+pub struct Lowering<'a> {
+    /// The graph.
+    pub graph: &'a Graph,
+    /// What is made of it.
+    pub core: Core,
+    /// Memory so far.
+    pub bases: Vec<Base>,
     values: Vec<Value>,
     inputs: Vec<SourceId>,
     draws: u32,
@@ -72,6 +84,8 @@ struct Lowering<'a> {
     device: Option<Device>,
     options: &'a LowerOptions,
     in_place: bool,
+    /// What autograd follows, where a derivative is to be taken.
+    pub follow: Option<Follow>,
     /// Items of tuples that are arguments of the call, not new tensors.
     same: BTreeSet<(NodeId, i64)>,
     /// Bases with a `data` tensor, writes to which count as no change of the base.
@@ -80,7 +94,13 @@ struct Lowering<'a> {
 
 /// Makes the core graph. What the back end cannot compute by its capabilities stays torch's. `in_place`: parts of inputs are
 /// written where they lie.
-pub fn functionalise(graph: &Graph, options: &LowerOptions, in_place: bool) -> Result<Functional, Reason> {
+/// `derived`: a derivative is to be taken of it, so that it says what autograd does not follow.
+pub fn functionalise(
+    graph: &Graph,
+    options: &LowerOptions,
+    in_place: bool,
+    derived: bool,
+) -> Result<Functional, Reason> {
     let mut lowering = Lowering {
         graph,
         core: Core::new(options.known.clone()),
@@ -91,6 +111,7 @@ pub fn functionalise(graph: &Graph, options: &LowerOptions, in_place: bool) -> R
         device: None,
         options,
         in_place,
+        follow: derived.then(Follow::default),
         same: BTreeSet::new(),
         uncounted: BTreeSet::new(),
     };
@@ -104,7 +125,17 @@ pub fn functionalise(graph: &Graph, options: &LowerOptions, in_place: bool) -> R
     if lowering.core.unclear {
         return refuse("a part that is repeated, as its size is 1");
     }
-    Ok(Functional { core: lowering.core, inputs: lowering.inputs })
+    let of_input = |node: &Node| match (&node.op, &node.meta) {
+        (NodeOp::Placeholder(_), ValueMeta::Tensor(meta)) => Some(meta.requires_grad),
+        _ => None,
+    };
+    let of_output = |id: &NodeId| graph.node(*id).meta.as_tensor().is_some_and(|meta| meta.requires_grad);
+    Ok(Functional {
+        core: lowering.core,
+        inputs: lowering.inputs,
+        followed_inputs: graph.nodes.iter().filter_map(of_input).collect(),
+        followed_outputs: graph.outputs.iter().map(of_output).collect(),
+    })
 }
 
 fn located(graph: &Graph, node: &Node, mut reason: Reason) -> Reason {
@@ -168,7 +199,10 @@ impl Lowering<'_> {
             self.core.add(CoreNode { op, dtype: meta.dtype, sizes: meta.sizes.clone(), strides: meta.strides.clone() });
         self.core.pin(value, &meta.strides);
         let (strides, requires_grad) = (meta.strides.clone(), meta.requires_grad);
-        self.bases.push(Base { value, input: Some(input), memory: value, strides, requires_grad });
+        if let Some(follow) = &mut self.follow {
+            follow.set(value, requires_grad);
+        }
+        self.bases.push(Base { value, input: Some(input), memory: value, strides, requires_grad, followed: false });
         Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false }
     }
 
@@ -185,9 +219,13 @@ impl Lowering<'_> {
         if let Some(data) = self.data(node, target, args) {
             return Ok(data);
         }
+        if let (Some(follow), true, [Arg::Const(Const::Bool(on))]) = (&mut self.follow, target.sets_grad_mode(), args) {
+            follow.off = !*on;
+            return Ok(Value::Other);
+        }
         let (mut values, mut metas) = (BTreeMap::new(), BTreeMap::new());
         for arg in args.iter().chain(kwargs.iter().map(|(_, a)| a)) {
-            self.read_arg(arg, &mut values, &mut metas);
+            self.read_arg(arg, &mut values, &mut metas)?;
         }
         let written = written(target, args, kwargs, &values)?;
         if let (Some(into), Some(now)) = (written.and_then(|id| metas.get(&id)), node.meta.as_tensor())
@@ -208,11 +246,15 @@ impl Lowering<'_> {
             // The op is torch's, with nothing left of the attempt.
             self.core.truncate(nodes);
             self.draws = draws;
+            if let Some(follow) = &mut self.follow {
+                follow.forget(nodes);
+            }
             let written = written.and_then(|id| Some((id, metas.get(&id)?.clone())));
             let (meta, fresh, schema) = (&node.meta, node.fresh && written.is_none(), node.schema.as_deref());
             let call = Call { target, args, kwargs, meta, values: &values, fresh, schema, written };
             call.lower(&mut self.core, &mut self.draws).map_err(|_| reason)
         })?;
+        self.check_followed(node, &outcome)?;
         let mut value = self.outcome(&node.meta, outcome, node.view)?;
         if let Value::Tensor { severed, .. } = &mut value {
             *severed |= flambeau_ops::canonical(target).is_some_and(|canon| canon.op.has(Mark::Severs));
@@ -248,6 +290,10 @@ impl Lowering<'_> {
         let unknown = || Reason::new(ReasonCode::NotLowered, format!("no decomposition of {name}"));
         let canon = flambeau_ops::canonical(target).ok_or_else(unknown)?;
         let lowers = canon.op.lowers.ok_or_else(unknown)?;
+        let training = self.follow.as_ref().is_some_and(|follow| !follow.off) && requires_grad(&node.meta);
+        if training && !canon.op.derives && !node.view {
+            return refuse(format!("no derivative of {name}"));
+        }
         let bound = canon
             .bind(args, kwargs)
             .map_err(|_| Reason::new(ReasonCode::NotLowered, format!("arguments of {name}")))?;
@@ -261,6 +307,7 @@ impl Lowering<'_> {
             op: canon.op,
             draws: &mut self.draws,
             default_dtype: self.graph.default_dtype,
+            training,
         };
         let outcome = lowers(&mut cx)?;
         if let Some(dtype) = complex(&self.core, start) {
@@ -287,18 +334,25 @@ impl Lowering<'_> {
         items.get(at as usize).cloned()
     }
 
-    fn read_arg(&mut self, arg: &Arg, values: &mut BTreeMap<NodeId, CoreId>, metas: &mut BTreeMap<NodeId, TensorMeta>) {
+    fn read_arg(
+        &mut self,
+        arg: &Arg,
+        values: &mut BTreeMap<NodeId, CoreId>,
+        metas: &mut BTreeMap<NodeId, TensorMeta>,
+    ) -> Result<(), Reason> {
         match arg {
             Arg::Node(id) => {
-                if let Value::Tensor { base, views, meta, .. } = self.values[id.0 as usize].clone() {
-                    values.insert(*id, self.read(base, &views));
+                if let Value::Tensor { base, views, meta, severed } = self.values[id.0 as usize].clone() {
+                    let value = self.read(base, &views);
+                    values.insert(*id, self.as_followed(value, base, (&meta, !views.is_empty(), severed))?);
                     metas.insert(*id, meta);
                 }
+                Ok(())
             }
-            Arg::List(items) | Arg::Tuple(items) => items.iter().for_each(|i| self.read_arg(i, values, metas)),
-            Arg::Slice(parts) => parts.iter().for_each(|i| self.read_arg(i, values, metas)),
-            Arg::Dict(items) => items.iter().for_each(|(_, i)| self.read_arg(i, values, metas)),
-            Arg::Const(_) | Arg::Dim(_) => {}
+            Arg::List(items) | Arg::Tuple(items) => items.iter().try_for_each(|i| self.read_arg(i, values, metas)),
+            Arg::Slice(parts) => parts.iter().try_for_each(|i| self.read_arg(i, values, metas)),
+            Arg::Dict(items) => items.iter().try_for_each(|(_, i)| self.read_arg(i, values, metas)),
+            Arg::Const(_) | Arg::Dim(_) => Ok(()),
         }
     }
 
@@ -373,6 +427,7 @@ impl Lowering<'_> {
             memory: value,
             strides: meta.strides.clone(),
             requires_grad: false,
+            followed: false,
         });
         Ok(Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false })
     }
@@ -445,6 +500,7 @@ impl Lowering<'_> {
         }
         let value = self.converted(value, dtype);
         let value = self.grown(value, sizes)?;
+        self.check_written(base, value)?;
         if self.bases[base].input.is_some() && self.written_in_place(base, views, value, sizes)? {
             return Ok(());
         }

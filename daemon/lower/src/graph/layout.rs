@@ -8,7 +8,7 @@ use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, Unary};
 use flambeau_ir::plan::Symbol;
-use flambeau_ir::tensor::contiguous_strides;
+use flambeau_ir::tensor::{channels_last, contiguous_strides};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A core graph with layouts chosen.
@@ -82,12 +82,6 @@ fn has_images(sizes: &[Dim]) -> bool {
     let [_, channels, height, width] = sizes else { return false };
     let (Some(c), Some(h), Some(w)) = (channels.as_const(), height.as_const(), width.as_const()) else { return false };
     c > 1 && h > 0 && w > 0 && h * w > 1
-}
-
-fn channels_last(sizes: &[Dim]) -> Vec<Dim> {
-    let [_, c, h, w] = sizes else { return contiguous_strides(sizes) };
-    let row = w.mul(c);
-    vec![row.mul(h), Dim::Const(1), row, c.clone()]
 }
 
 /// Every element has its own place and none is left out.

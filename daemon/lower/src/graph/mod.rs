@@ -1,6 +1,7 @@
 //! From torch calls to core graphs without effects, with convolutions laid out.
 
 pub mod facts;
+pub mod follow;
 pub mod functional;
 pub mod halves;
 pub mod layout;

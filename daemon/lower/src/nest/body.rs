@@ -389,7 +389,7 @@ impl Writer<'_> {
                 let a = self.value(*a, index, mask)?;
                 self.push(Expr::Cast(a), dtype)
             }
-            CoreOp::Copy(a) => self.value(*a, index, mask)?,
+            CoreOp::Copy(a) | CoreOp::Stop(a) | CoreOp::Sloped(a, ..) => self.value(*a, index, mask)?,
             CoreOp::Pad(a, other, low) => self.pad(*a, *other, low, index, mask)?,
             CoreOp::Reduce(op, a, _) => {
                 let arg = self.core.node(*a);

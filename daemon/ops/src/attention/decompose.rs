@@ -1,12 +1,13 @@
 //! Attention: the product itself stays torch's; the fused encoder layer is taken apart around it.
 
+use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, refuse};
 use crate::matmul::decompose::linear_of;
 use crate::norm::decompose::layer_normed;
 use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
-use flambeau_ir::kernel::{Binary, Unary};
+use flambeau_ir::kernel::{Binary, DType, Unary};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
 
@@ -30,7 +31,41 @@ pub(super) fn attention(cx: &mut Decompose) -> Done {
         ExternArg::Const(Const::Bool(cx.flag("enable_gqa")?)),
     ];
     let meta = cx.result()?;
+    if cx.training {
+        return torchs(cx, [q, k, v], &meta);
+    }
     Ok(Outcome::Fresh(cx.call(("aten::scaled_dot_product_attention", "default"), None, args, &[meta])[0]))
+}
+
+/// The op that torch's takes on the CPU, which has a derivative of its own.
+fn torchs(cx: &mut Decompose, [q, k, v]: [CoreId; 3], meta: &TensorMeta) -> Done {
+    let sizes = [q, k, v].map(|x| cx.sizes(x));
+    let [batch, heads, time, _] = &sizes[0][..] else { return refuse("a derivative of attention without heads") };
+    let same = |other: &[Dim]| other.len() == 4 && other[..2] == sizes[0][..2] && other[3] == sizes[0][3];
+    let plain = cx.maybe_tensor("attn_mask")?.is_none() && !cx.flag("enable_gqa")? && meta.device.is_host();
+    if !plain || !same(&sizes[1]) || !same(&sizes[2]) || meta.dtype == DType::F16 {
+        return refuse("a derivative of attention with a mask, or with other heads for keys");
+    }
+    let scale = cx.float("scale")?.map_or(Const::None, Const::Float);
+    let args = vec![
+        ExternArg::Value(q),
+        ExternArg::Value(k),
+        ExternArg::Value(v),
+        ExternArg::Const(Const::Float(0.0)),
+        ExternArg::Const(Const::Bool(cx.flag("is_causal")?)),
+        ExternArg::Const(Const::None),
+        ExternArg::Const(scale),
+    ];
+    let dtype = if meta.dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let row = time.mul(heads);
+    let sums = TensorMeta {
+        dtype,
+        sizes: vec![batch.clone(), heads.clone(), time.clone()],
+        strides: vec![row, Dim::Const(1), heads.clone()],
+        ..meta.clone()
+    };
+    let op = ("aten::_scaled_dot_product_flash_attention_for_cpu", "default");
+    Ok(Outcome::Fresh(cx.call(op, None, args, &[meta.clone(), sums])[0]))
 }
 
 /// Attention of one packed projection (batch, time, 3 * width), heads apart; gives (batch, time, width).

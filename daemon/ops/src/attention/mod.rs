@@ -1,6 +1,7 @@
 //! Attention, and the transformer encoder's fused layers.
 
 pub(crate) mod decompose;
+pub(crate) mod derivative;
 
 use crate::call::{Answer, Call};
 use crate::layout::preserved;
@@ -24,7 +25,7 @@ pub(crate) static OPS: &[OpDef] = &[
         "query:T, key:T, value:T, attn_mask:T=None, dropout_p:N=0.0, is_causal:B=False, *, scale:N=None, enable_gqa:B=False",
         attention,
         NN,
-    ).lowers(decompose::attention)
+    ).derives(decompose::attention)
     .is(Autocast)
     .is(CpuOnly).effect(DrawsIf("dropout_p", 4)),
     OpDef::new(

@@ -1,5 +1,6 @@
 //! Convolutions: torch's, with their arguments in full.
 
+use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, refuse};
 use flambeau_core::graph::ExternArg;
 use flambeau_ir::code::Const;

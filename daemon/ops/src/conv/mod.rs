@@ -1,6 +1,7 @@
 //! Convolutions. A batch of images comes out channels-last if the input or the weight looks channels-last.
 
 pub(crate) mod decompose;
+pub(crate) mod derivative;
 
 use crate::call::{Answer, Call, invalid};
 use crate::layout::{Format, strides_in, suggest_format};
@@ -17,27 +18,27 @@ const TRANSPOSED: &str =
 
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("conv1d", CONV, |call| conv(call, 1), FN)
-        .lowers(|cx| decompose::convolution(cx, 1, false))
+        .derives(|cx| decompose::convolution(cx, 1, false))
         .paths(&["torch.nn.functional.conv1d"])
         .is(Autocast),
     OpDef::new("conv2d", CONV, |call| conv(call, 2), FN)
-        .lowers(|cx| decompose::convolution(cx, 2, false))
+        .derives(|cx| decompose::convolution(cx, 2, false))
         .paths(&["torch.nn.functional.conv2d"])
         .is(Autocast),
     OpDef::new("conv3d", CONV, |call| conv(call, 3), FN)
-        .lowers(|cx| decompose::convolution(cx, 3, false))
+        .derives(|cx| decompose::convolution(cx, 3, false))
         .paths(&["torch.nn.functional.conv3d"])
         .is(Autocast),
     OpDef::new("conv_transpose1d", TRANSPOSED, |call| conv(call, 1), FN)
-        .lowers(|cx| decompose::convolution(cx, 1, true))
+        .derives(|cx| decompose::convolution(cx, 1, true))
         .paths(&["torch.nn.functional.conv_transpose1d"])
         .is(Autocast),
     OpDef::new("conv_transpose2d", TRANSPOSED, |call| conv(call, 2), FN)
-        .lowers(|cx| decompose::convolution(cx, 2, true))
+        .derives(|cx| decompose::convolution(cx, 2, true))
         .paths(&["torch.nn.functional.conv_transpose2d"])
         .is(Autocast),
     OpDef::new("conv_transpose3d", TRANSPOSED, |call| conv(call, 3), FN)
-        .lowers(|cx| decompose::convolution(cx, 3, true))
+        .derives(|cx| decompose::convolution(cx, 3, true))
         .paths(&["torch.nn.functional.conv_transpose3d"])
         .is(Autocast),
 ];

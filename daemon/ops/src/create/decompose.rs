@@ -1,5 +1,6 @@
 //! Decompositions of ops that make tensors from sizes and numbers.
 
+use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, refuse};
 use crate::signature::{Argument, Seen};
 use flambeau_core::graph::{CoreId, CoreOp};

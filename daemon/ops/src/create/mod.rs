@@ -46,7 +46,7 @@ pub(crate) static OPS: &[OpDef] = &[
         "size:L*, *, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False, memory_format=None",
         sized,
         FN,
-    ).lowers(decompose::zeros).is(Makes),
+    ).derives(decompose::zeros).is(Makes),
     OpDef::new(
         "rand",
         "size:L*, *, generator=None, out:T=None, dtype:D=None, layout=None, device=None, pin_memory:B=False, requires_grad:B=False",

@@ -1,5 +1,6 @@
 //! Decompositions of indexing, joining, shifting and masks by position.
 
+use crate::build::Build;
 use crate::create::decompose::literal;
 use crate::decompose::{Decompose, Outcome, View, bits_of, refuse};
 use crate::signature::{Argument, Seen};

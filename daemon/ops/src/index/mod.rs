@@ -1,6 +1,7 @@
 //! Indexing: `x[...]`, and lookups by index tensors (embedding, gather, scatter, index_select, ...).
 
 pub(crate) mod decompose;
+pub(crate) mod derivative;
 mod getitem;
 
 use crate::call::{Answer, Call, invalid};
@@ -17,9 +18,9 @@ use flambeau_ir::kernel::{Binary, DType};
 use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("getitem", "input, index", getitem::getitem, 0).lowers(decompose::getitem).operator("getitem"),
+    OpDef::new("getitem", "input, index", getitem::getitem, 0).derives(decompose::getitem).operator("getitem"),
     OpDef::new("setitem", "input, index, value", getitem::setitem, 0)
-        .lowers(decompose::setitem)
+        .derives(decompose::setitem)
         .operator("setitem")
         .is(Stores),
     OpDef::new(
@@ -28,13 +29,13 @@ pub(crate) static OPS: &[OpDef] = &[
         embedding,
         FN,
     )
-    .lowers(decompose::embedding)
+    .derives(decompose::embedding)
     .is(Checks),
     OpDef::new("index_select", "input:T, dim:I, index:T, *, out:T=None", index_select, BOTH)
-        .lowers(decompose::index_select)
+        .derives(decompose::index_select)
         .is(Checks),
     OpDef::new("gather", "input:T, dim:I, index:T, *, sparse_grad:B=False, out:T=None", gather, BOTH)
-        .lowers(decompose::gather)
+        .derives(decompose::gather)
         .is(Checks),
     OpDef::new("scatter", "input:T, dim:I, index:T, src:TN | input:T, dim:I, index:T, value:N", scatter, ALL)
         .is(Checks),
@@ -43,22 +44,22 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("index_copy", "input:T, dim:I, index:T, source:T", index_copy, ALL).is(Checks),
     OpDef::new("index_fill", "input:T, dim:I, index:T, value:N", index_fill, ALL).is(Checks),
     OpDef::new("tril", "input:T, diagonal:I=0, *, out:T=None", triangle, ALL)
-        .lowers(|cx| decompose::triangle(cx, Binary::Le)),
+        .derives(|cx| decompose::triangle(cx, Binary::Le)),
     OpDef::new("triu", "input:T, diagonal:I=0, *, out:T=None", triangle, ALL)
-        .lowers(|cx| decompose::triangle(cx, Binary::Ge)),
+        .derives(|cx| decompose::triangle(cx, Binary::Ge)),
     OpDef::new("one_hot", "input:T, num_classes:I=-1", one_hot, NN).lowers(decompose::one_hot).is(Checks),
-    OpDef::new("roll", "input:T, shifts:L, dims:L=()", roll, BOTH).lowers(decompose::roll),
-    OpDef::new("flip", "input:T, dims:L*", flip, BOTH).lowers(decompose::flip),
-    OpDef::new("repeat", "input:T, repeats:L*", repeat, METHOD).lowers(decompose::repeat),
-    OpDef::new("tile", "input:T, dims:L*", tile, BOTH).lowers(decompose::repeat),
+    OpDef::new("roll", "input:T, shifts:L, dims:L=()", roll, BOTH).derives(decompose::roll),
+    OpDef::new("flip", "input:T, dims:L*", flip, BOTH).derives(decompose::flip),
+    OpDef::new("repeat", "input:T, repeats:L*", repeat, METHOD).derives(decompose::repeat),
+    OpDef::new("tile", "input:T, dims:L*", tile, BOTH).derives(decompose::repeat),
     OpDef::new("repeat_interleave", "input:T, repeats:I, dim:I=None", repeat_interleave, BOTH)
-        .lowers(decompose::repeat_interleave),
+        .derives(decompose::repeat_interleave),
     OpDef::new("cat", "tensors:TL, dim:I=0, *, out:T=None", cat, FN)
-        .lowers(decompose::cat)
+        .derives(decompose::cat)
         .also(&["concat", "concatenate"]),
-    OpDef::new("stack", "tensors:TL, dim:I=0, *, out:T=None", stack, FN).lowers(decompose::stack),
-    OpDef::new("pad", "input:T, pad:L, mode:S=constant, value:N=None", pad, NN).lowers(decompose::pad),
-    OpDef::new("constant_pad_nd", "input:T, pad:L, value:N=0", pad, FN).lowers(decompose::pad),
+    OpDef::new("stack", "tensors:TL, dim:I=0, *, out:T=None", stack, FN).derives(decompose::stack),
+    OpDef::new("pad", "input:T, pad:L, mode:S=constant, value:N=None", pad, NN).derives(decompose::pad),
+    OpDef::new("constant_pad_nd", "input:T, pad:L, value:N=0", pad, FN).derives(decompose::pad),
 ];
 
 fn is_index(dtype: DType) -> bool {

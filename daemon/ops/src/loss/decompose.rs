@@ -1,5 +1,6 @@
 //! Decompositions of losses.
 
+use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, compute_type, refuse};
 use crate::reduce::decompose::exponentials;
 use flambeau_core::graph::ExternArg;
@@ -32,6 +33,7 @@ pub(super) fn cross_entropy(cx: &mut Decompose) -> Result<Outcome, Reason> {
     let dtype = compute_type(result.dtype);
     let x = cx.operand("input", dtype)?;
     let top = cx.reduce(ReduceOp::Max, x, &[class]);
+    let top = cx.stopped(top);
     let (_, _, total) = exponentials(cx, x, top, &[class]);
     let (top, total) = (cx.reshape(top, each.clone()), cx.reshape(total, each.clone()));
     let (picked, total) = (cx.cast(picked, dtype), cx.unary(Unary::Log, total));

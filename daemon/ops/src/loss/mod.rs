@@ -1,6 +1,7 @@
 //! Losses. `reduction` is 0 for none, 1 for mean, 2 for sum.
 
 pub(crate) mod decompose;
+pub(crate) mod derivative;
 
 use crate::call::{Answer, Call, Pointwise, broadcast, invalid};
 use crate::registry::{
@@ -20,7 +21,7 @@ pub(crate) static OPS: &[OpDef] = &[
         classes,
         NN,
     )
-    .lowers(decompose::cross_entropy)
+    .derives(decompose::cross_entropy)
     .is(Autocast),
     OpDef::new("nll_loss_nd", "input:T, target:T, weight:T=None, reduction:I=1, ignore_index:I=-100", classes, NN)
         .is(Autocast)

@@ -1,5 +1,6 @@
 //! Decompositions of matrix products: views become ours, the product itself stays torch's, but for tiny ones.
 
+use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, refuse};
 use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;

@@ -1,6 +1,7 @@
 //! Matrix products. All results are contiguous.
 
 pub(crate) mod decompose;
+pub(crate) mod derivative;
 
 use crate::call::{Answer, Call, broadcast, invalid};
 use crate::registry::{Mark::Autocast, OpDef, place::*};
@@ -9,14 +10,14 @@ use flambeau_ir::dim::Dim;
 use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("linear", "input:T, weight:T, bias:T=None", linear, NN).lowers(decompose::linear).is(Autocast),
+    OpDef::new("linear", "input:T, weight:T, bias:T=None", linear, NN).derives(decompose::linear).is(Autocast),
     OpDef::new("matmul", "input:T, other:T, *, out:T=None", matmul, BOTH)
-        .lowers(decompose::matmul)
+        .derives(decompose::matmul)
         .binary("matmul")
         .is(Autocast),
-    OpDef::new("mm", "input:T, mat2:T, *, out:T=None", |call| mm(call, 2), BOTH).lowers(decompose::mm).is(Autocast),
+    OpDef::new("mm", "input:T, mat2:T, *, out:T=None", |call| mm(call, 2), BOTH).derives(decompose::mm).is(Autocast),
     OpDef::new("bmm", "input:T, mat2:T, *, out:T=None", |call| mm(call, 3), BOTH)
-        .lowers(|cx| decompose::direct(cx, "aten::bmm", &["input", "mat2"]))
+        .derives(|cx| decompose::direct(cx, "aten::bmm", &["input", "mat2"]))
         .is(Autocast),
     OpDef::new("mv", "input:T, vec:T, *, out:T=None", mv, BOTH)
         .lowers(|cx| decompose::direct(cx, "aten::mv", &["input", "vec"]))
@@ -30,7 +31,7 @@ pub(crate) static OPS: &[OpDef] = &[
         |call| added(call, "mat1", "mat2", 2),
         ALL,
     )
-    .lowers(|cx| decompose::scaled(cx, "aten::addmm", ["mat1", "mat2"]))
+    .derives(|cx| decompose::scaled(cx, "aten::addmm", ["mat1", "mat2"]))
     .is(Autocast),
     OpDef::new(
         "baddbmm",

@@ -1,5 +1,6 @@
 //! Decompositions of normalisations. Formulas are those of torch's documentation.
 
+use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, call_result, compute_type, refuse};
 use crate::reduce::decompose::{averaged, moments};
 use flambeau_core::graph::{CoreId, CoreOp, ExternArg, ExternCall};
@@ -154,7 +155,8 @@ fn batch_statistics(cx: &mut Decompose, running: Option<(CoreId, CoreId)>) -> Do
     // Results 1 and 2 are the batch's statistics.
     let mut writes = Vec::new();
     for (i, name) in [(3, "running_mean"), (4, "running_var")] {
-        writes.push((cx.node_of(name)?, call_result(cx.core, call, i, &cx.meta_of(name)?)));
+        let new = call_result(cx.core, call, i, &cx.meta_of(name)?);
+        writes.push((cx.node_of(name)?, cx.stopped(new)));
     }
     Ok(Outcome::With(writes, Box::new(normalised)))
 }

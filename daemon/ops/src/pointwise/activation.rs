@@ -19,32 +19,32 @@ const fn activation(name: &'static str, text: &'static str, places: u16) -> OpDe
 const NN_ALL: u16 = NN | INPLACE;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("relu", "input:T", same_type, ALL).is(NoBools).lowers(decompose::relu),
-    OpDef::new("relu6", "input:T", like, NN_ALL).lowers(|cx| decompose::clamped(cx, 0.0, 6.0)),
+    OpDef::new("relu", "input:T", same_type, ALL).is(NoBools).derives(decompose::relu),
+    OpDef::new("relu6", "input:T", like, NN_ALL).derives(|cx| decompose::clamped(cx, 0.0, 6.0)),
     OpDef::new("hardtanh", "input:T, min_val:N=-1.0, max_val:N=1.0, *, out:T=None", like, NN_ALL)
-        .lowers(decompose::hardtanh),
-    activation("gelu", "input:T, *, approximate:S=none, out:T=None", NN_ALL).lowers(decompose::gelu),
-    activation("silu", "input:T, *, out:T=None", NN_ALL).lowers(decompose::silu),
-    activation("mish", "input:T, *, out:T=None", NN_ALL).lowers(decompose::mish),
-    activation("hardswish", "input:T, *, out:T=None", NN_ALL).lowers(decompose::hardswish),
-    activation("hardsigmoid", "input:T, *, out:T=None", NN_ALL).lowers(decompose::hardsigmoid),
-    activation("elu", "input:T, alpha:N=1, scale:N=1, input_scale:N=1, *, out:T=None", NN_ALL).lowers(decompose::elu),
+        .derives(decompose::hardtanh),
+    activation("gelu", "input:T, *, approximate:S=none, out:T=None", NN_ALL).derives(decompose::gelu),
+    activation("silu", "input:T, *, out:T=None", NN_ALL).derives(decompose::silu),
+    activation("mish", "input:T, *, out:T=None", NN_ALL).derives(decompose::mish),
+    activation("hardswish", "input:T, *, out:T=None", NN_ALL).derives(decompose::hardswish),
+    activation("hardsigmoid", "input:T, *, out:T=None", NN_ALL).derives(decompose::hardsigmoid),
+    activation("elu", "input:T, alpha:N=1, scale:N=1, input_scale:N=1, *, out:T=None", NN_ALL).derives(decompose::elu),
     activation("selu", "input:T", FN | INPLACE)
-        .lowers(|cx| decompose::exponential(cx, 1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0)),
-    activation("celu", "input:T, alpha:N=1.0", FN | INPLACE).lowers(decompose::celu),
-    activation("leaky_relu", "input:T, negative_slope:N=0.01, *, out:T=None", NN_ALL).lowers(decompose::leaky_relu),
-    activation("softplus", "input:T, beta:N=1, threshold:N=20, *, out:T=None", NN).lowers(decompose::softplus),
+        .derives(|cx| decompose::exponential(cx, 1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0)),
+    activation("celu", "input:T, alpha:N=1.0", FN | INPLACE).derives(decompose::celu),
+    activation("leaky_relu", "input:T, negative_slope:N=0.01, *, out:T=None", NN_ALL).derives(decompose::leaky_relu),
+    activation("softplus", "input:T, beta:N=1, threshold:N=20, *, out:T=None", NN).derives(decompose::softplus),
     OpDef::new("log_sigmoid", "input:T, *, out:T=None", log_sigmoid, NN)
-        .lowers(decompose::log_sigmoid)
+        .derives(decompose::log_sigmoid)
         .paths(&["torch.nn.functional.logsigmoid"]),
     activation("softshrink", "input:T, lambd:N=0.5, *, out:T=None", NN),
     activation("hardshrink", "input:T, lambd:N=0.5, *, out:T=None", BOTH),
     OpDef::new("threshold", "input:T, threshold:N, value:N, *, out:T=None", same_type, FN | INPLACE)
-        .lowers(decompose::threshold)
+        .derives(decompose::threshold)
         .paths(&["torch._C._nn.threshold"])
         .is(NoBools),
-    OpDef::new("prelu", "input:T, weight:T", prelu, BOTH).lowers(decompose::prelu).is(Autocast),
-    OpDef::new("glu", "input:T, dim:I=-1, *, out:T=None", glu, NN).lowers(decompose::glu),
+    OpDef::new("prelu", "input:T, weight:T", prelu, BOTH).derives(decompose::prelu).is(Autocast),
+    OpDef::new("glu", "input:T, dim:I=-1, *, out:T=None", glu, NN).derives(decompose::glu),
 ];
 
 pub(super) fn float_only(call: &mut Call) -> Answer {

@@ -1,5 +1,6 @@
 //! Decompositions of pointwise arithmetic, comparisons and selections. Formulas are those of torch's documentation.
 
+use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, compute_type, refuse};
 use crate::promote::Promotion;
 use crate::registry::Mark;
@@ -301,20 +302,31 @@ pub(super) fn choose(cx: &mut Decompose) -> Done {
 /// `min(max(x, low), high)`
 pub(super) fn clamp(cx: &mut Decompose) -> Done {
     let dtype = computed(cx)?;
-    let mut a = cx.operand("input", dtype)?;
-    for (name, op) in [("min", Binary::Max), ("max", Binary::Min)] {
+    let x = cx.operand("input", dtype)?;
+    let (mut a, mut inside) = (x, None);
+    for (name, op, holds) in [("min", Binary::Max, Binary::Ge), ("max", Binary::Min, Binary::Le)] {
         if cx.bound.arg(name).is_some() {
+            if cx.training && matches!(cx.bound.arg(name), Some(Arg::Node(_))) {
+                return refuse("a derivative by the limits of clamp");
+            }
             let limit = cx.operand(name, dtype)?;
             a = cx.binary(op, a, limit);
+            let holds = cx.binary(holds, x, limit);
+            inside = Some(inside.map_or(holds, |other| cx.binary(Binary::And, other, holds)));
         }
     }
-    fresh(a)
+    fresh(inside.map_or(a, |inside| cx.sloped(a, x, |_| inside)))
 }
 
 pub(super) fn bound(cx: &mut Decompose, name: &str, op: Binary) -> Done {
     let dtype = computed(cx)?;
+    if cx.training && matches!(cx.bound.arg(name), Some(Arg::Node(_))) {
+        return refuse("a derivative by the limits of clamp");
+    }
     let (a, limit) = (cx.operand("input", dtype)?, cx.operand(name, dtype)?);
-    fresh(cx.binary(op, a, limit))
+    let value = cx.binary(op, a, limit);
+    let holds = if op == Binary::Max { Binary::Ge } else { Binary::Le };
+    fresh(cx.sloped(value, a, |cx| cx.binary(holds, a, limit)))
 }
 
 /// `|w| < 0.5 ? a + w * (b - a) : b - (b - a) * (1 - w)`

@@ -1,5 +1,6 @@
 //! Decompositions of activation functions. Formulas are those of torch's documentation.
 
+use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, compute_type, refuse};
 use flambeau_core::graph::CoreId;
 use flambeau_ir::code::Const;
@@ -20,7 +21,11 @@ fn fresh(id: CoreId) -> Done {
 pub(super) fn relu(cx: &mut Decompose) -> Done {
     let (x, dtype) = input(cx)?;
     let zero = cx.constant(&Const::Int(0), dtype, vec![])?;
-    fresh(cx.binary(Binary::Max, x, zero))
+    let value = cx.binary(Binary::Max, x, zero);
+    fresh(cx.sloped(value, x, |cx| {
+        let low = cx.binary(Binary::Le, value, zero);
+        cx.unary(Unary::Not, low)
+    }))
 }
 
 fn limited(cx: &mut Decompose, x: CoreId, low: f64, high: f64) -> CoreId {
@@ -32,7 +37,17 @@ fn limited(cx: &mut Decompose, x: CoreId, low: f64, high: f64) -> CoreId {
 
 pub(super) fn clamped(cx: &mut Decompose, low: f64, high: f64) -> Done {
     let (x, _) = input(cx)?;
-    fresh(limited(cx, x, low, high))
+    let value = limited(cx, x, low, high);
+    fresh(cx.sloped(value, x, |cx| within(cx, x, low, high)))
+}
+
+/// `!(x <= low or x >= high)`
+fn within(cx: &mut Decompose, x: CoreId, low: f64, high: f64) -> CoreId {
+    let dtype = cx.dtype(x);
+    let (low, high) = (cx.real(low, dtype), cx.real(high, dtype));
+    let (low, high) = (cx.binary(Binary::Le, x, low), cx.binary(Binary::Ge, x, high));
+    let outside = cx.binary(Binary::Or, low, high);
+    cx.unary(Unary::Not, outside)
 }
 
 pub(super) fn hardtanh(cx: &mut Decompose) -> Done {
@@ -80,7 +95,12 @@ pub(super) fn exponential(cx: &mut Decompose, alpha: f64, scale: f64, input_scal
     let scaled = cx.scale(x, input_scale);
     let grown = cx.unary(Unary::Expm1, scaled);
     let (low, high) = (cx.scale(grown, alpha * scale), cx.scale(x, scale));
-    fresh(cx.select(positive, high, low))
+    let value = cx.select(positive, high, low);
+    fresh(cx.sloped(value, x, |cx| {
+        let exponential = cx.offset(grown, 1.0);
+        let (low, high) = (cx.scale(exponential, alpha * scale * input_scale), cx.real(scale, dtype));
+        cx.select(positive, high, low)
+    }))
 }
 
 pub(super) fn elu(cx: &mut Decompose) -> Done {
@@ -101,7 +121,11 @@ pub(super) fn leaky_relu(cx: &mut Decompose) -> Done {
     let zero = cx.real(0.0, dtype);
     let positive = cx.binary(Binary::Gt, x, zero);
     let low = cx.scale(x, slope);
-    fresh(cx.select(positive, x, low))
+    let value = cx.select(positive, x, low);
+    fresh(cx.sloped(value, x, |cx| {
+        let (one, slope) = (cx.real(1.0, dtype), cx.real(slope, dtype));
+        cx.select(positive, one, slope)
+    }))
 }
 
 /// `beta x > threshold ? x : log(1 + exp(beta x)) / beta`
@@ -114,7 +138,12 @@ fn softened(cx: &mut Decompose, x: CoreId, beta: f64, threshold: f64) -> CoreId 
     let soft = cx.unary(Unary::Log1p, grown);
     let beta = cx.real(beta, dtype);
     let soft = cx.div(soft, beta);
-    cx.select(large, x, soft)
+    let value = cx.select(large, x, soft);
+    cx.sloped(value, x, |cx| {
+        let (one, above) = (cx.real(1.0, dtype), cx.offset(grown, 1.0));
+        let share = cx.div(grown, above);
+        cx.select(large, one, share)
+    })
 }
 
 pub(super) fn softplus(cx: &mut Decompose) -> Done {
@@ -132,7 +161,15 @@ pub(super) fn hardswish(cx: &mut Decompose) -> Done {
     let gate = limited(cx, shifted, 0.0, 6.0);
     let product = cx.mul(x, gate);
     let six = cx.real(6.0, dtype);
-    fresh(cx.div(product, six))
+    let value = cx.div(product, six);
+    fresh(cx.sloped(value, x, |cx| {
+        let (low, high) = (cx.real(-3.0, dtype), cx.real(3.0, dtype));
+        let (zero, one, third) = (cx.real(0.0, dtype), cx.real(1.0, dtype), cx.div(x, high));
+        let middle = cx.offset(third, 0.5);
+        let (below, above) = (cx.binary(Binary::Le, x, low), cx.binary(Binary::Ge, x, high));
+        let slope = cx.select(above, one, middle);
+        cx.select(below, zero, slope)
+    }))
 }
 
 pub(super) fn hardsigmoid(cx: &mut Decompose) -> Done {
@@ -140,7 +177,12 @@ pub(super) fn hardsigmoid(cx: &mut Decompose) -> Done {
     let shifted = cx.offset(x, 3.0);
     let gate = limited(cx, shifted, 0.0, 6.0);
     let six = cx.real(6.0, dtype);
-    fresh(cx.div(gate, six))
+    let value = cx.div(gate, six);
+    fresh(cx.sloped(value, x, |cx| {
+        let (inside, zero) = (within(cx, x, -3.0, 3.0), cx.real(0.0, dtype));
+        let slope = cx.real(1.0 / 6.0, dtype);
+        cx.select(inside, slope, zero)
+    }))
 }
 
 /// `x * tanh(softplus(x))`
@@ -160,7 +202,11 @@ pub(super) fn log_sigmoid(cx: &mut Decompose) -> Done {
     let negative = cx.unary(Unary::Neg, size);
     let decay = cx.unary(Unary::Exp, negative);
     let soft = cx.unary(Unary::Log1p, decay);
-    fresh(cx.sub(low, soft))
+    let value = cx.sub(low, soft);
+    fresh(cx.sloped(value, x, |cx| {
+        let negative = cx.unary(Unary::Neg, x);
+        cx.unary(Unary::Sigmoid, negative)
+    }))
 }
 
 /// `x <= threshold ? value : x`

@@ -60,19 +60,19 @@ const fn test(name: &'static str) -> OpDef {
 
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("add", SCALED, arithmetic, ALL)
-        .lowers(|cx| decompose::scaled(cx, Binary::Add, false))
+        .derives(|cx| decompose::scaled(cx, Binary::Add, false))
         .commutative("add"),
     OpDef::new("sub", SCALED, arithmetic, ALL)
         .is(NoBools)
-        .lowers(|cx| decompose::scaled(cx, Binary::Sub, false))
+        .derives(|cx| decompose::scaled(cx, Binary::Sub, false))
         .also(&["subtract"])
         .binary("sub"),
     OpDef::new("rsub", "input:T, other:TN, *, alpha:N=1", reflected_subtraction, FN)
         .is(NoBools)
-        .lowers(|cx| decompose::scaled(cx, Binary::Sub, true)),
-    binary("mul").lowers(decompose::mul).also(&["multiply"]).commutative("mul").is(KeepsNumbers),
+        .derives(|cx| decompose::scaled(cx, Binary::Sub, true)),
+    binary("mul").derives(decompose::mul).also(&["multiply"]).commutative("mul").is(KeepsNumbers),
     OpDef::new("div", "input:TN, other:TN, *, rounding_mode:S=None, out:T=None", division, ALL)
-        .lowers(decompose::div)
+        .derives(decompose::div)
         .also(&["divide", "true_divide"])
         .binary("truediv")
         .is(KeepsNumbers),
@@ -89,15 +89,15 @@ pub(crate) static OPS: &[OpDef] = &[
         power,
         ALL,
     )
-    .lowers(decompose::pow)
+    .derives(decompose::pow)
     .binary("pow")
     .is(KeepsNumbers),
-    OpDef::new("maximum", TENSORS, arithmetic, BOTH).lowers(|cx| decompose::binary(cx, Binary::Max)),
-    OpDef::new("minimum", TENSORS, arithmetic, BOTH).lowers(|cx| decompose::binary(cx, Binary::Min)),
+    OpDef::new("maximum", TENSORS, arithmetic, BOTH).derives(|cx| decompose::binary(cx, Binary::Max)),
+    OpDef::new("minimum", TENSORS, arithmetic, BOTH).derives(|cx| decompose::binary(cx, Binary::Min)),
     OpDef::new("fmax", TENSORS, arithmetic, BOTH),
     OpDef::new("fmin", TENSORS, arithmetic, BOTH),
     OpDef::new("atan2", TENSORS, float_arithmetic, ALL)
-        .lowers(|cx| decompose::binary(cx, Binary::Atan2))
+        .derives(|cx| decompose::binary(cx, Binary::Atan2))
         .also(&["arctan2"]),
     OpDef::new("copysign", TENSOR_FIRST, float_arithmetic, ALL),
     OpDef::new("xlogy", BINARY, float_arithmetic, ALL).paths(&["torch._C._special.special_xlogy"]),
@@ -129,54 +129,54 @@ pub(crate) static OPS: &[OpDef] = &[
     test("isposinf"),
     test("isneginf"),
     test("signbit"),
-    unary("neg").lowers(|cx| decompose::unary(cx, Unary::Neg)).also(&["negative"]).operator("neg"),
-    OpDef::new("positive", "input:T", itself, BOTH).lowers(decompose::same).operator("pos"),
+    unary("neg").derives(|cx| decompose::unary(cx, Unary::Neg)).also(&["negative"]).operator("neg"),
+    OpDef::new("positive", "input:T", itself, BOTH).derives(decompose::same).operator("pos"),
     OpDef::new("abs", UNARY, absolute, ALL)
-        .lowers(|cx| decompose::unary(cx, Unary::Abs))
+        .derives(|cx| decompose::unary(cx, Unary::Abs))
         .also(&["absolute"])
         .operator("abs"),
-    OpDef::new("sign", UNARY, same_type, ALL).lowers(|cx| decompose::unary(cx, Unary::Sign)),
-    OpDef::new("sgn", UNARY, same_type, ALL).lowers(|cx| decompose::unary(cx, Unary::Sign)),
-    OpDef::new("floor", UNARY, same_type, ALL).is(NoBools).lowers(|cx| decompose::rounding(cx, Unary::Floor)),
-    OpDef::new("ceil", UNARY, same_type, ALL).is(NoBools).lowers(|cx| decompose::rounding(cx, Unary::Ceil)),
+    OpDef::new("sign", UNARY, same_type, ALL).derives(|cx| decompose::unary(cx, Unary::Sign)),
+    OpDef::new("sgn", UNARY, same_type, ALL).derives(|cx| decompose::unary(cx, Unary::Sign)),
+    OpDef::new("floor", UNARY, same_type, ALL).is(NoBools).derives(|cx| decompose::rounding(cx, Unary::Floor)),
+    OpDef::new("ceil", UNARY, same_type, ALL).is(NoBools).derives(|cx| decompose::rounding(cx, Unary::Ceil)),
     OpDef::new("trunc", UNARY, same_type, ALL)
         .is(NoBools)
-        .lowers(|cx| decompose::rounding(cx, Unary::Trunc))
+        .derives(|cx| decompose::rounding(cx, Unary::Trunc))
         .also(&["fix"]),
     OpDef::new("frac", UNARY, float_only, ALL),
-    OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", same_type, ALL).is(NoBools).lowers(decompose::round),
-    unary("square").lowers(decompose::square),
-    float("exp").lowers(|cx| decompose::unary(cx, Unary::Exp)),
-    float("exp2").lowers(|cx| decompose::unary(cx, Unary::Exp2)).paths(&["torch._C._special.special_exp2"]),
-    float("expm1").lowers(|cx| decompose::unary(cx, Unary::Expm1)).paths(&["torch._C._special.special_expm1"]),
-    float("log").lowers(|cx| decompose::unary(cx, Unary::Log)),
-    float("log2").lowers(|cx| decompose::unary(cx, Unary::Log2)),
-    float("log10").lowers(|cx| decompose::unary(cx, Unary::Log10)),
-    float("log1p").lowers(|cx| decompose::unary(cx, Unary::Log1p)).paths(&["torch._C._special.special_log1p"]),
-    float("sqrt").lowers(|cx| decompose::unary(cx, Unary::Sqrt)),
-    float("rsqrt").lowers(|cx| decompose::unary(cx, Unary::Rsqrt)),
-    float("reciprocal").lowers(|cx| decompose::unary(cx, Unary::Reciprocal)),
-    float("sin").lowers(|cx| decompose::unary(cx, Unary::Sin)),
-    float("cos").lowers(|cx| decompose::unary(cx, Unary::Cos)),
-    float("tan").lowers(|cx| decompose::unary(cx, Unary::Tan)),
-    float("asin").lowers(|cx| decompose::unary(cx, Unary::Asin)).also(&["arcsin"]),
-    float("acos").lowers(|cx| decompose::unary(cx, Unary::Acos)).also(&["arccos"]),
-    float("atan").lowers(|cx| decompose::unary(cx, Unary::Atan)).also(&["arctan"]),
-    float("sinh").lowers(|cx| decompose::unary(cx, Unary::Sinh)),
-    float("cosh").lowers(|cx| decompose::unary(cx, Unary::Cosh)),
-    float("tanh").lowers(|cx| decompose::unary(cx, Unary::Tanh)),
-    float("asinh").lowers(|cx| decompose::unary(cx, Unary::Asinh)).also(&["arcsinh"]),
-    float("acosh").lowers(|cx| decompose::unary(cx, Unary::Acosh)).also(&["arccosh"]),
-    float("atanh").lowers(|cx| decompose::unary(cx, Unary::Atanh)).also(&["arctanh"]),
-    float("sigmoid").lowers(|cx| decompose::unary(cx, Unary::Sigmoid)).paths(&["torch._C._special.special_expit"]),
-    float("erf").lowers(|cx| decompose::unary(cx, Unary::Erf)).paths(&["torch._C._special.special_erf"]),
-    float("erfc").lowers(|cx| decompose::unary(cx, Unary::Erfc)).paths(&["torch._C._special.special_erfc"]),
+    OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", same_type, ALL).is(NoBools).derives(decompose::round),
+    unary("square").derives(decompose::square),
+    float("exp").derives(|cx| decompose::unary(cx, Unary::Exp)),
+    float("exp2").derives(|cx| decompose::unary(cx, Unary::Exp2)).paths(&["torch._C._special.special_exp2"]),
+    float("expm1").derives(|cx| decompose::unary(cx, Unary::Expm1)).paths(&["torch._C._special.special_expm1"]),
+    float("log").derives(|cx| decompose::unary(cx, Unary::Log)),
+    float("log2").derives(|cx| decompose::unary(cx, Unary::Log2)),
+    float("log10").derives(|cx| decompose::unary(cx, Unary::Log10)),
+    float("log1p").derives(|cx| decompose::unary(cx, Unary::Log1p)).paths(&["torch._C._special.special_log1p"]),
+    float("sqrt").derives(|cx| decompose::unary(cx, Unary::Sqrt)),
+    float("rsqrt").derives(|cx| decompose::unary(cx, Unary::Rsqrt)),
+    float("reciprocal").derives(|cx| decompose::unary(cx, Unary::Reciprocal)),
+    float("sin").derives(|cx| decompose::unary(cx, Unary::Sin)),
+    float("cos").derives(|cx| decompose::unary(cx, Unary::Cos)),
+    float("tan").derives(|cx| decompose::unary(cx, Unary::Tan)),
+    float("asin").derives(|cx| decompose::unary(cx, Unary::Asin)).also(&["arcsin"]),
+    float("acos").derives(|cx| decompose::unary(cx, Unary::Acos)).also(&["arccos"]),
+    float("atan").derives(|cx| decompose::unary(cx, Unary::Atan)).also(&["arctan"]),
+    float("sinh").derives(|cx| decompose::unary(cx, Unary::Sinh)),
+    float("cosh").derives(|cx| decompose::unary(cx, Unary::Cosh)),
+    float("tanh").derives(|cx| decompose::unary(cx, Unary::Tanh)),
+    float("asinh").derives(|cx| decompose::unary(cx, Unary::Asinh)).also(&["arcsinh"]),
+    float("acosh").derives(|cx| decompose::unary(cx, Unary::Acosh)).also(&["arccosh"]),
+    float("atanh").derives(|cx| decompose::unary(cx, Unary::Atanh)).also(&["arctanh"]),
+    float("sigmoid").derives(|cx| decompose::unary(cx, Unary::Sigmoid)).paths(&["torch._C._special.special_expit"]),
+    float("erf").derives(|cx| decompose::unary(cx, Unary::Erf)).paths(&["torch._C._special.special_erf"]),
+    float("erfc").derives(|cx| decompose::unary(cx, Unary::Erfc)).paths(&["torch._C._special.special_erfc"]),
     float("erfinv").paths(&["torch._C._special.special_erfinv"]),
     float("lgamma").paths(&["torch._C._special.special_gammaln"]),
     float("digamma").paths(&["torch._C._special.special_digamma"]),
     float("sinc").paths(&["torch._C._special.special_sinc"]),
-    OpDef::new("deg2rad", UNARY, float_like, ALL).lowers(|cx| decompose::scaled_by(cx, std::f64::consts::PI / 180.0)),
-    OpDef::new("rad2deg", UNARY, float_like, ALL).lowers(|cx| decompose::scaled_by(cx, 180.0 / std::f64::consts::PI)),
+    OpDef::new("deg2rad", UNARY, float_like, ALL).derives(|cx| decompose::scaled_by(cx, std::f64::consts::PI / 180.0)),
+    OpDef::new("rad2deg", UNARY, float_like, ALL).derives(|cx| decompose::scaled_by(cx, 180.0 / std::f64::consts::PI)),
     OpDef::new("logit", "input:T, eps:N=None, *, out:T=None", float_unary, ALL),
     OpDef::new("nan_to_num", "input:T, nan:N=None, posinf:N=None, neginf:N=None, *, out:T=None", same_type_like, ALL),
 ];

@@ -11,7 +11,7 @@ use flambeau_ir::kernel::{Binary, DType};
 
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("where", "condition:T, input:TN, other:TN, *, out:T=None", choose, BOTH)
-        .lowers(decompose::choose)
+        .derives(decompose::choose)
         .method("input:TN, condition:T, other:TN"),
     OpDef::new(
         "clamp",
@@ -19,18 +19,18 @@ pub(crate) static OPS: &[OpDef] = &[
         clamp,
         ALL,
     )
-    .lowers(decompose::clamp)
+    .derives(decompose::clamp)
     .also(&["clip"]),
     OpDef::new("clamp_min", "input:T, min:TN, *, out:T=None", clamp_one, ALL)
-        .lowers(|cx| decompose::bound(cx, "min", Binary::Max)),
+        .derives(|cx| decompose::bound(cx, "min", Binary::Max)),
     OpDef::new("clamp_max", "input:T, max:TN, *, out:T=None", clamp_one, ALL)
-        .lowers(|cx| decompose::bound(cx, "max", Binary::Min)),
-    OpDef::new("lerp", "input:T, end:T, weight:TN, *, out:T=None", lerp, ALL).lowers(decompose::lerp),
+        .derives(|cx| decompose::bound(cx, "max", Binary::Min)),
+    OpDef::new("lerp", "input:T, end:T, weight:TN, *, out:T=None", lerp, ALL).derives(decompose::lerp),
     OpDef::new("addcmul", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", addcmul, ALL)
-        .lowers(decompose::addcmul),
+        .derives(decompose::addcmul),
     OpDef::new("addcdiv", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", addcdiv, ALL)
-        .lowers(decompose::addcdiv),
-    OpDef::new("masked_fill", "input:T, mask:T, value:TN", masked_fill, ALL).lowers(decompose::masked_fill),
+        .derives(decompose::addcdiv),
+    OpDef::new("masked_fill", "input:T, mask:T, value:TN", masked_fill, ALL).derives(decompose::masked_fill),
 ];
 
 fn choose(call: &mut Call) -> Answer {

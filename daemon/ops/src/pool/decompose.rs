@@ -1,12 +1,14 @@
 //! Decompositions of pooling: small windows are unrolled, averages over everything are means.
 
-use crate::decompose::{Decompose, Outcome, bits_of, compute_type, refuse};
+use crate::build::Build;
+use crate::decompose::{Decompose, Outcome, bits_of, compute_type, refuse, row_major};
 use crate::reduce::decompose::averaged;
-use flambeau_core::graph::{CoreId, CoreOp};
+use flambeau_core::graph::{CoreId, CoreOp, ExternArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType};
 use flambeau_ir::reason::Reason;
+use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
 
 type Done = Result<Outcome, Reason>;
 
@@ -86,11 +88,34 @@ fn lowest(dtype: DType) -> Option<u64> {
     bits_of(&number, dtype)
 }
 
+/// By torch's own op, which has a derivative of its own.
+fn torchs(cx: &mut Decompose, op: &str, window: &Window) -> Done {
+    let (x, meta) = (cx.tensor("input")?, cx.result()?);
+    let x = row_major(cx.core, x);
+    let ceil = matches!(cx.bound.constant("ceil_mode"), Some(Const::Bool(true)));
+    if meta.strides != contiguous_strides(&meta.sizes) || meta.sizes.len() != RANK + 2 {
+        return refuse("a derivative of pooling in another layout");
+    }
+    let list = |list: &[i64]| ExternArg::List(list.iter().map(|i| ExternArg::Const(Const::Int(*i))).collect());
+    let mut args = vec![ExternArg::Value(x), list(&window.kernel), list(&window.stride), list(&window.padding)];
+    let mut metas = vec![meta.clone()];
+    if op == "aten::avg_pool2d" {
+        args.extend([Const::Bool(ceil), Const::Bool(true), Const::None].map(ExternArg::Const));
+    } else {
+        args.extend([list(&window.dilation), ExternArg::Const(Const::Bool(ceil))]);
+        metas.push(TensorMeta { dtype: DType::I64, ..meta });
+    }
+    Ok(Outcome::Fresh(cx.call((op, "default"), None, args, &metas)[0]))
+}
+
 pub(super) fn max_pool(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
     let dtype = compute_type(meta.dtype);
     let x = cx.operand("input", dtype)?;
     let window = window(cx)?;
+    if cx.training {
+        return torchs(cx, "aten::max_pool2d_with_indices", &window);
+    }
     let Some(low) = lowest(dtype) else { return refuse("max_pool of this type") };
     let top = windows(cx, x, &window, low, Binary::Max, &meta.sizes);
     Ok(Outcome::Fresh(if top == x { cx.core_copy_of(x) } else { top }))
@@ -107,6 +132,9 @@ pub(super) fn avg_pool(cx: &mut Decompose) -> Done {
     let divisor = cx.bound.constant("divisor_override").is_some_and(|c| *c != Const::None);
     if !dtype.is_float() || (padded && !counts_padding) || ceil || divisor {
         return refuse("avg_pool with windows of different weight");
+    }
+    if cx.training {
+        return torchs(cx, "aten::avg_pool2d", &window);
     }
     let total = windows(cx, x, &window, 0, Binary::Add, &meta.sizes);
     let count = cx.real(window.kernel.iter().product::<i64>() as f64, dtype);

@@ -1,6 +1,7 @@
 //! Pooling and resampling of images. Results have the input's suggested format.
 
 pub(crate) mod decompose;
+pub(crate) mod derivative;
 
 use crate::call::{Answer, Call, invalid};
 use crate::conv::per_dim;
@@ -15,11 +16,11 @@ const MAX_POOL: &str = "input:T, kernel_size:L, stride:L=(), padding:L=0, dilati
 const AVG_POOL: &str = "input:T, kernel_size:L, stride:L=(), padding:L=0, ceil_mode:B=False, count_include_pad:B=True, divisor_override:I=None";
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("max_pool2d", MAX_POOL, pool, FN).lowers(decompose::max_pool),
+    OpDef::new("max_pool2d", MAX_POOL, pool, FN).derives(decompose::max_pool),
     OpDef::new("max_pool2d_with_indices", MAX_POOL, pool_with_indices, NN),
-    OpDef::new("avg_pool2d", AVG_POOL, pool, NN).lowers(decompose::avg_pool).paths(&["torch.nn.functional.avg_pool2d"]),
+    OpDef::new("avg_pool2d", AVG_POOL, pool, NN).derives(decompose::avg_pool).paths(&["torch.nn.functional.avg_pool2d"]),
     OpDef::new("adaptive_avg_pool2d", "input:T, output_size:L, *, out:T=None", adaptive_avg_pool2d, NN)
-        .lowers(decompose::adaptive_avg_pool),
+        .derives(decompose::adaptive_avg_pool),
     OpDef::new(
         "upsample_nearest2d",
         "input:T, output_size:L?, scale_factors:A? | input:T, output_size:L, scales_h:N=None, scales_w:N=None",

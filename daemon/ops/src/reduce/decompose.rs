@@ -1,5 +1,6 @@
 //! Decompositions of reductions, and of softmax.
 
+use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, compute_type, refuse};
 use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;
@@ -123,7 +124,9 @@ pub(crate) fn averaged(cx: &mut Decompose, x: CoreId, over: &[usize]) -> CoreId 
 pub(crate) fn moments(cx: &mut Decompose, x: CoreId, over: &[usize], correction: i64) -> (CoreId, CoreId) {
     let (sizes, dtype) = (cx.sizes(x), cx.dtype(x));
     let mean = averaged(cx, x, over);
-    let centred = cx.sub(x, mean);
+    // The distances from the mean add up to 0: the mean's share of the derivative is none.
+    let fixed = cx.stopped(mean);
+    let centred = cx.sub(x, fixed);
     let square = cx.mul(centred, centred);
     let total = cx.reduce(ReduceOp::Sum, square, over);
     let n = count(cx, &sizes, over, correction, dtype);
@@ -144,8 +147,16 @@ pub(super) fn variance(cx: &mut Decompose, root: bool) -> Done {
         }
     };
     let (_, var) = moments(cx, x, &over, correction);
-    let var = if root { cx.unary(Unary::Sqrt, var) } else { var };
-    shaped(cx, var)
+    if !root {
+        return shaped(cx, var);
+    }
+    let deviation = cx.unary(Unary::Sqrt, var);
+    let deviation = cx.sloped(deviation, var, |cx| {
+        let (zero, half) = (cx.real(0.0, dtype), cx.real(0.5, dtype));
+        let (none, slope) = (cx.binary(Binary::Eq, deviation, zero), cx.div(half, deviation));
+        cx.select(none, zero, slope)
+    });
+    shaped(cx, deviation)
 }
 
 /// `exp(x - max) / sum(exp(x - max))`, or its logarithm
@@ -172,6 +183,7 @@ pub(crate) fn exponentials(cx: &mut Decompose, x: CoreId, from: CoreId, over: &[
 /// Softmax of a value.
 pub(crate) fn softmaxed(cx: &mut Decompose, x: CoreId, dim: usize, log: bool) -> CoreId {
     let top = cx.reduce(ReduceOp::Max, x, &[dim]);
+    let top = cx.stopped(top);
     let (below, grown, total) = exponentials(cx, x, top, &[dim]);
     if log {
         let total = cx.unary(Unary::Log, total);
@@ -187,6 +199,7 @@ pub(super) fn logsumexp(cx: &mut Decompose) -> Done {
     let x = cx.operand("input", dtype)?;
     let over = dims(cx, "dim", cx.sizes(x).len())?;
     let top = cx.reduce(ReduceOp::Max, x, &over);
+    let top = cx.stopped(top);
     let (zero, inf) = (cx.real(0.0, dtype), cx.real(f64::INFINITY, dtype));
     let size = cx.unary(Unary::Abs, top);
     let infinite = cx.binary(Binary::Eq, size, inf);

@@ -13,12 +13,12 @@ use flambeau_ir::tensor::TensorMeta;
 const EXTREME: &str = "input:T | input:T, dim:I, keepdim:B=False | input:T, other:T";
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("max", EXTREME, extreme, BOTH).lowers(|cx| decompose::extreme(cx, ReduceOp::Max)),
-    OpDef::new("min", EXTREME, extreme, BOTH).lowers(|cx| decompose::extreme(cx, ReduceOp::Min)),
+    OpDef::new("max", EXTREME, extreme, BOTH).derives(|cx| decompose::extreme(cx, ReduceOp::Max)),
+    OpDef::new("min", EXTREME, extreme, BOTH).derives(|cx| decompose::extreme(cx, ReduceOp::Min)),
     OpDef::new("amax", "input:T, dim:L=(), keepdim:B=False, *, out:T=None", bound_of, BOTH)
-        .lowers(|cx| decompose::plain(cx, ReduceOp::Max)),
+        .derives(|cx| decompose::plain(cx, ReduceOp::Max)),
     OpDef::new("amin", "input:T, dim:L=(), keepdim:B=False, *, out:T=None", bound_of, BOTH)
-        .lowers(|cx| decompose::plain(cx, ReduceOp::Min)),
+        .derives(|cx| decompose::plain(cx, ReduceOp::Min)),
     OpDef::new("aminmax", "input:T, *, dim:I=None, keepdim:B=False", bounds_of, BOTH),
     OpDef::new("argmax", "input:T, dim:I=None, keepdim:B=False", position, BOTH)
         .lowers(|cx| decompose::position(cx, "aten::argmax")),

@@ -1,6 +1,7 @@
 //! Reductions, scans and sorts. Results are contiguous unless said otherwise.
 
 pub(crate) mod decompose;
+pub(crate) mod derivative;
 mod extreme;
 mod scan;
 
@@ -23,7 +24,7 @@ pub(crate) static OPS: &[OpDef] = &[
         summed,
         BOTH,
     )
-    .lowers(|cx| decompose::plain(cx, ReduceOp::Sum)),
+    .derives(|cx| decompose::plain(cx, ReduceOp::Sum)),
     OpDef::new("nansum", "input:T, dim:L=None, keepdim:B=False, *, dtype:D=None", summed, BOTH),
     OpDef::new("prod", "input:T, *, dtype:D=None | input:T, dim:I, keepdim:B=False, *, dtype:D=None", summed, BOTH)
         .lowers(|cx| decompose::plain(cx, ReduceOp::Prod))
@@ -34,14 +35,14 @@ pub(crate) static OPS: &[OpDef] = &[
         mean,
         BOTH,
     )
-    .lowers(decompose::mean),
+    .derives(decompose::mean),
     OpDef::new("nanmean", "input:T, dim:L=None, keepdim:B=False, *, dtype:D=None", mean, BOTH),
-    OpDef::new("std", VARIANCE, variance, BOTH).lowers(|cx| decompose::variance(cx, true)),
-    OpDef::new("var", VARIANCE, variance, BOTH).lowers(|cx| decompose::variance(cx, false)),
+    OpDef::new("std", VARIANCE, variance, BOTH).derives(|cx| decompose::variance(cx, true)),
+    OpDef::new("var", VARIANCE, variance, BOTH).derives(|cx| decompose::variance(cx, false)),
     OpDef::new("std_mean", VARIANCE, variance_and_mean, FN),
     OpDef::new("var_mean", VARIANCE, variance_and_mean, FN),
     OpDef::new("logsumexp", "input:T, dim:L, keepdim:B=False, *, out:T=None", logsumexp, BOTH)
-        .lowers(decompose::logsumexp),
+        .derives(decompose::logsumexp),
     OpDef::new(
         "vector_norm",
         "input:T, ord:N=2, dim:L=None, keepdim:B=False, *, dtype:D=None, out:T=None",

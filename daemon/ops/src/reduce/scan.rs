@@ -10,12 +10,12 @@ use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("softmax", "input:T, dim:I, dtype:D=None", softmax, BOTH)
-        .lowers(|cx| decompose::softmax(cx, false))
+        .derives(|cx| decompose::softmax(cx, false))
         .paths(&["torch._C._special.special_softmax"]),
     OpDef::new("log_softmax", "input:T, dim:I, dtype:D=None", softmax, BOTH)
-        .lowers(|cx| decompose::softmax(cx, true))
+        .derives(|cx| decompose::softmax(cx, true))
         .paths(&["torch._C._special.special_log_softmax"]),
-    OpDef::new("cumsum", "input:T, dim:I, *, dtype:D=None, out:T=None", cumulative, ALL).lowers(decompose::cumsum),
+    OpDef::new("cumsum", "input:T, dim:I, *, dtype:D=None, out:T=None", cumulative, ALL).derives(decompose::cumsum),
     OpDef::new("cumprod", "input:T, dim:I, *, dtype:D=None, out:T=None", cumulative, ALL),
     OpDef::new("logcumsumexp", "input:T, dim:I, *, out:T=None", log_cumulative, BOTH),
     OpDef::new("cummax", "input:T, dim:I", cumulative_pair, BOTH),

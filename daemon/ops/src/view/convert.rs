@@ -38,8 +38,8 @@ casts! {
 }
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("clone", "input:T, *, memory_format=None", clone, BOTH).lowers(decompose::clone),
-    OpDef::new("contiguous", "input:T, memory_format=None", contiguous, METHOD).lowers(decompose::convert),
+    OpDef::new("clone", "input:T, *, memory_format=None", clone, BOTH).derives(decompose::clone),
+    OpDef::new("contiguous", "input:T, memory_format=None", contiguous, METHOD).derives(decompose::convert),
     OpDef::new(
         "to",
         "input:T, dtype:D, non_blocking:B=False, copy:B=False, *, memory_format=None | \
@@ -48,23 +48,23 @@ pub(crate) static OPS: &[OpDef] = &[
         to,
         METHOD,
     )
-    .lowers(decompose::convert),
-    cast("float", to_f32).lowers(decompose::convert),
-    cast("double", to_f64).lowers(decompose::convert),
-    cast("half", to_f16).lowers(decompose::convert),
-    cast("bfloat16", to_bf16).lowers(decompose::convert),
+    .derives(decompose::convert),
+    cast("float", to_f32).derives(decompose::convert),
+    cast("double", to_f64).derives(decompose::convert),
+    cast("half", to_f16).derives(decompose::convert),
+    cast("bfloat16", to_bf16).derives(decompose::convert),
     cast("long", to_i64).lowers(decompose::convert),
     cast("int", to_i32).lowers(decompose::convert),
     cast("short", to_i16).lowers(decompose::convert),
     cast("char", to_i8).lowers(decompose::convert),
     cast("byte", to_u8).lowers(decompose::convert),
     cast("bool", to_bool).lowers(decompose::convert),
-    OpDef::new("cpu", CAST, cpu, METHOD).lowers(decompose::convert),
+    OpDef::new("cpu", CAST, cpu, METHOD).derives(decompose::convert),
     OpDef::new("type", "input:T, dtype:D, non_blocking:B=False", type_, METHOD)
-        .lowers(decompose::convert)
+        .derives(decompose::convert)
         .is(OfMetadata),
-    OpDef::new("type_as", "input:T, other:T", type_as, METHOD).lowers(decompose::convert),
-    OpDef::new("copy_", "input:T, src:T, non_blocking:B=False", copy_, METHOD).is(Writes).lowers(decompose::copy),
+    OpDef::new("type_as", "input:T, other:T", type_as, METHOD).derives(decompose::convert),
+    OpDef::new("copy_", "input:T, src:T, non_blocking:B=False", copy_, METHOD).is(Writes).derives(decompose::copy),
 ];
 
 fn clone(call: &mut Call) -> Answer {

@@ -1,5 +1,6 @@
 //! Decompositions of views, copies and conversions.
 
+use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, View, refuse};
 use flambeau_core::graph::{CoreOp, IndexSum};
 use flambeau_ir::code::Const;

@@ -19,30 +19,30 @@ pub(crate) use convert::OPS as CONVERT;
 pub(crate) use parts::{OPS as PARTS, check_index};
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("view", "input:T, size:L* | input:T, dtype:D", view, METHOD).lowers(|cx| decompose::shaped(cx, true)),
-    OpDef::new("view_as", "input:T, other:T", view_as, METHOD).lowers(|cx| decompose::shaped(cx, true)),
-    OpDef::new("reshape", "input:T, shape:L*", reshape, BOTH).lowers(|cx| decompose::shaped(cx, false)),
-    OpDef::new("reshape_as", "input:T, other:T", reshape_as, METHOD).lowers(|cx| decompose::shaped(cx, false)),
+    OpDef::new("view", "input:T, size:L* | input:T, dtype:D", view, METHOD).derives(|cx| decompose::shaped(cx, true)),
+    OpDef::new("view_as", "input:T, other:T", view_as, METHOD).derives(|cx| decompose::shaped(cx, true)),
+    OpDef::new("reshape", "input:T, shape:L*", reshape, BOTH).derives(|cx| decompose::shaped(cx, false)),
+    OpDef::new("reshape_as", "input:T, other:T", reshape_as, METHOD).derives(|cx| decompose::shaped(cx, false)),
     OpDef::new("flatten", "input:T, start_dim:I=0, end_dim:I=-1", flatten, BOTH)
-        .lowers(|cx| decompose::shaped(cx, false)),
-    OpDef::new("ravel", "input:T", ravel, BOTH).lowers(|cx| decompose::shaped(cx, false)),
-    OpDef::new("unflatten", "input:T, dim:I, sizes:L", unflatten, BOTH).lowers(|cx| decompose::shaped(cx, true)),
-    OpDef::new("permute", "input:T, dims:L*", permute, BOTH).lowers(decompose::permute),
+        .derives(|cx| decompose::shaped(cx, false)),
+    OpDef::new("ravel", "input:T", ravel, BOTH).derives(|cx| decompose::shaped(cx, false)),
+    OpDef::new("unflatten", "input:T, dim:I, sizes:L", unflatten, BOTH).derives(|cx| decompose::shaped(cx, true)),
+    OpDef::new("permute", "input:T, dims:L*", permute, BOTH).derives(decompose::permute),
     OpDef::new("transpose", "input:T, dim0:I, dim1:I", transpose, BOTH)
-        .lowers(decompose::transpose)
+        .derives(decompose::transpose)
         .also(&["swapaxes", "swapdims"]),
-    OpDef::new("t", "input:T", t, BOTH).lowers(decompose::matrix_transpose),
-    OpDef::new("adjoint", "input:T", matrix_transpose, BOTH).lowers(decompose::matrix_transpose),
+    OpDef::new("t", "input:T", t, BOTH).derives(decompose::matrix_transpose),
+    OpDef::new("adjoint", "input:T", matrix_transpose, BOTH).derives(decompose::matrix_transpose),
     OpDef::new("movedim", "input:T, source:L, destination:L", movedim, BOTH)
-        .lowers(decompose::movedim)
+        .derives(decompose::movedim)
         .also(&["moveaxis"]),
-    OpDef::new("expand", "input:T, size:L*, *, implicit:B=False", expand, METHOD).lowers(decompose::expand),
-    OpDef::new("broadcast_to", "input:T, size:L", expand, BOTH).lowers(decompose::expand),
-    OpDef::new("expand_as", "input:T, other:T", expand_as, METHOD).lowers(decompose::expand),
-    OpDef::new("broadcast_tensors", "tensors:TL*", broadcast_tensors, FN).lowers(decompose::broadcast_tensors),
-    OpDef::new("meshgrid", "tensors:TL*, *, indexing:S=ij", meshgrid, FN).lowers(decompose::meshgrid),
-    OpDef::new("squeeze", "input:T | input:T, dim:L", squeeze, BOTH).lowers(|cx| decompose::shaped(cx, true)),
-    OpDef::new("unsqueeze", "input:T, dim:I", unsqueeze, BOTH).lowers(|cx| decompose::shaped(cx, true)),
+    OpDef::new("expand", "input:T, size:L*, *, implicit:B=False", expand, METHOD).derives(decompose::expand),
+    OpDef::new("broadcast_to", "input:T, size:L", expand, BOTH).derives(decompose::expand),
+    OpDef::new("expand_as", "input:T, other:T", expand_as, METHOD).derives(decompose::expand),
+    OpDef::new("broadcast_tensors", "tensors:TL*", broadcast_tensors, FN).derives(decompose::broadcast_tensors),
+    OpDef::new("meshgrid", "tensors:TL*, *, indexing:S=ij", meshgrid, FN).derives(decompose::meshgrid),
+    OpDef::new("squeeze", "input:T | input:T, dim:L", squeeze, BOTH).derives(|cx| decompose::shaped(cx, true)),
+    OpDef::new("unsqueeze", "input:T, dim:I", unsqueeze, BOTH).derives(|cx| decompose::shaped(cx, true)),
     OpDef::new("detach", "input:T", detach, BOTH).is(Severs).lowers(decompose::alias),
     OpDef::new("alias", "input:T", alias, 0).lowers(decompose::alias),
 ];

@@ -9,24 +9,24 @@ use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::ValueMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("select", "input:T, dim:I, index:I", select, BOTH).lowers(decompose::select),
-    OpDef::new("narrow", "input:T, dim:I, start:I, length:I", narrow, BOTH).lowers(decompose::narrow),
+    OpDef::new("select", "input:T, dim:I, index:I", select, BOTH).derives(decompose::select),
+    OpDef::new("narrow", "input:T, dim:I, start:I, length:I", narrow, BOTH).derives(decompose::narrow),
     OpDef::new("split", "tensor:T, split_size:L, dim:I=0 | tensor:T, split_size_or_sections:L, dim:I=0", split, BOTH)
-        .lowers(decompose::split)
+        .derives(decompose::split)
         .method("tensor:T, split_size:L, dim:I=0"),
     OpDef::new("split_with_sizes", "tensor:T, split_size:L, dim:I=0 | tensor:T, split_sizes:L, dim:I=0", split, BOTH)
-        .lowers(decompose::split),
+        .derives(decompose::split),
     OpDef::new("chunk", "tensor:T, chunks:I, dim:I=0", chunk, BOTH)
-        .lowers(decompose::split)
+        .derives(decompose::split)
         .method("tensor:T, chunks:I, dim:I=0"),
-    OpDef::new("tensor_split", TENSOR_SPLIT, |call| tensor_split(call, None), BOTH).lowers(decompose::split),
-    OpDef::new("hsplit", SPLIT_OF_DIM, |call| split_along(call, 1), BOTH).lowers(|cx| decompose::split_along(cx, 1)),
-    OpDef::new("vsplit", SPLIT_OF_DIM, |call| split_along(call, 0), BOTH).lowers(|cx| decompose::split_along(cx, 0)),
-    OpDef::new("dsplit", SPLIT_OF_DIM, |call| split_along(call, 2), BOTH).lowers(|cx| decompose::split_along(cx, 2)),
-    OpDef::new("unbind", "tensor:T, dim:I=0", unbind, BOTH).lowers(decompose::unbind),
+    OpDef::new("tensor_split", TENSOR_SPLIT, |call| tensor_split(call, None), BOTH).derives(decompose::split),
+    OpDef::new("hsplit", SPLIT_OF_DIM, |call| split_along(call, 1), BOTH).derives(|cx| decompose::split_along(cx, 1)),
+    OpDef::new("vsplit", SPLIT_OF_DIM, |call| split_along(call, 0), BOTH).derives(|cx| decompose::split_along(cx, 0)),
+    OpDef::new("dsplit", SPLIT_OF_DIM, |call| split_along(call, 2), BOTH).derives(|cx| decompose::split_along(cx, 2)),
+    OpDef::new("unbind", "tensor:T, dim:I=0", unbind, BOTH).derives(decompose::unbind),
     OpDef::new("diagonal", "input:T, offset:I=0, dim1:I=0, dim2:I=1", diagonal, BOTH).lowers(decompose::diagonal),
     OpDef::new("linalg_diagonal", "input:T, *, offset:I=0, dim1:I=-2, dim2:I=-1", diagonal, 0)
-        .lowers(decompose::diagonal)
+        .derives(decompose::diagonal)
         .paths(&["torch.linalg.diagonal", "torch._C._linalg.linalg_diagonal"]),
     OpDef::new("unfold", "input:T, dimension:I, size:I, step:I", unfold, METHOD).lowers(decompose::unfold),
     OpDef::new("as_strided", "input:T, size:L, stride:L, storage_offset:I=None", as_strided, BOTH)

@@ -8,7 +8,7 @@ use crate::fold;
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, Stop, stop};
-use crate::value::{Class, Tuple, Value, ViewKind};
+use crate::value::{Class, ListId, Tuple, Value, ViewKind};
 use flambeau_bytecode::{Binary, Compare, Unary};
 use flambeau_ir::code::Const;
 use flambeau_ir::reason::ReasonCode;
@@ -356,10 +356,7 @@ pub fn compare(tracer: &mut Tracer<'_>, op: Compare, a: &Value, b: &Value) -> Fl
     }
     let ordered = match (x, y) {
         (Value::Tuple(a), Value::Tuple(b)) => Some(sequences(tracer, op, &a.items, &b.items)?),
-        (Value::List(a), Value::List(b)) => {
-            let (a, b) = (tracer.list_items(*a)?.clone(), tracer.list_items(*b)?.clone());
-            Some(sequences(tracer, op, &a, &b)?)
-        }
+        (Value::List(a), Value::List(b)) => Some(compare_lists(tracer, op, *a, *b)?),
         (Value::Parts(a), Value::Parts(b)) if a.of == b.of && tracer.kind_of(a).compares_parts() => {
             Some(sequences(tracer, op, &a.items, &b.items)?)
         }
@@ -431,14 +428,45 @@ fn sequences(tracer: &mut Tracer<'_>, op: Compare, a: &[Value], b: &[Value]) -> 
             };
         }
     }
-    Ok(Value::bool(match op {
-        Compare::Eq => true,
-        Compare::Ne => false,
-        Compare::Lt => a.len() < b.len(),
-        Compare::Le => a.len() <= b.len(),
-        Compare::Gt => a.len() > b.len(),
-        Compare::Ge => a.len() >= b.len(),
-    }))
+    Ok(by_length(op, a.len(), b.len()))
+}
+
+fn by_length(op: Compare, a: usize, b: usize) -> Value {
+    Value::bool(match op {
+        Compare::Eq => a == b,
+        Compare::Ne => a != b,
+        Compare::Lt => a < b,
+        Compare::Le => a <= b,
+        Compare::Gt => a > b,
+        Compare::Ge => a >= b,
+    })
+}
+
+/// Item by item, as the lists are then: comparing items may change them. By `list_richcompare` in CPython's
+/// `Objects/listobject.c`.
+fn compare_lists(tracer: &mut Tracer<'_>, op: Compare, a: ListId, b: ListId) -> Flow<Value> {
+    let lengths =
+        |tracer: &mut Tracer<'_>| -> Flow<_> { Ok((tracer.list_items(a)?.len(), tracer.list_items(b)?.len())) };
+    let both = |tracer: &mut Tracer<'_>, at: usize| -> Flow<_> {
+        let x = tracer.list_items(a)?.get(at).cloned();
+        Ok(x.zip(tracer.list_items(b)?.get(at).cloned()))
+    };
+    let (long, wide) = lengths(tracer)?;
+    if matches!(op, Compare::Eq | Compare::Ne) && long != wide {
+        return Ok(Value::bool(op == Compare::Ne));
+    }
+    let mut at = 0;
+    while let Some((x, y)) = both(tracer, at)? {
+        if !tracer.equal(&x, &y)? {
+            break;
+        }
+        at += 1;
+    }
+    match (op, both(tracer, at)?) {
+        (_, None) => lengths(tracer).map(|(a, b)| by_length(op, a, b)),
+        (Compare::Eq | Compare::Ne, Some(_)) => Ok(Value::bool(op == Compare::Ne)),
+        (_, Some((x, y))) => tracer.compare(op, &x, &y),
+    }
 }
 
 fn subsets(op: Compare, a: &Elements, b: &Elements) -> bool {
@@ -492,11 +520,19 @@ fn dicts_equal(tracer: &mut Tracer<'_>, a: crate::value::DictId, b: crate::value
             }
         }
     }
-    for (key, value) in items {
-        match tracer.dict_get(b, &key)? {
+    for (key, _) in &items {
+        // Comparing values may change the dicts.
+        let value = tracer.dict_get(a, key)?;
+        let Some(value) = value.filter(|_| tracer.arenas.dicts[a].items.len() == items.len()) else {
+            return stop(ReasonCode::UnsupportedObject, "a dict that changes while it is compared");
+        };
+        match tracer.dict_get(b, key)? {
             Some(other) if tracer.equal(&value, &other)? => {}
             _ => return Ok(false),
         }
+    }
+    if tracer.arenas.dicts[a].items.len() != items.len() {
+        return stop(ReasonCode::UnsupportedObject, "a dict that changes while it is compared");
     }
     Ok(true)
 }

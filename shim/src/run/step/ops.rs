@@ -106,7 +106,11 @@ impl Op {
             regs.keep(only, result);
         } else if !self.results.is_empty() {
             for (reg, item) in self.results.iter().zip(result.bind(py).try_iter()?) {
-                regs.keep(*reg, item?.unbind());
+                let item = item?;
+                // Torch gives none for a gradient that is not wanted.
+                if !item.is_none() {
+                    regs.keep(*reg, item.unbind());
+                }
             }
         }
         Ok(())

@@ -1,0 +1,302 @@
+//! A graph with its derivative, cut in two: what the derivative reads of the graph is computed again where that costs little
+//! and reads only what is kept anyway; the rest is kept. An input is kept only if the derivative reads it itself, as eager
+//! keeps it then too: torch raises where what is kept was changed meanwhile, and here it must not do so more often.
+
+use crate::Parts;
+use crate::sweep::Joint;
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, OutputBase};
+use flambeau_ir::bounds::check_time;
+use flambeau_ir::dim::Dim;
+use flambeau_ir::reason::Reason;
+use flambeau_ir::tensor::contiguous_strides;
+use flambeau_ops::decompose::refuse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Up to so many elementwise operations are done again.
+const MOST_AGAIN: usize = 12;
+
+struct Split<'a> {
+    joint: &'a Joint,
+    /// For each node, whether a gradient of an output goes into it.
+    backward: Vec<bool>,
+    kept: BTreeSet<CoreId>,
+}
+
+/// Cuts it.
+pub fn split(joint: Joint) -> Result<Parts, Reason> {
+    let mut split = Split { joint: &joint, backward: backward(&joint), kept: BTreeSet::new() };
+    let needed = split.needed()?;
+    split.keep(&needed);
+    let (kept_inputs, kept_values): (Vec<CoreId>, Vec<CoreId>) =
+        split.kept.iter().partition(|id| matches!(joint.core.node(**id).op, CoreOp::Input(_)));
+    let inputs: Vec<u32> = kept_inputs.iter().filter_map(|id| joint.core.input(*id)).collect();
+    if joint.core.writes.iter().any(|(input, _)| inputs.contains(input)) {
+        return refuse("a write to an input that its derivative reads");
+    }
+    let forward = forward(&joint, &kept_values)?;
+    let held: Vec<CoreId> = kept_inputs.into_iter().chain(kept_values).collect();
+    let backward = split.backward_core(&held);
+    Ok(Parts {
+        forward,
+        backward,
+        inputs,
+        outputs: joint.outputs.clone(),
+        gradients: joint.gradients.iter().map(|(input, _)| *input).collect(),
+    })
+}
+
+fn backward(joint: &Joint) -> Vec<bool> {
+    let mut backward: Vec<bool> = Vec::with_capacity(joint.core.nodes().len());
+    for node in joint.core.nodes() {
+        backward.push(match node.op {
+            CoreOp::Input(i) => i >= joint.inputs,
+            _ => node.op.operands().iter().any(|id| backward[id.0 as usize]),
+        });
+    }
+    backward
+}
+
+/// What a node is computed of.
+fn operands(op: &CoreOp) -> Vec<CoreId> {
+    if let CoreOp::Sloped(value, ..) = op { vec![*value] } else { op.operands() }
+}
+
+/// Whether it is computed element by element.
+fn is_elementwise(op: &CoreOp) -> bool {
+    matches!(op, CoreOp::Unary(..) | CoreOp::Binary(..) | CoreOp::Select(..) | CoreOp::Cast(_))
+}
+
+fn is_free(op: &CoreOp) -> bool {
+    matches!(op, CoreOp::Const(_) | CoreOp::Scalar(_) | CoreOp::Iota(_))
+}
+
+impl Split<'_> {
+    fn node(&self, id: CoreId) -> &CoreNode {
+        self.joint.core.node(id)
+    }
+
+    /// The value behind views, copies and conversions from a smaller type.
+    fn behind(&self, id: CoreId) -> CoreId {
+        let node = self.node(id);
+        let widens = |of: CoreId| self.node(of).dtype.size() < node.dtype.size() && self.node(of).dtype.is_float();
+        match node.op {
+            CoreOp::Copy(of) | CoreOp::Stop(of) | CoreOp::Sloped(of, ..) => self.behind(of),
+            CoreOp::Cast(of) if widens(of) => self.behind(of),
+            ref op if op.is_view() => self.behind(op.operands()[0]),
+            _ => id,
+        }
+    }
+
+    /// What the derivative reads of the graph.
+    fn needed(&self) -> Result<Vec<CoreId>, Reason> {
+        let core = &self.joint.core;
+        let mut live = vec![false; core.nodes().len()];
+        for (_, gradient) in &self.joint.gradients {
+            live[gradient.0 as usize] = true;
+        }
+        let mut needed = BTreeSet::new();
+        for id in core.ids().rev().filter(|id| self.backward[id.0 as usize]) {
+            if !live[id.0 as usize] {
+                continue;
+            }
+            for operand in core.node(id).op.operands() {
+                live[operand.0 as usize] = true;
+                if !self.backward[operand.0 as usize] {
+                    needed.insert(self.behind(operand));
+                }
+            }
+        }
+        // A gradient in which none of an output goes is a constant.
+        let constant = self.joint.gradients.iter().find(|(_, id)| !self.backward[id.0 as usize]);
+        if constant.is_some() {
+            return refuse("a gradient that is a constant");
+        }
+        Ok(needed.into_iter().filter(|id| !is_free(&core.node(*id).op)).collect())
+    }
+
+    /// Chooses what is kept.
+    fn keep(&mut self, needed: &[CoreId]) {
+        let elementwise = |split: &Split<'_>, id: &&CoreId| is_elementwise(&split.node(**id).op);
+        let at_once: Vec<CoreId> = needed.iter().filter(|id| !elementwise(self, id)).copied().collect();
+        self.kept.extend(at_once);
+        for id in needed {
+            check_time();
+            if is_elementwise(&self.node(*id).op) && !self.kept.contains(id) && !self.is_cheap(*id) {
+                self.kept.insert(*id);
+            }
+        }
+    }
+
+    /// Whether a value takes few operations on what is kept.
+    fn is_cheap(&self, id: CoreId) -> bool {
+        let mut left = MOST_AGAIN;
+        let mut todo = vec![id];
+        while let Some(id) = todo.pop() {
+            let node = self.node(id);
+            if self.kept.contains(&id) || is_free(&node.op) {
+                continue;
+            }
+            let again = is_elementwise(&node.op) || node.op.is_view() || matches!(node.op, CoreOp::Copy(_) | CoreOp::Stop(_) | CoreOp::Sloped(..));
+            if !again || left == 0 {
+                return false;
+            }
+            left -= usize::from(is_elementwise(&node.op));
+            todo.extend(operands(&node.op));
+        }
+        true
+    }
+
+    fn backward_core(&self, held: &[CoreId]) -> Core {
+        let joint = self.joint;
+        let mut copy = Copying::new(&joint.core);
+        for (at, id) in held.iter().enumerate() {
+            let node = joint.core.node(*id);
+            copy.take(*id, CoreNode { op: CoreOp::Input(at as u32), ..node.clone() });
+        }
+        let gradients = joint.core.ids().filter(|id| matches!(joint.core.node(*id).op, CoreOp::Input(i) if i >= joint.inputs));
+        for id in gradients {
+            let CoreOp::Input(i) = joint.core.node(id).op else { continue };
+            let op = CoreOp::Input(held.len() as u32 + i - joint.inputs);
+            copy.take(id, CoreNode { op, ..joint.core.node(id).clone() });
+        }
+        let wanted: Vec<CoreId> = joint.gradients.iter().map(|(_, id)| *id).collect();
+        copy.reach(&wanted);
+        let mut taken = BTreeSet::new();
+        for (input, gradient) in &joint.gradients {
+            let of = joint.core.ids().find(|id| joint.core.node(*id).op == CoreOp::Input(*input));
+            let strides = of.map(|of| joint.core.node(of).strides.clone());
+            let id = copy.map[gradient];
+            let output = copy.output(id, strides, &mut taken);
+            copy.to.outputs.push(output);
+        }
+        copy.to
+    }
+}
+
+/// The graph itself, with what is kept as further outputs.
+fn forward(joint: &Joint, kept: &[CoreId]) -> Result<Core, Reason> {
+    let from = &joint.core;
+    let mut copy = Copying::new(from);
+    for id in from.ids() {
+        if matches!(from.node(id).op, CoreOp::Input(i) if i < joint.inputs) {
+            copy.take(id, from.node(id).clone());
+        }
+    }
+    let ordered = from.ids().filter(|id| matches!(&from.node(*id).op, CoreOp::Extern(call) if call.order.is_some()));
+    let left = from.outputs.iter().filter_map(|out| if let OutputBase::Value(id) = out.base { Some(id) } else { None });
+    let written = from.writes.iter().map(|(_, value)| *value);
+    let wanted: Vec<CoreId> = ordered.chain(left).chain(written).chain(kept.iter().copied()).collect();
+    copy.reach(&wanted);
+    for output in &from.outputs {
+        let base = match output.base {
+            OutputBase::Value(id) => {
+                let id = copy.map[&id];
+                if copy.to.node(id).op.is_input() {
+                    return refuse("an output that is an input, which autograd does not follow");
+                }
+                OutputBase::Value(id)
+            }
+            input @ OutputBase::Input(_) => input,
+        };
+        copy.to.outputs.push(CoreOutput { base, ..output.clone() });
+    }
+    for id in kept {
+        let id = copy.map[id];
+        let node = copy.to.node(id).clone();
+        if copy.to.is_pinned(id) || copy.to.pin(id, &node.strides) {
+            let (sizes, strides) = (node.sizes, node.strides);
+            copy.to.outputs.push(CoreOutput { base: OutputBase::Value(id), sizes, strides, offset: 0.into() });
+        }
+    }
+    copy.to.writes = from.writes.iter().map(|(input, value)| (*input, copy.map[value])).collect();
+    Ok(copy.to)
+}
+
+/// A part of a graph copied to another one, without the ends of autograd.
+struct Copying<'a> {
+    from: &'a Core,
+    to: Core,
+    map: BTreeMap<CoreId, CoreId>,
+}
+
+impl<'a> Copying<'a> {
+    fn new(from: &'a Core) -> Copying<'a> {
+        Copying { from, to: from.emptied(), map: BTreeMap::new() }
+    }
+
+    /// Has this node stand for `id`.
+    fn take(&mut self, id: CoreId, node: CoreNode) {
+        let strides = node.strides.clone();
+        let to = self.to.add(node);
+        if self.from.is_pinned(id) || self.to.node(to).op.is_input() {
+            self.to.pin(to, &strides);
+        }
+        self.map.insert(id, to);
+    }
+
+    /// Copies these nodes, and all that they are made of.
+    fn reach(&mut self, wanted: &[CoreId]) {
+        let mut live = BTreeSet::new();
+        let mut todo: Vec<CoreId> = wanted.to_vec();
+        while let Some(id) = todo.pop() {
+            if !self.map.contains_key(&id) && live.insert(id) {
+                todo.extend(operands(&self.from.node(id).op));
+            }
+        }
+        for id in live {
+            check_time();
+            let mut node = self.from.node(id).clone();
+            if let CoreOp::Stop(of) | CoreOp::Sloped(of, ..) = node.op {
+                self.map.insert(id, self.map[&of]);
+                continue;
+            }
+            let map = &self.map;
+            match &mut node.op {
+                CoreOp::Extern(call) => {
+                    let mut changed = (**call).clone();
+                    changed.args.iter_mut().for_each(|arg: &mut ExternArg| arg.values_mut(&mut |id| *id = map[id]));
+                    *call = changed.into();
+                }
+                op => op.operands_mut().into_iter().for_each(|of| *of = map[of]),
+            }
+            self.take(id, node);
+        }
+    }
+
+    /// A value as an output with memory of its own: with these strides, if every element has its own place under them.
+    fn output(&mut self, mut id: CoreId, strides: Option<Vec<Dim>>, taken: &mut BTreeSet<CoreId>) -> CoreOutput {
+        let node = self.to.node(id).clone();
+        let rows = contiguous_strides(&node.sizes);
+        let strides = strides.filter(|strides| is_dense(&node.sizes, strides)).unwrap_or(rows);
+        let fits = !node.op.is_view() && !node.op.is_input() && !taken.contains(&id) && self.to.pin(id, &strides);
+        if !fits {
+            let mut of = id;
+            loop {
+                let op = CoreOp::Copy(of);
+                id = self.to.add(CoreNode { op, strides: strides.clone(), ..node.clone() });
+                if !taken.contains(&id) {
+                    break;
+                }
+                of = id;
+            }
+            self.to.pin(id, &strides);
+        }
+        taken.insert(id);
+        CoreOutput { base: OutputBase::Value(id), sizes: node.sizes, strides, offset: 0.into() }
+    }
+}
+
+/// Whether every element has its own place, and none is left out.
+fn is_dense(sizes: &[Dim], strides: &[Dim]) -> bool {
+    let mut dims: Vec<_> = sizes.iter().zip(strides).filter(|(size, _)| !size.is(1)).collect();
+    if dims.iter().any(|(_, stride)| stride.as_const().is_none()) {
+        return *strides == contiguous_strides(sizes)[..];
+    }
+    dims.sort_by_key(|(_, stride)| stride.as_const());
+    let mut next = Dim::Const(1);
+    dims.into_iter().all(|(size, stride)| {
+        let fits = next == *stride;
+        next = next.mul(size);
+        fits
+    })
+}

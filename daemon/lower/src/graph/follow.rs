@@ -1,0 +1,111 @@
+//! What autograd follows, for graphs of which a derivative is to be taken: values that it does not follow, as they were
+//! detached or computed with grad mode off, become ends for the derivative.
+
+use crate::graph::functional::Lowering;
+use flambeau_core::graph::{Core, CoreId, CoreOp};
+use flambeau_ir::graph::{Node, ValueMeta};
+use flambeau_ir::reason::Reason;
+use flambeau_ir::tensor::TensorMeta;
+use flambeau_ops::decompose::{Outcome, refuse};
+
+/// What is known so far.
+#[derive(Clone, Debug, Default)]
+pub struct Follow {
+    /// Grad mode is off.
+    pub off: bool,
+    /// For each node, whether it depends on an input that requires grad.
+    nodes: Vec<bool>,
+}
+
+impl Follow {
+    /// Whether autograd follows an input.
+    pub fn set(&mut self, input: CoreId, follows: bool) {
+        self.nodes.truncate(input.0 as usize);
+        self.nodes.resize(input.0 as usize, false);
+        self.nodes.push(follows);
+    }
+
+    /// Forgets the nodes from this one on: they were taken back.
+    pub fn forget(&mut self, from: usize) {
+        self.nodes.truncate(from);
+    }
+
+    /// Whether a value depends on an input that requires grad.
+    fn follows(&mut self, core: &Core, id: CoreId) -> bool {
+        self.nodes.truncate(core.nodes().len());
+        for node in &core.nodes()[self.nodes.len()..] {
+            self.nodes.push(match node.op {
+                CoreOp::Input(_) | CoreOp::Stop(_) => false,
+                CoreOp::Sloped(_, of, _) => self.nodes[of.0 as usize],
+                ref op => op.operands().iter().any(|id| self.nodes[id.0 as usize]),
+            });
+        }
+        self.nodes[id.0 as usize] && (core.node(id).dtype.is_float() || core.node(id).dtype.is_complex())
+    }
+}
+
+/// Whether autograd follows a result.
+pub fn requires_grad(meta: &ValueMeta) -> bool {
+    match meta {
+        ValueMeta::Tensor(meta) => meta.requires_grad,
+        ValueMeta::Tuple(items) => items.iter().any(requires_grad),
+        _ => false,
+    }
+}
+
+impl Lowering<'_> {
+    fn follows(&mut self, id: CoreId) -> bool {
+        self.follow.as_mut().is_some_and(|follow| follow.follows(&self.core, id))
+    }
+
+    /// The value of an argument: with an end for the derivative where autograd does not follow it.
+    pub fn as_followed(
+        &mut self,
+        value: CoreId,
+        base: usize,
+        (meta, is_view, severed): (&TensorMeta, bool, bool),
+    ) -> Result<CoreId, Reason> {
+        if meta.requires_grad && !severed || !self.follows(value) {
+            return Ok(value);
+        }
+        if self.bases[base].followed && !severed {
+            if is_view {
+                return refuse("a view of a tensor that autograd follows since it was written to");
+            }
+            return Ok(value);
+        }
+        let node = self.core.node(value).clone();
+        Ok(self.core.push(CoreOp::Stop(value), node.dtype, node.sizes))
+    }
+
+    /// Refuses what autograd takes for another value than the graph has: leaves that are made in it.
+    pub fn check_followed(&mut self, node: &Node, outcome: &Outcome) -> Result<(), Reason> {
+        if self.follow.is_none() {
+            return Ok(());
+        }
+        let made = match (outcome, &node.meta) {
+            (Outcome::Fresh(id), ValueMeta::Tensor(meta)) => meta.requires_grad && !self.follows(*id),
+            (Outcome::With(_, then), _) => return self.check_followed(node, then),
+            (Outcome::Same(of), ValueMeta::Tensor(meta)) => {
+                let before = self.graph.node(*of).meta.as_tensor();
+                before.is_some_and(|before| before.requires_grad != meta.requires_grad)
+            }
+            _ => false,
+        };
+        if made { refuse("a leaf that requires grad, made in the graph") } else { Ok(()) }
+    }
+
+    /// Notes what a write does to what autograd follows.
+    pub fn check_written(&mut self, base: usize, value: CoreId) -> Result<(), Reason> {
+        let Some(off) = self.follow.as_ref().map(|follow| follow.off) else { return Ok(()) };
+        let (before, after) = (self.follows(self.bases[base].value), self.follows(value));
+        if off && before {
+            return refuse("a write, with grad mode off, to a tensor that autograd follows");
+        }
+        if self.bases[base].input.is_some() && (before || after) {
+            return refuse("a write to an input that autograd follows");
+        }
+        self.bases[base].followed |= after;
+        Ok(())
+    }
+}

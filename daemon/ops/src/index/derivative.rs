@@ -1,0 +1,57 @@
+//! Derivatives of indexing: what was picked is added where it was.
+
+use crate::build::Build;
+use crate::decompose::{refuse, row_major};
+use crate::derivative::{Back, size};
+use flambeau_core::graph::{CoreId, CoreOp, ExternArg};
+use flambeau_ir::code::Const;
+use flambeau_ir::reason::Reason;
+
+/// Zeros of the sizes and type of a value, in memory of their own.
+fn zeros(cx: &mut Back<'_>, of: CoreId) -> CoreId {
+    let (sizes, dtype) = (cx.sizes(of), cx.dtype(of));
+    let zero = cx.core_mut().push(CoreOp::Const(0), dtype, sizes);
+    row_major(cx.core_mut(), zero)
+}
+
+pub(crate) fn embedding(cx: &mut Back<'_>) -> Result<(), Reason> {
+    let gradient = cx.gradient(0)?;
+    if cx.arg(4) == ExternArg::Const(Const::Bool(true)) {
+        return refuse("no derivative of an embedding with sparse gradients");
+    }
+    let (weight, indices) = (cx.tensor(0)?, cx.tensor(1)?);
+    let rows = size(cx.sizes(weight)[0].clone());
+    let mut args = vec![ExternArg::Value(gradient), ExternArg::Value(indices), rows];
+    args.extend([(2, Const::Int(-1)), (3, Const::Bool(false))].map(|(i, default)| match cx.arg(i) {
+        ExternArg::Const(Const::None) => ExternArg::Const(default),
+        given => given,
+    }));
+    let meta = cx.like(weight);
+    let given = cx.torch(("aten::embedding_dense_backward", "default"), None, args, &meta);
+    cx.give(0, given)
+}
+
+pub(crate) fn index(cx: &mut Back<'_>) -> Result<(), Reason> {
+    let gradient = cx.gradient(0)?;
+    let of = cx.tensor(0)?;
+    let into = zeros(cx, of);
+    let args = vec![
+        ExternArg::Value(into),
+        cx.arg(1),
+        ExternArg::Value(gradient),
+        ExternArg::Const(Const::Bool(true)),
+    ];
+    let meta = cx.like(of);
+    let given = cx.torch(("aten::index_put", "default"), None, args, &meta);
+    cx.give(0, given)
+}
+
+pub(crate) fn gather(cx: &mut Back<'_>) -> Result<(), Reason> {
+    let gradient = cx.gradient(0)?;
+    let of = cx.tensor(0)?;
+    let into = zeros(cx, of);
+    let args = vec![ExternArg::Value(into), cx.arg(1), cx.arg(2), ExternArg::Value(gradient)];
+    let meta = cx.like(of);
+    let given = cx.torch(("aten::scatter_add", "default"), Some("out"), args, &meta);
+    cx.give(0, given)
+}
