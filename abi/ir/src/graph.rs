@@ -154,6 +154,28 @@ pub enum Arg {
 }
 
 impl Arg {
+    /// Calls `visit` with every node in it.
+    pub fn nodes(&self, visit: &mut impl FnMut(NodeId)) {
+        match self {
+            Arg::Node(id) => visit(*id),
+            Arg::Const(_) | Arg::Dim(_) => {}
+            Arg::List(parts) | Arg::Tuple(parts) => parts.iter().for_each(|part| part.nodes(visit)),
+            Arg::Slice(parts) => parts.iter().for_each(|part| part.nodes(visit)),
+            Arg::Dict(items) => items.iter().for_each(|(_, part)| part.nodes(visit)),
+        }
+    }
+
+    /// Changes every node in it.
+    pub fn rename(&mut self, to: &impl Fn(NodeId) -> NodeId) {
+        match self {
+            Arg::Node(id) => *id = to(*id),
+            Arg::Const(_) | Arg::Dim(_) => {}
+            Arg::List(parts) | Arg::Tuple(parts) => parts.iter_mut().for_each(|part| part.rename(to)),
+            Arg::Slice(parts) => parts.iter_mut().for_each(|part| part.rename(to)),
+            Arg::Dict(items) => items.iter_mut().for_each(|(_, part)| part.rename(to)),
+        }
+    }
+
     fn dims(&self, visit: &mut impl FnMut(&Dim)) {
         match self {
             Arg::Dim(dim) => visit(dim),
@@ -267,6 +289,47 @@ impl Graph {
     pub fn content_hash(&self) -> CodeHash {
         // Writing plain data to memory cannot fail.
         CodeHash(*blake3::hash(&postcard::to_stdvec(self).unwrap_or_default()).as_bytes())
+    }
+
+    /// The part from `ends` to `outputs` as a graph of its own, and the nodes that its placeholders stand for. `None` if it
+    /// cannot be run by itself: it draws random numbers, takes more than tensors, or something else writes to what it reads.
+    pub fn part(&self, outputs: &[NodeId], ends: &[NodeId]) -> Option<(Graph, Vec<NodeId>)> {
+        let mut reached = vec![ends.is_empty(); self.nodes.len()];
+        outputs.iter().for_each(|id| reached[id.0 as usize] = true);
+        let is_end = |id: NodeId| ends.contains(&id) || matches!(self.node(id).op, NodeOp::Placeholder(_));
+        let (mut part, mut takes) = (Graph { nodes: vec![], outputs: vec![], ..self.clone() }, Vec::new());
+        for (at, node) in self.nodes.iter().enumerate().rev() {
+            let id = NodeId(at as u32);
+            let NodeOp::Call { target, args, kwargs } = &node.op else { continue };
+            reached[at] |= target.sets_grad_mode();
+            if !reached[at] && node.effect != Effect::None || reached[at] && node.effect == Effect::Draws {
+                return None;
+            }
+            if reached[at] && (!is_end(id) || outputs.contains(&id)) {
+                let all = args.iter().chain(kwargs.iter().map(|(_, arg)| arg));
+                all.for_each(|arg| arg.nodes(&mut |id| reached[id.0 as usize] = true));
+            }
+        }
+        let mut places = vec![NodeId(0); self.nodes.len()];
+        let all = (0..self.nodes.len()).map(|at| NodeId(at as u32)).filter(|id| reached[id.0 as usize]);
+        let (ends, calls): (Vec<_>, Vec<_>) = all.partition(|id| is_end(*id) && !outputs.contains(id));
+        for id in ends {
+            self.node(id).meta.as_tensor()?;
+            places[id.0 as usize] = NodeId(part.nodes.len() as u32);
+            let op = NodeOp::Placeholder(SourceId(takes.len() as u32));
+            part.nodes.push(Node { op, effect: Effect::None, ..self.node(id).clone() });
+            takes.push(id);
+        }
+        for id in calls {
+            let mut node = self.node(id).clone();
+            let NodeOp::Call { args, kwargs, .. } = &mut node.op else { return None };
+            let all = args.iter_mut().chain(kwargs.iter_mut().map(|(_, arg)| arg));
+            all.for_each(|arg| arg.rename(&|id| places[id.0 as usize]));
+            places[id.0 as usize] = NodeId(part.nodes.len() as u32);
+            part.nodes.push(node);
+        }
+        part.outputs = outputs.iter().map(|id| places[id.0 as usize]).collect();
+        Some((part, takes))
     }
 
     /// Number of calls.

@@ -142,26 +142,54 @@ pub enum Body {
     Training(Box<Training>),
 }
 
-/// A graph that autograd sees, as one node of it: a plan for the graph, and one for its derivative.
+/// A graph that autograd sees: a plan for the graph, and one for the derivative of each of its nodes of autograd.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Training {
-    /// The graph. Its last outputs are what it keeps for the derivative.
+    /// The graph. Its last outputs are what it keeps for derivatives.
     pub forward: Plan,
-    /// The derivative. Its inputs: first `inputs` of the graph, then what that keeps, then the gradients of `outputs`. Its
-    /// outputs: the gradients of `gradients`. The sources of its inputs name nothing.
-    pub backward: Plan,
     /// How many outputs the graph has itself.
     pub left: u32,
-    /// Inputs of the graph that the derivative reads.
-    pub inputs: Vec<u32>,
-    /// Outputs of the graph that have a derivative, and in which layout their gradients are taken.
-    pub outputs: Vec<Followed>,
-    /// Inputs of the graph whose gradients are computed.
-    pub gradients: Vec<u32>,
     /// Inputs that the graph writes to.
     pub written: Vec<u32>,
-    /// The graph, for derivatives of the derivative.
-    pub graph: Graph,
+    /// Its nodes of autograd, in an order in which each takes outputs of earlier ones.
+    pub nodes: Vec<TrainingNode>,
+    /// Calls of torch in the graph.
+    pub calls: u32,
+}
+
+impl Training {
+    /// All plans: the graph's, then those of derivatives.
+    pub fn plans(&self) -> impl Iterator<Item = &Plan> {
+        std::iter::once(&self.forward).chain(self.nodes.iter().map(|node| &node.backward))
+    }
+}
+
+/// One node of autograd.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrainingNode {
+    /// The derivative. Its inputs: first what it `reads`, then the gradients of `outputs`. Its outputs: the gradients of
+    /// `gradients`. The sources of its inputs name nothing.
+    pub backward: Plan,
+    /// What it reads of the graph.
+    pub reads: Vec<Taken>,
+    /// Outputs of the graph that are those of the node.
+    pub outputs: Vec<Followed>,
+    /// What gradients are computed of: the node's inputs.
+    pub gradients: Vec<Taken>,
+    /// The part of the graph from `takes`, which its placeholders are in that order, to `outputs`: for derivatives of the
+    /// derivative. `None`: there are none, as the part cannot be run once more.
+    pub graph: Option<Graph>,
+    /// What that takes.
+    pub takes: Vec<Taken>,
+}
+
+/// A tensor that a graph takes or gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Taken {
+    /// The tensor input of this number.
+    Input(u32),
+    /// The output of this number.
+    Output(u32),
 }
 
 /// An output that autograd follows.
@@ -182,7 +210,10 @@ impl Body {
     pub fn plans_mut(&mut self) -> Vec<&mut Plan> {
         match self {
             Body::Native(plan) => vec![plan],
-            Body::Training(training) => vec![&mut training.forward, &mut training.backward],
+            Body::Training(training) => {
+                let backward = training.nodes.iter_mut().map(|node| &mut node.backward);
+                std::iter::once(&mut training.forward).chain(backward).collect()
+            }
             Body::Eager(_) | Body::Fx(_) => vec![],
         }
     }

@@ -1,30 +1,41 @@
-//! A core graph to its forward and backward parts: the training stage. A pure function. Both parts are ordinary core
-//! graphs, which `daemon/lower` takes as they are.
+//! A core graph to its forward part and the derivatives of that: the training stage. A pure function. All parts are ordinary
+//! core graphs, which `daemon/lower` takes as they are.
 //!
-//! [`derive`] takes the derivative of what leaves the graph ([`sweep`]: from the outputs back, a rule a node), and cuts the
-//! joint graph in two ([`split`]): what the backward part needs of the forward part is either computed again or kept.
+//! [`derive`] divides the graph into nodes of autograd ([`nodes`]: an output of which another output is computed ends a node,
+//! as the user may ask for its gradient), takes the derivative of what leaves each node ([`sweep`]: from the outputs back, a
+//! rule an op), and cuts it off from the graph ([`split`]): what it reads of the graph is either computed again or kept.
 
+mod nodes;
 mod rules;
 mod split;
 mod sweep;
 
-use flambeau_core::graph::Core;
+use flambeau_core::graph::{Core, CoreId};
+use flambeau_ir::plan::{Followed, Taken};
 use flambeau_ir::reason::Reason;
+use std::collections::BTreeSet;
 
-/// The two parts of a graph that autograd sees.
+/// The parts of a graph that autograd sees.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// The graph. What leaves it: first what left it before, then what is kept for the backward part.
+    /// The graph. What leaves it: first what left it before, then what is kept for derivatives.
     pub forward: Core,
-    /// The gradients of `gradients`, in that order. Its inputs: first `inputs` of the forward part, then what that keeps,
-    /// then the gradient of each output in `outputs`.
+    /// Its nodes of autograd, in an order in which each takes outputs of earlier ones.
+    pub nodes: Vec<Node>,
+}
+
+/// The derivative of a part of a graph.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The gradients of `gradients`, in that order. Its inputs: first what it `reads`, then the gradient of each output in
+    /// `outputs`.
     pub backward: Core,
-    /// Inputs of the forward part that the backward part reads.
-    pub inputs: Vec<u32>,
-    /// Outputs of the forward part that have a derivative.
-    pub outputs: Vec<u32>,
-    /// Inputs of the forward part whose gradients are computed.
-    pub gradients: Vec<u32>,
+    /// What it reads of the forward part.
+    pub reads: Vec<Taken>,
+    /// Outputs of the forward part whose gradients it takes, and in which layout.
+    pub outputs: Vec<Followed>,
+    /// What it gives gradients of.
+    pub gradients: Vec<Taken>,
 }
 
 /// What autograd knows of a graph.
@@ -34,10 +45,19 @@ pub struct Wanted {
     pub inputs: Vec<bool>,
     /// For each output, whether it requires grad.
     pub outputs: Vec<bool>,
+    /// The value of each output.
+    pub values: Vec<CoreId>,
+    /// For each output, the outputs that it is computed of.
+    pub made_of: Vec<BTreeSet<u32>>,
+    /// Something that autograd follows was written to.
+    pub rewritten: bool,
 }
 
-/// Takes the derivative of a graph and cuts it in two. A refusal names what has no derivative here: the graph then runs
-/// under autograd, op by op.
+/// Takes the derivative of a graph. A refusal names what has no derivative here: the graph then runs under autograd, op by
+/// op.
 pub fn derive(core: &Core, wanted: &Wanted) -> Result<Parts, Reason> {
-    split::split(sweep::sweep(core, wanted)?)
+    let division = nodes::divide(core, wanted)?;
+    let joints = (0..division.count()).map(|at| sweep::sweep(core, wanted, &division, at));
+    let joints = joints.collect::<Result<Vec<_>, _>>()?;
+    split::split(core, &joints)
 }

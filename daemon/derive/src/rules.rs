@@ -10,7 +10,7 @@ use flambeau_ops::build::Build;
 use flambeau_ops::decompose::refuse;
 
 /// Gives `gradient`, that of the node `id`, on to its operands.
-pub fn of(cx: &mut Sweep, node: &CoreNode, id: CoreId, gradient: CoreId) -> Result<(), Reason> {
+pub fn of(cx: &mut Sweep<'_>, node: &CoreNode, id: CoreId, gradient: CoreId) -> Result<(), Reason> {
     match &node.op {
         CoreOp::Unary(op, a) => unary(cx, *op, *a, id, gradient),
         CoreOp::Binary(op, a, b) => binary(cx, *op, (*a, *b), id, gradient),
@@ -59,10 +59,10 @@ pub fn of(cx: &mut Sweep, node: &CoreNode, id: CoreId, gradient: CoreId) -> Resu
     }
 }
 
-fn unary(cx: &mut Sweep, op: Unary, a: CoreId, result: CoreId, gradient: CoreId) -> Result<(), Reason> {
+fn unary(cx: &mut Sweep<'_>, op: Unary, a: CoreId, result: CoreId, gradient: CoreId) -> Result<(), Reason> {
     let dtype = cx.dtype(a);
-    let squared = |cx: &mut Sweep, id| cx.mul(id, id);
-    let one_and = |cx: &mut Sweep, id: CoreId, sign: f64| {
+    let squared = |cx: &mut Sweep<'_>, id| cx.mul(id, id);
+    let one_and = |cx: &mut Sweep<'_>, id: CoreId, sign: f64| {
         let scaled = cx.scale(id, sign);
         cx.offset(scaled, 1.0)
     };
@@ -177,7 +177,7 @@ fn unary(cx: &mut Sweep, op: Unary, a: CoreId, result: CoreId, gradient: CoreId)
 }
 
 fn binary(
-    cx: &mut Sweep,
+    cx: &mut Sweep<'_>,
     op: Binary,
     (a, b): (CoreId, CoreId),
     result: CoreId,
@@ -255,7 +255,7 @@ fn binary(
 }
 
 /// Where the exponent is 0 the power is constant; where the base is 0 and the exponent is none, its logarithm does not count.
-fn power(cx: &mut Sweep, (a, b): (CoreId, CoreId), result: CoreId, gradient: CoreId) {
+fn power(cx: &mut Sweep<'_>, (a, b): (CoreId, CoreId), result: CoreId, gradient: CoreId) {
     let dtype = cx.dtype(a);
     let zero = cx.real(0.0, dtype);
     if cx.wants(a) {
@@ -279,7 +279,7 @@ fn power(cx: &mut Sweep, (a, b): (CoreId, CoreId), result: CoreId, gradient: Cor
 }
 
 fn reduce(
-    cx: &mut Sweep,
+    cx: &mut Sweep<'_>,
     op: ReduceOp,
     (a, over): (CoreId, &[u32]),
     result: CoreId,
@@ -310,7 +310,7 @@ fn reduce(
 }
 
 /// Of ops that show elements elsewhere: gradients go back to where they were.
-fn view(cx: &mut Sweep, node: &CoreNode, gradient: CoreId) -> Result<(), Reason> {
+fn view(cx: &mut Sweep<'_>, node: &CoreNode, gradient: CoreId) -> Result<(), Reason> {
     match &node.op {
         CoreOp::Expand(a) => {
             let sizes = cx.sizes(*a);
@@ -346,7 +346,7 @@ fn view(cx: &mut Sweep, node: &CoreNode, gradient: CoreId) -> Result<(), Reason>
 }
 
 /// The elements from `low` on, as many as `size`; zero where there are none.
-fn cropped(cx: &mut Sweep, of: CoreId, dim: usize, low: &Dim, size: &Dim) -> Result<CoreId, Reason> {
+fn cropped(cx: &mut Sweep<'_>, of: CoreId, dim: usize, low: &Dim, size: &Dim) -> Result<CoreId, Reason> {
     let have = cx.sizes(of)[dim].clone();
     if low.is(0) && have == *size {
         return Ok(of);
@@ -360,7 +360,7 @@ fn cropped(cx: &mut Sweep, of: CoreId, dim: usize, low: &Dim, size: &Dim) -> Res
 }
 
 /// Zeros round the elements along a dimension, which then has this size.
-fn padded(cx: &mut Sweep, of: CoreId, dim: usize, low: &Dim, size: &Dim) -> CoreId {
+fn padded(cx: &mut Sweep<'_>, of: CoreId, dim: usize, low: &Dim, size: &Dim) -> CoreId {
     let mut sizes = cx.sizes(of);
     if low.is(0) && sizes[dim] == *size {
         return of;
@@ -374,7 +374,7 @@ fn padded(cx: &mut Sweep, of: CoreId, dim: usize, low: &Dim, size: &Dim) -> Core
 
 /// Each element at the place that a slice took it from, zeros elsewhere.
 fn unsliced(
-    cx: &mut Sweep,
+    cx: &mut Sweep<'_>,
     gradient: CoreId,
     (whole, dim): (&[Dim], usize),
     start: &Dim,

@@ -2,11 +2,12 @@
 //! and reads only what is kept anyway; the rest is kept. An input is kept only if the derivative reads it itself, as eager
 //! keeps it then too: torch raises where what is kept was changed meanwhile, and here it must not do so more often.
 
-use crate::Parts;
+use crate::{Node, Parts};
 use crate::sweep::Joint;
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, OutputBase};
 use flambeau_ir::bounds::check_time;
 use flambeau_ir::dim::Dim;
+use flambeau_ir::plan::Taken;
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::contiguous_strides;
 use flambeau_ops::decompose::refuse;
@@ -17,32 +18,39 @@ const MOST_AGAIN: usize = 12;
 
 struct Split<'a> {
     joint: &'a Joint,
-    /// For each node, whether a gradient of an output goes into it.
+    /// For each value, whether a gradient of an output goes into it.
     backward: Vec<bool>,
     kept: BTreeSet<CoreId>,
 }
 
-/// Cuts it.
-pub fn split(joint: Joint) -> Result<Parts, Reason> {
-    let mut split = Split { joint: &joint, backward: backward(&joint), kept: BTreeSet::new() };
-    let needed = split.needed()?;
-    split.keep(&needed);
-    let (kept_inputs, kept_values): (Vec<CoreId>, Vec<CoreId>) =
-        split.kept.iter().partition(|id| matches!(joint.core.node(**id).op, CoreOp::Input(_)));
-    let inputs: Vec<u32> = kept_inputs.iter().filter_map(|id| joint.core.input(*id)).collect();
-    if joint.core.writes.iter().any(|(input, _)| inputs.contains(input)) {
-        return refuse("a write to an input that its derivative reads");
+/// Cuts the derivatives of all nodes off.
+pub fn split(core: &Core, joints: &[Joint]) -> Result<Parts, Reason> {
+    let mut splits = Vec::new();
+    for joint in joints {
+        let mut split = Split { joint, backward: backward(joint), kept: BTreeSet::new() };
+        let needed = split.needed()?;
+        split.keep(&needed);
+        splits.push(split);
     }
-    let forward = forward(&joint, &kept_values)?;
-    let held: Vec<CoreId> = kept_inputs.into_iter().chain(kept_values).collect();
-    let backward = split.backward_core(&held);
-    Ok(Parts {
-        forward,
-        backward,
-        inputs,
-        outputs: joint.outputs.clone(),
-        gradients: joint.gradients.iter().map(|(input, _)| *input).collect(),
-    })
+    let (forward, places) = forward(core, &splits)?;
+    let mut nodes = Vec::new();
+    for (split, places) in splits.iter().zip(&places) {
+        let place = |id: &CoreId| match split.node(*id).op {
+            CoreOp::Input(i) => Taken::Input(i),
+            _ => Taken::Output(places[id]),
+        };
+        let reads: Vec<Taken> = split.kept.iter().map(place).collect();
+        if core.writes.iter().any(|(input, _)| reads.contains(&Taken::Input(*input))) {
+            return refuse("a write to an input that its derivative reads");
+        }
+        nodes.push(Node {
+            backward: split.backward_core(),
+            reads,
+            outputs: split.joint.outputs.clone(),
+            gradients: split.joint.gradients.iter().map(|(taken, ..)| *taken).collect(),
+        });
+    }
+    Ok(Parts { forward, nodes })
 }
 
 fn backward(joint: &Joint) -> Vec<bool> {
@@ -91,7 +99,7 @@ impl Split<'_> {
     fn needed(&self) -> Result<Vec<CoreId>, Reason> {
         let core = &self.joint.core;
         let mut live = vec![false; core.nodes().len()];
-        for (_, gradient) in &self.joint.gradients {
+        for (.., gradient) in &self.joint.gradients {
             live[gradient.0 as usize] = true;
         }
         let mut needed = BTreeSet::new();
@@ -107,8 +115,7 @@ impl Split<'_> {
             }
         }
         // A gradient in which none of an output goes is a constant.
-        let constant = self.joint.gradients.iter().find(|(_, id)| !self.backward[id.0 as usize]);
-        if constant.is_some() {
+        if self.joint.gradients.iter().any(|(.., id)| !self.backward[id.0 as usize]) {
             return refuse("a gradient that is a constant");
         }
         Ok(needed.into_iter().filter(|id| !is_free(&core.node(*id).op)).collect())
@@ -146,46 +153,44 @@ impl Split<'_> {
         true
     }
 
-    fn backward_core(&self, held: &[CoreId]) -> Core {
+    fn backward_core(&self) -> Core {
         let joint = self.joint;
         let mut copy = Copying::new(&joint.core);
-        for (at, id) in held.iter().enumerate() {
+        for (at, id) in self.kept.iter().enumerate() {
             let node = joint.core.node(*id);
             copy.take(*id, CoreNode { op: CoreOp::Input(at as u32), ..node.clone() });
         }
-        let gradients = joint.core.ids().filter(|id| matches!(joint.core.node(*id).op, CoreOp::Input(i) if i >= joint.inputs));
-        for id in gradients {
-            let CoreOp::Input(i) = joint.core.node(id).op else { continue };
-            let op = CoreOp::Input(held.len() as u32 + i - joint.inputs);
-            copy.take(id, CoreNode { op, ..joint.core.node(id).clone() });
+        for id in joint.core.ids() {
+            if let CoreOp::Input(i) = joint.core.node(id).op
+                && i >= joint.inputs
+            {
+                let op = CoreOp::Input(self.kept.len() as u32 + i - joint.inputs);
+                copy.take(id, CoreNode { op, ..joint.core.node(id).clone() });
+            }
         }
-        let wanted: Vec<CoreId> = joint.gradients.iter().map(|(_, id)| *id).collect();
+        let wanted: Vec<CoreId> = joint.gradients.iter().map(|(.., id)| *id).collect();
         copy.reach(&wanted);
         let mut taken = BTreeSet::new();
-        for (input, gradient) in &joint.gradients {
-            let of = joint.core.ids().find(|id| joint.core.node(*id).op == CoreOp::Input(*input));
-            let strides = of.map(|of| joint.core.node(of).strides.clone());
+        for (_, of, gradient) in &joint.gradients {
             let id = copy.map[gradient];
-            let output = copy.output(id, strides, &mut taken);
+            let output = copy.output(id, &joint.core.node(*of).strides, &mut taken);
             copy.to.outputs.push(output);
         }
         copy.to
     }
 }
 
-/// The graph itself, with what is kept as further outputs.
-fn forward(joint: &Joint, kept: &[CoreId]) -> Result<Core, Reason> {
-    let from = &joint.core;
+/// The graph itself, with what is kept as further outputs; and, for each node of autograd, which output each of these is.
+fn forward(from: &Core, splits: &[Split<'_>]) -> Result<(Core, Vec<BTreeMap<CoreId, u32>>), Reason> {
     let mut copy = Copying::new(from);
-    for id in from.ids() {
-        if matches!(from.node(id).op, CoreOp::Input(i) if i < joint.inputs) {
-            copy.take(id, from.node(id).clone());
-        }
+    for id in from.ids().filter(|id| matches!(from.node(*id).op, CoreOp::Input(_))) {
+        copy.take(id, from.node(id).clone());
     }
     let ordered = from.ids().filter(|id| matches!(&from.node(*id).op, CoreOp::Extern(call) if call.order.is_some()));
-    let left = from.outputs.iter().filter_map(|out| if let OutputBase::Value(id) = out.base { Some(id) } else { None });
+    let value = |out: &CoreOutput| if let OutputBase::Value(id) = out.base { Some(id) } else { None };
+    let left = from.outputs.iter().filter_map(value);
     let written = from.writes.iter().map(|(_, value)| *value);
-    let wanted: Vec<CoreId> = ordered.chain(left).chain(written).chain(kept.iter().copied()).collect();
+    let wanted: Vec<CoreId> = ordered.chain(left).chain(written).collect();
     copy.reach(&wanted);
     for output in &from.outputs {
         let base = match output.base {
@@ -200,16 +205,24 @@ fn forward(joint: &Joint, kept: &[CoreId]) -> Result<Core, Reason> {
         };
         copy.to.outputs.push(CoreOutput { base, ..output.clone() });
     }
-    for id in kept {
-        let id = copy.map[id];
-        let node = copy.to.node(id).clone();
-        if copy.to.is_pinned(id) || copy.to.pin(id, &node.strides) {
-            let (sizes, strides) = (node.sizes, node.strides);
-            copy.to.outputs.push(CoreOutput { base: OutputBase::Value(id), sizes, strides, offset: 0.into() });
-        }
-    }
     copy.to.writes = from.writes.iter().map(|(input, value)| (*input, copy.map[value])).collect();
-    Ok(copy.to)
+    let mut all = Vec::new();
+    for split in splits {
+        // Of the derivative's own values, some may be computed from the graph's alone.
+        let mut further = Copying { from: &split.joint.core, to: copy.to, map: copy.map };
+        let kept: Vec<CoreId> =
+            split.kept.iter().filter(|id| !matches!(split.node(**id).op, CoreOp::Input(_))).copied().collect();
+        further.reach(&kept);
+        let mut places = BTreeMap::new();
+        for id in kept {
+            let to = further.map[&id];
+            places.insert(id, further.kept(to));
+        }
+        all.push(places);
+        further.map.retain(|id, _| (id.0 as usize) < from.nodes().len());
+        copy = Copying { from, to: further.to, map: further.map };
+    }
+    Ok((copy.to, all))
 }
 
 /// A part of a graph copied to another one, without the ends of autograd.
@@ -263,11 +276,29 @@ impl<'a> Copying<'a> {
         }
     }
 
+    /// The output that a value is; it becomes one if it is none.
+    fn kept(&mut self, id: CoreId) -> u32 {
+        let CoreNode { sizes, strides, .. } = self.to.node(id).clone();
+        let out = CoreOutput { base: OutputBase::Value(id), sizes, strides, offset: 0.into() };
+        let known = self.to.outputs.iter().position(|known| *known == out);
+        let at = known.unwrap_or_else(|| {
+            self.to.pin(id, &out.strides);
+            self.to.outputs.push(out);
+            self.to.outputs.len() - 1
+        });
+        at as u32
+    }
+
     /// A value as an output with memory of its own: with these strides, if every element has its own place under them.
-    fn output(&mut self, mut id: CoreId, strides: Option<Vec<Dim>>, taken: &mut BTreeSet<CoreId>) -> CoreOutput {
+    fn output(&mut self, mut id: CoreId, like: &[Dim], taken: &mut BTreeSet<CoreId>) -> CoreOutput {
         let node = self.to.node(id).clone();
-        let rows = contiguous_strides(&node.sizes);
-        let strides = strides.filter(|strides| is_dense(&node.sizes, strides)).unwrap_or(rows);
+        let strides = if self.to.is_pinned(id) && is_alike(&node.sizes, &node.strides, like) {
+            node.strides.clone()
+        } else if is_dense(&node.sizes, like) {
+            like.to_vec()
+        } else {
+            contiguous_strides(&node.sizes)
+        };
         let fits = !node.op.is_view() && !node.op.is_input() && !taken.contains(&id) && self.to.pin(id, &strides);
         if !fits {
             let mut of = id;
@@ -287,7 +318,7 @@ impl<'a> Copying<'a> {
 }
 
 /// Whether every element has its own place, and none is left out.
-fn is_dense(sizes: &[Dim], strides: &[Dim]) -> bool {
+pub fn is_dense(sizes: &[Dim], strides: &[Dim]) -> bool {
     let mut dims: Vec<_> = sizes.iter().zip(strides).filter(|(size, _)| !size.is(1)).collect();
     if dims.iter().any(|(_, stride)| stride.as_const().is_none()) {
         return *strides == contiguous_strides(sizes)[..];
@@ -299,4 +330,9 @@ fn is_dense(sizes: &[Dim], strides: &[Dim]) -> bool {
         next = next.mul(size);
         fits
     })
+}
+
+/// Whether strides are the same where there is more than one element.
+fn is_alike(sizes: &[Dim], a: &[Dim], b: &[Dim]) -> bool {
+    sizes.iter().zip(a.iter().zip(b)).all(|(size, (a, b))| size.is(1) || a == b)
 }

@@ -1,36 +1,39 @@
 //! From the outputs of a graph back to its inputs: the gradient of each value, by the rule of the op that made it.
 
 use crate::Wanted;
+use crate::nodes::Division;
 use crate::rules;
-use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, OutputBase};
+use crate::split::is_dense;
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp};
 use flambeau_ir::bounds::check_time;
+use flambeau_ir::plan::{Followed, Taken};
 use flambeau_ir::reason::Reason;
+use flambeau_ir::tensor::contiguous_strides;
 use flambeau_ops::build::Build;
 use flambeau_ops::decompose::refuse;
 use flambeau_ops::derivative::{Back, derivative};
 use std::collections::BTreeMap;
 
-/// A graph with the derivative of its outputs.
+/// A graph with the derivative of the outputs of one of its nodes of autograd.
 pub struct Joint {
-    /// The nodes of the graph, then those of the derivative.
+    /// The values of the graph, then those of the derivative.
     pub core: Core,
     /// Inputs of the graph; the inputs after these are the gradients of `outputs`.
     pub inputs: u32,
-    /// Outputs with a derivative.
-    pub outputs: Vec<u32>,
-    /// Inputs of the graph with a gradient, and that.
-    pub gradients: Vec<(u32, CoreId)>,
+    /// Outputs of the node.
+    pub outputs: Vec<Followed>,
+    /// What has a gradient, its value, and the gradient.
+    pub gradients: Vec<(Taken, CoreId, CoreId)>,
 }
 
 /// The derivative while it grows.
-pub struct Sweep {
+pub struct Sweep<'a> {
     core: Core,
-    /// For each node of the graph, whether it depends on an input that requires grad.
-    active: Vec<bool>,
+    division: &'a Division,
     gradients: BTreeMap<CoreId, CoreId>,
 }
 
-impl Build for Sweep {
+impl Build for Sweep<'_> {
     fn core(&self) -> &Core {
         &self.core
     }
@@ -40,10 +43,10 @@ impl Build for Sweep {
     }
 }
 
-impl Sweep {
+impl Sweep<'_> {
     /// Whether a gradient of the value is wanted.
     pub fn wants(&self, id: CoreId) -> bool {
-        self.active.get(id.0 as usize).copied().unwrap_or(false)
+        self.division.active.get(id.0 as usize).copied().unwrap_or(false)
     }
 
     /// Adds to the gradient of a value, which has its type and sizes.
@@ -61,30 +64,16 @@ impl Sweep {
     }
 }
 
-/// Whether each node depends on an input that requires grad in a way that autograd follows.
-fn active(core: &Core, inputs: &[bool]) -> Vec<bool> {
-    let mut active: Vec<bool> = Vec::with_capacity(core.nodes().len());
-    for node in core.nodes() {
-        active.push(match &node.op {
-            CoreOp::Input(i) => inputs[*i as usize],
-            CoreOp::Stop(_) => false,
-            CoreOp::Sloped(_, of, _) => active[of.0 as usize],
-            CoreOp::Extern(_) => node.op.operands().iter().any(|id| active[id.0 as usize]),
-            op => node.dtype.is_float() && op.operands().iter().any(|id| active[id.0 as usize]),
-        });
-    }
-    active
-}
-
-/// Adds the derivative of the outputs that require grad.
-pub fn sweep(core: &Core, wanted: &Wanted) -> Result<Joint, Reason> {
-    let count = core.nodes().len();
-    let mut sweep = Sweep { core: core.clone(), active: active(core, &wanted.inputs), gradients: BTreeMap::new() };
-    let outputs = seed(&mut sweep, wanted)?;
-    for id in (0..count as u32).rev().map(CoreId) {
+/// Adds the derivative of the outputs of a node.
+pub fn sweep(core: &Core, wanted: &Wanted, division: &Division, at: usize) -> Result<Joint, Reason> {
+    let mut sweep = Sweep { core: core.clone(), division, gradients: BTreeMap::new() };
+    let inputs = wanted.inputs.len() as u32;
+    let outputs = seed(&mut sweep, inputs, at);
+    for id in core.ids().rev() {
         check_time();
         let node = core.node(id);
-        if !sweep.active[id.0 as usize] || node.op.is_input() {
+        // What an earlier node gives is an input of this one.
+        if !division.active[id.0 as usize] || node.op.is_input() || division.node[id.0 as usize] != at {
             continue;
         }
         if let CoreOp::Extern(_) = node.op {
@@ -95,41 +84,58 @@ pub fn sweep(core: &Core, wanted: &Wanted) -> Result<Joint, Reason> {
             rules::of(&mut sweep, node, id, gradient)?;
         }
     }
-    let gradients = (0..wanted.inputs.len() as u32).filter(|i| wanted.inputs[*i as usize]);
-    let found = gradients.filter_map(|i| {
-        let input = core.ids().find(|id| core.node(*id).op == CoreOp::Input(i))?;
-        Some((i, *sweep.gradients.get(&input)?))
-    });
-    let gradients: Vec<_> = found.collect();
-    Ok(Joint { core: sweep.core, inputs: wanted.inputs.len() as u32, outputs, gradients })
+    let mut gradients = Vec::new();
+    for id in core.ids() {
+        if let (CoreOp::Input(i), Some(gradient)) = (&core.node(id).op, sweep.gradients.get(&id)) {
+            gradients.push((Taken::Input(*i), id, *gradient));
+        }
+    }
+    for (output, chain) in &division.ends {
+        let own = division.outputs[output];
+        if division.node[own.0 as usize] < at
+            && let Some(gradient) = of_end(&mut sweep, core, chain)
+        {
+            gradients.push((Taken::Output(*output), own, gradient));
+        }
+    }
+    Ok(Joint { core: sweep.core, inputs, outputs, gradients })
 }
 
-/// The gradients of the outputs, as inputs.
-fn seed(sweep: &mut Sweep, wanted: &Wanted) -> Result<Vec<u32>, Reason> {
-    let mut outputs = Vec::new();
-    for (at, output) in sweep.core.outputs.clone().into_iter().enumerate() {
-        if !wanted.outputs[at] {
-            continue;
-        }
-        let OutputBase::Value(id) = output.base else { return refuse("an output with the memory of an input") };
-        let node = sweep.core.node(id).clone();
-        if node.sizes != output.sizes || node.strides != output.strides || !output.offset.is(0) {
-            return refuse("an output that is a view, which requires grad");
-        }
-        if !sweep.wants(id) {
-            return refuse("an output that requires grad, and depends on nothing that does");
-        }
-        let op = CoreOp::Input((wanted.inputs.len() + outputs.len()) as u32);
-        let gradient = sweep.core.add(CoreNode { op, ..node.clone() });
-        sweep.core.pin(gradient, &node.strides);
-        outputs.push(at as u32);
-        sweep.give(id, gradient);
+/// The gradient of the end of an earlier node, as it left: from those of the values that it gives other sizes.
+fn of_end(sweep: &mut Sweep<'_>, core: &Core, chain: &[CoreId]) -> Option<CoreId> {
+    let mut total: Option<CoreId> = None;
+    for id in chain {
+        let shown = total.map(|inner| match &core.node(*id).op {
+            CoreOp::Permute(_, order) => sweep.permute(inner, &order.iter().map(|d| *d as usize).collect::<Vec<_>>()),
+            _ => sweep.reshape(inner, core.node(*id).sizes.clone()),
+        });
+        total = match (shown, sweep.gradients.get(id).copied()) {
+            (Some(inner), Some(own)) => Some(sweep.add(inner, own)),
+            (inner, own) => inner.or(own),
+        };
     }
-    Ok(outputs)
+    total
+}
+
+/// The gradients of the outputs of a node, as inputs.
+fn seed(sweep: &mut Sweep<'_>, inputs: u32, at: usize) -> Vec<Followed> {
+    let own = sweep.division.outputs.iter().filter(|(_, id)| sweep.division.node[id.0 as usize] == at);
+    let mut outputs = Vec::new();
+    for (output, id) in own {
+        let CoreNode { dtype, sizes, .. } = sweep.core.node(*id).clone();
+        let strides = sweep.core.outputs[*output as usize].strides.clone();
+        let strides = if is_dense(&sizes, &strides) { strides } else { contiguous_strides(&sizes) };
+        let op = CoreOp::Input(inputs + outputs.len() as u32);
+        let gradient = sweep.core.add(CoreNode { op, dtype, sizes: sizes.clone(), strides: strides.clone() });
+        sweep.core.pin(gradient, &strides);
+        outputs.push(Followed { output: *output, dtype, sizes, strides });
+        sweep.give(*id, gradient);
+    }
+    outputs
 }
 
 /// The gradients of the arguments of a call of torch.
-fn of_call(sweep: &mut Sweep, core: &Core, id: CoreId) -> Result<(), Reason> {
+fn of_call(sweep: &mut Sweep<'_>, core: &Core, id: CoreId) -> Result<(), Reason> {
     let CoreOp::Extern(call) = &core.node(id).op else { return Ok(()) };
     let result = |i: u32| core.ids().find(|r| core.node(*r).op == CoreOp::Result(id, i));
     let results: Vec<Option<CoreId>> = (0..call.results).map(result).collect();
@@ -139,12 +145,11 @@ fn of_call(sweep: &mut Sweep, core: &Core, id: CoreId) -> Result<(), Reason> {
         return Ok(());
     }
     let Some(rule) = derivative(&call.op) else { return refuse(format!("no derivative of {}", call.op)) };
-    let active = std::mem::take(&mut sweep.active);
-    let wants = |id: CoreId| active.get(id.0 as usize).copied().unwrap_or(false);
+    let division = sweep.division;
+    let wants = |id: CoreId| division.active.get(id.0 as usize).copied().unwrap_or(false);
     let mut back = Back::new(&mut sweep.core, (id, call), (&results, &gradients), &wants);
     let done = rule(&mut back);
     let given = back.given();
-    sweep.active = active;
     done?;
     given.into_iter().for_each(|(of, gradient)| sweep.give(of, gradient));
     Ok(())

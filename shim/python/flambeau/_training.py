@@ -9,7 +9,7 @@ from torch.autograd.function import Function, FunctionCtx
 
 
 class FlambeauBackward(Function):
-    """Its inputs are those of the graph that require grad; its outputs were computed already."""
+    """Its inputs are tensors that require grad; its outputs were computed already."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, call: Any, outputs: Any, kept: Any, *inputs: Any) -> Any:
@@ -17,8 +17,8 @@ class FlambeauBackward(Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*kept)
         ctx.call = call  # type: ignore[attr-defined]
-        ctx.versions = [_version(tensor) for tensor in call.inputs()]  # type: ignore[attr-defined]
-        return outputs
+        ctx.versions = [_version(tensor) for tensor in call.takes()]  # type: ignore[attr-defined]
+        return tuple(output.detach() if output._is_view() else output for output in outputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -27,13 +27,27 @@ class FlambeauBackward(Function):
         if torch.is_grad_enabled():
             return None, None, None, *_again(call, ctx.versions, gradients)
         taken = [_laid_out(gradient, *of, call) for gradient, of in zip(gradients, call.layouts(), strict=True)]
-        given = call.backward(kept, taken)
-        return None, None, None, *given
+        return None, None, None, *call.backward(kept, taken)
+
+
+class FlambeauOutput(Function):
+    """One of several outputs of a node: hooks on it run only where a gradient comes to it, as in eager."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, output: torch.Tensor) -> torch.Tensor:
+        """The same memory, and the same count of changes."""
+        return output.detach()
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """Passes it on."""
+        return gradient
 
 
 def attach(*args: Any) -> Any:
-    """The outputs of a graph as those of a node: `call, outputs, kept, *inputs`."""
-    return FlambeauBackward.apply(*args)
+    """The outputs of a part of a graph as those of a node: `call, outputs, kept, *inputs`."""
+    outputs = FlambeauBackward.apply(*args)
+    return outputs if len(outputs) == 1 else [FlambeauOutput.apply(output) for output in outputs]
 
 
 def _version(tensor: torch.Tensor) -> int | None:
@@ -44,34 +58,34 @@ def _laid_out(gradient: torch.Tensor | None, dtype: str, size: list[int], stride
     """A gradient in the layout that the plan is for."""
     if gradient is not None and list(gradient.stride()) == stride:
         return gradient
-    device = call.inputs()[0].device if gradient is None else gradient.device
+    device = call.takes()[0].device if gradient is None else gradient.device
     made = torch.empty_strided(size, stride, dtype=getattr(torch, dtype), device=device)
     return made.zero_() if gradient is None else made.copy_(gradient)
 
 
 def _again(call: Any, versions: list[int | None], gradients: tuple[torch.Tensor | None, ...]) -> Any:
     """The gradients with a derivative of their own: those of the graph, run once more under autograd."""
-    if call.draws():
-        raise RuntimeError(
-            "the derivative of a derivative of a compiled graph that draws random numbers cannot be taken: "
-            "compile less of the function, or set flambeau.config.native_training = False"
-        )
-    inputs = call.inputs()
-    if [_version(tensor) for tensor in inputs] != versions:
+    takes = call.takes()
+    if [_version(tensor) for tensor in takes] != versions:
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace operation "
             "since a compiled graph read it"
         )
     written = call.written()
-    inputs = [
+    takes = [
         tensor.view_as(tensor) if tensor.requires_grad else tensor.clone() if at in written else tensor
-        for at, tensor in enumerate(inputs)
+        for at, tensor in enumerate(takes)
     ]
-    outputs = call.again(inputs)
+    outputs = call.again(takes)
+    if outputs is None:
+        raise RuntimeError(
+            "a compiled graph that draws random numbers, or is written to, has no derivative of its derivative: "
+            "compile less of the function, or set flambeau.config.native_training = False"
+        )
     pairs = [(output, gradient) for output, gradient in zip(outputs, gradients, strict=True) if gradient is not None]
     return torch.autograd.grad(
         [output for output, _ in pairs],
-        [inputs[at] for at in call.wanted()],
+        [takes[at] for at in call.wanted()],
         [gradient for _, gradient in pairs],
         create_graph=True,
         allow_unused=True,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub fn listing(py: Python<'_>, frame: &CompiledFrame, codes: &Codes, function: &Bound<'_, PyAny>) -> String {
     let mut text = match &frame.body {
         Body::Native(plan) => plan.to_string(),
-        Body::Training(training) => format!("{}backward:\n{}", training.forward, training.backward),
+        Body::Training(training) => training.to_string(),
         Body::Eager(_) => "the graph, op by op\n".to_owned(),
         Body::Fx(_) => "the graph, by a torch back end\n".to_owned(),
     };

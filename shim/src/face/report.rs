@@ -130,11 +130,11 @@ impl Report {
             Body::Eager(_) => ("op by op", 0),
             Body::Fx(_) => ("torch back end", 0),
             Body::Native(plan) => ("native", plan.kernels.len()),
-            Body::Training(of) => ("native", of.forward.kernels.len() + of.backward.kernels.len()),
+            Body::Training(of) => ("native", of.plans().map(|plan| plan.kernels.len()).sum()),
         };
         let plan = match &compiled.body {
             Body::Native(plan) => plan.to_string(),
-            Body::Training(training) => format!("{}backward:\n{}", training.forward, training.backward),
+            Body::Training(training) => training.to_string(),
             Body::Eager(_) | Body::Fx(_) => String::new(),
         };
         let how = &frame.record;
@@ -166,7 +166,7 @@ impl Report {
 fn calls(frame: &CompiledFrame) -> usize {
     match &frame.body {
         Body::Eager(graph) | Body::Fx(graph) => graph.calls(),
-        Body::Training(training) => training.graph.calls(),
+        Body::Training(training) => training.calls as usize,
         Body::Native(_) => text::parse_graph(&frame.graph_text).as_ref().map_or(0, Graph::calls),
     }
 }

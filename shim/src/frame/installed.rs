@@ -184,7 +184,6 @@ impl Slots {
             Body::Native(plan) => plan.inputs.iter().for_each(|s| slots.add(*s)),
             Body::Training(training) => {
                 training.forward.inputs.iter().for_each(|s| slots.add(*s));
-                placeholders(&training.graph).for_each(|s| slots.add(s));
             }
         }
         exit::sources(&frame.exit).chain(indices::sources(&frame.indices)).for_each(|s| slots.add(s));

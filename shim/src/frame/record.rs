@@ -35,8 +35,7 @@ pub fn python(py: Python<'_>, frame: &CompiledFrame, lines: &mut Lines) -> Strin
     match &frame.body {
         Body::Eager(graph) | Body::Fx(graph) => text::python(graph, &mut line),
         // What runs is kernels; the graph they were made from is kept as text.
-        Body::Training(training) => text::python(&training.graph, &mut line),
-        Body::Native(_) => match text::parse_graph(&frame.graph_text) {
+        Body::Native(_) | Body::Training(_) => match text::parse_graph(&frame.graph_text) {
             Ok(graph) => text::python(&graph, &mut line),
             Err(_) => frame.graph_text.clone(),
         },

@@ -8,9 +8,8 @@ use crate::python::gil::Shared;
 use crate::run::{Failure, Outputs, failure};
 use crate::torch::Torch;
 use flambeau_ir::dim::Dim;
-use flambeau_ir::graph::NodeOp;
 use flambeau_ir::guard::TensorGuard;
-use flambeau_ir::plan::{Plan, Training};
+use flambeau_ir::plan::{Plan, Taken, Training, TrainingNode};
 use flambeau_ir::source::SourceId;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -24,28 +23,29 @@ type Load<'a> = dyn Fn(
     ) -> Result<NativeBody, String>
     + 'a;
 
-/// Both plans ready to run.
+/// The plans of a graph ready to run.
 pub struct TrainingBody {
-    parts: Shared<Parts>,
+    forward: NativeBody,
+    /// How many outputs the graph has itself.
+    left: usize,
+    nodes: Vec<Shared<Node>>,
 }
 
-struct Parts {
-    forward: NativeBody,
+/// One node of autograd.
+struct Node {
     backward: NativeBody,
-    /// What the plans are of.
-    training: Training,
-    /// The graph op by op; its inputs are `placeholders`.
-    eager: EagerBody,
-    /// The slot of each input of the graph.
-    placeholders: Vec<usize>,
-    /// Whether the graph draws random numbers, so that it cannot be run again.
-    draws: bool,
+    /// What the plan is of.
+    of: TrainingNode,
+    /// Its part of the graph op by op, if it can be run once more.
+    again: Option<EagerBody>,
+    /// Which of what that takes the graph writes to.
+    written: Vec<usize>,
 }
 
 // SAFETY: as `Installed`: all that is not `Send` or `Sync` in it is only touched with the GIL held.
-unsafe impl Send for Parts {}
+unsafe impl Send for Node {}
 // SAFETY: as above.
-unsafe impl Sync for Parts {}
+unsafe impl Sync for Node {}
 
 /// Grad mode is off while it lives.
 struct NoGrad {
@@ -73,7 +73,7 @@ impl Drop for NoGrad {
 }
 
 impl TrainingBody {
-    /// Makes both plans ready.
+    /// Makes the plans ready. Of the graph's inputs `load` knows the places.
     pub fn new(
         py: Python<'_>,
         training: &Training,
@@ -81,29 +81,30 @@ impl TrainingBody {
         guard: &dyn Fn(SourceId) -> Option<TensorGuard>,
         load: &Load<'_>,
     ) -> Result<TrainingBody, String> {
-        let placeholders = |node: &flambeau_ir::graph::Node| match node.op {
-            NodeOp::Placeholder(source) => Some(source),
-            NodeOp::Call { .. } => None,
+        let node = |of: &TrainingNode| {
+            let place = |source: SourceId| source.0 as usize;
+            let again = of.graph.as_ref().map(|graph| EagerBody::new(py, graph, &place)).transpose()?;
+            let is_written = |taken: &Taken| matches!(taken, Taken::Input(i) if training.written.contains(i));
+            Ok::<_, String>(Shared::new(Node {
+                backward: load(&of.backward, &place, &|_| None)?,
+                again,
+                written: (0..of.takes.len()).filter(|at| is_written(&of.takes[*at])).collect(),
+                of: TrainingNode { backward: Plan::default(), graph: None, ..of.clone() },
+            }))
         };
-        let sources: Vec<SourceId> = training.graph.nodes.iter().filter_map(placeholders).collect();
-        let place = |source| sources.iter().position(|known| *known == source).unwrap_or(0);
-        let parts = Parts {
+        Ok(TrainingBody {
             forward: load(&training.forward, slot, guard)?,
-            backward: load(&training.backward, &|source| source.0 as usize, &|_| None)?,
-            eager: EagerBody::new(py, &training.graph, &place)?,
-            placeholders: sources.iter().map(|source| slot(*source)).collect(),
-            draws: training.graph.nodes.iter().any(|node| node.effect == flambeau_ir::graph::Effect::Draws),
-            training: training.clone(),
-        };
-        Ok(TrainingBody { parts: Shared::new(parts) })
+            left: training.left as usize,
+            nodes: training.nodes.iter().map(node).collect::<Result<_, _>>()?,
+        })
     }
 
     /// Whether a run, once done, cannot be taken back.
     pub fn commits(&self) -> bool {
-        self.parts.forward.commits()
+        self.forward.commits()
     }
 
-    /// Runs the graph, and gives its outputs as those of a node of autograd. `values` are alive as they are in `kept`.
+    /// Runs the graph, and gives its outputs as those of nodes of autograd. `values` are alive as they are in `kept`.
     pub fn run(
         &self,
         py: Python<'_>,
@@ -113,62 +114,67 @@ impl TrainingBody {
         outputs: &mut Outputs,
     ) -> Result<(), Failure> {
         let torch = Torch::get(py).map_err(Failure::Before)?;
-        let parts = &self.parts;
-        let mut made = Outputs::new();
         {
             let _off = NoGrad::new(torch);
-            parts.forward.run(py, values, symbols, &mut made)?;
+            self.forward.run(py, values, symbols, outputs)?;
         }
-        let saved = made.drain(parts.training.left as usize..).collect::<Vec<_>>();
-        outputs.extend(made);
-        self.attach(py, kept, symbols, saved, outputs).map_err(|error| failure(py, error, self.commits()))
-    }
-
-    /// Makes the outputs that autograd follows those of a node.
-    fn attach(
-        &self,
-        py: Python<'_>,
-        kept: &Kept,
-        symbols: &[i64],
-        saved: Vec<Py<PyAny>>,
-        outputs: &mut Outputs,
-    ) -> PyResult<()> {
-        let training = &self.parts.training;
-        if training.outputs.is_empty() {
-            return Ok(());
+        for node in &self.nodes {
+            attach(py, node, kept, symbols, outputs).map_err(|error| failure(py, error, self.commits()))?;
         }
-        let value = |slot: usize| {
-            let value = kept.get(slot).and_then(Option::as_ref).map(|value| value.clone_ref(py));
-            value.ok_or_else(|| PyRuntimeError::new_err("an input of the graph is missing"))
-        };
-        let inputs = self.parts.placeholders.iter().map(|slot| value(*slot)).collect::<PyResult<Vec<_>>>()?;
-        let held = training.inputs.iter().map(|i| value(*i as usize)).collect::<PyResult<Vec<_>>>()?;
-        let followed: Vec<_> = training.outputs.iter().map(|of| outputs[of.output as usize].clone_ref(py)).collect();
-        let call = Call { parts: self.parts.clone(), symbols: symbols.to_vec(), inputs };
-        let mut args = vec![
-            Py::new(py, call)?.into_any(),
-            PyTuple::new(py, followed)?.into_any().unbind(),
-            PyTuple::new(py, held.into_iter().chain(saved).collect::<Vec<_>>())?.into_any().unbind(),
-        ];
-        for i in &training.gradients {
-            args.push(value(*i as usize)?);
-        }
-        let attach = py.import("flambeau._training")?.getattr("attach")?;
-        let attached = attach.call1(PyTuple::new(py, args)?)?;
-        for (of, output) in training.outputs.iter().zip(attached.try_iter()?) {
-            outputs[of.output as usize] = output?.unbind();
-        }
+        outputs.truncate(self.left);
         Ok(())
     }
 }
 
-/// One call of a graph, for its derivative.
+/// Makes outputs those of a node.
+fn attach(
+    py: Python<'_>,
+    node: &Shared<Node>,
+    kept: &Kept,
+    symbols: &[i64],
+    outputs: &mut Outputs,
+) -> PyResult<()> {
+    let all = |taken: &[Taken]| {
+        let one = |taken: &Taken| match *taken {
+            Taken::Input(i) => kept.get(i as usize).and_then(Option::as_ref),
+            Taken::Output(i) => outputs.get(i as usize),
+        };
+        let found = taken.iter().map(|taken| Some(one(taken)?.clone_ref(py))).collect::<Option<Vec<_>>>();
+        found.ok_or_else(|| PyRuntimeError::new_err("an input of the graph is missing"))
+    };
+    let made: Vec<_> = node.of.outputs.iter().map(|of| outputs[of.output as usize].clone_ref(py)).collect();
+    let call = Call { node: node.clone(), symbols: symbols.to_vec(), takes: all(&node.of.takes)? };
+    let mut args = vec![
+        Py::new(py, call)?.into_any(),
+        PyTuple::new(py, made)?.into_any().unbind(),
+        PyTuple::new(py, all(&node.of.reads)?)?.into_any().unbind(),
+    ];
+    args.extend(all(&node.of.gradients)?);
+    let attached = py.import("flambeau._training")?.getattr("attach")?.call1(PyTuple::new(py, args)?)?;
+    for (of, output) in node.of.outputs.iter().zip(attached.try_iter()?) {
+        outputs[of.output as usize] = output?.unbind();
+    }
+    Ok(())
+}
+
+/// What a run gave, or the exception that says why not.
+fn given(ran: Result<(), Failure>, outputs: Outputs) -> PyResult<Vec<Py<PyAny>>> {
+    match ran {
+        Ok(()) => Ok(outputs.into_vec()),
+        Err(Failure::After(error) | Failure::Wrong(_, Some(error))) => Err(error),
+        Err(Failure::Before(why) | Failure::Raised(why) | Failure::Wrong(why, None)) => {
+            Err(PyRuntimeError::new_err(why))
+        }
+    }
+}
+
+/// One call of a graph, for the derivative of one of its nodes.
 #[pyclass(frozen, module = "flambeau._native")]
 pub struct Call {
-    parts: Shared<Parts>,
+    node: Shared<Node>,
     symbols: Vec<i64>,
-    /// The inputs of the graph.
-    inputs: Vec<Py<PyAny>>,
+    /// What its part of the graph takes.
+    takes: Vec<Py<PyAny>>,
 }
 
 #[pymethods]
@@ -179,59 +185,42 @@ impl Call {
             let each = dims.iter().map(|dim| dim.eval(&|id| self.symbols.get(id.0 as usize).copied().unwrap_or(0)));
             each.collect::<Option<Vec<_>>>().ok_or_else(|| PyRuntimeError::new_err("a size of a gradient is too large"))
         };
-        self.parts.training.outputs.iter().map(|out| Ok((out.dtype.torch_name(), of(&out.sizes)?, of(&out.strides)?))).collect()
+        let each = self.node.of.outputs.iter();
+        each.map(|out| Ok((out.dtype.torch_name(), of(&out.sizes)?, of(&out.strides)?))).collect()
     }
 
     /// The gradients of the inputs that have one. `kept` and `gradients` are tensors.
     fn backward(&self, py: Python<'_>, kept: Vec<Py<PyAny>>, gradients: Vec<Py<PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
         let values: Vec<Input> = kept.iter().chain(&gradients).map(|tensor| Input::new(tensor.as_ptr())).collect();
-        if values.len() != self.parts.backward.inputs() {
+        if values.len() != self.node.backward.inputs() {
             return Err(PyRuntimeError::new_err("other tensors than the derivative takes"));
         }
         let mut outputs = Outputs::new();
-        match self.parts.backward.run(py, &values, &self.symbols, &mut outputs) {
-            Ok(()) => Ok(outputs.into_vec()),
-            Err(Failure::After(error) | Failure::Wrong(_, Some(error))) => Err(error),
-            Err(Failure::Before(why) | Failure::Raised(why) | Failure::Wrong(why, None)) => {
-                Err(PyRuntimeError::new_err(why))
-            }
-        }
+        let ran = self.node.backward.run(py, &values, &self.symbols, &mut outputs);
+        given(ran, outputs)
     }
 
-    /// The inputs of the graph.
-    fn inputs(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        self.inputs.iter().map(|input| input.clone_ref(py)).collect()
+    /// What its part of the graph takes.
+    fn takes(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        self.takes.iter().map(|taken| taken.clone_ref(py)).collect()
     }
 
-    /// Which of the inputs the graph writes to.
+    /// Which of that the graph writes to.
     fn written(&self) -> Vec<usize> {
-        let training = &self.parts.training;
-        let place = |i: &u32| self.parts.placeholders.iter().position(|slot| *slot == *i as usize);
-        training.written.iter().filter_map(place).collect()
+        self.node.written.clone()
     }
 
-    /// Which of the inputs get a gradient.
+    /// Which of that gets a gradient, in the order of the gradients.
     fn wanted(&self) -> Vec<usize> {
-        let place = |i: &u32| self.parts.placeholders.iter().position(|slot| *slot == *i as usize);
-        self.parts.training.gradients.iter().filter_map(place).collect()
+        let place = |of: &Taken| self.node.of.takes.iter().position(|taken| taken == of);
+        self.node.of.gradients.iter().filter_map(place).collect()
     }
 
-    /// Whether the graph draws random numbers.
-    fn draws(&self) -> bool {
-        self.parts.draws
-    }
-
-    /// The outputs that autograd follows, of the graph run op by op with these inputs.
-    fn again(&self, py: Python<'_>, inputs: Vec<Option<Py<PyAny>>>) -> PyResult<Vec<Py<PyAny>>> {
+    /// Its part of the graph run once more, op by op; `None`: that cannot be.
+    fn again(&self, py: Python<'_>, takes: Vec<Option<Py<PyAny>>>) -> PyResult<Option<Vec<Py<PyAny>>>> {
+        let Some(again) = &self.node.again else { return Ok(None) };
         let mut outputs = Outputs::new();
-        match self.parts.eager.run(py, &inputs, &self.symbols, &mut outputs) {
-            Ok(()) => {
-                Ok(self.parts.training.outputs.iter().map(|of| outputs[of.output as usize].clone_ref(py)).collect())
-            }
-            Err(Failure::After(error) | Failure::Wrong(_, Some(error))) => Err(error),
-            Err(Failure::Before(why) | Failure::Raised(why) | Failure::Wrong(why, None)) => {
-                Err(PyRuntimeError::new_err(why))
-            }
-        }
+        let ran = again.run(py, &takes, &self.symbols, &mut outputs);
+        given(ran, outputs).map(Some)
     }
 }

@@ -1,7 +1,7 @@
 //! Prints plans. They have no parser: goldens compare them, nothing reads them.
 
 use super::print::{constant, dims, join};
-use crate::plan::{Plan, PlanArg, PlanStep, Reg};
+use crate::plan::{Plan, PlanArg, PlanStep, Reg, Taken, Training};
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Reg {
@@ -26,6 +26,31 @@ impl Display for Plan {
         f.write_str("  return ")?;
         join(f, &self.outputs, |f, r| write!(f, "{r}"))?;
         f.write_str("\n}\n")
+    }
+}
+
+impl Display for Training {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.forward.fmt(f)?;
+        for node in &self.nodes {
+            let names = |taken: &[Taken]| {
+                let name = |taken: &Taken| match taken {
+                    Taken::Input(i) => format!("input {i}"),
+                    Taken::Output(i) => format!("output {i}"),
+                };
+                taken.iter().map(name).collect::<Vec<_>>().join(", ")
+            };
+            let outputs: Vec<_> = node.outputs.iter().map(|of| Taken::Output(of.output)).collect();
+            writeln!(
+                f,
+                "gradients of {} from those of {}, reading {}:",
+                names(&node.gradients),
+                names(&outputs),
+                names(&node.reads)
+            )?;
+            node.backward.fmt(f)?;
+        }
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::graph::{Arg, Graph, NodeOp};
 use crate::guard::{Guard, GuardKind, GuardProgram, KeyObject, TensorGuard};
 use crate::kernel::DType;
 use crate::object::part_name;
-use crate::plan::{Body, CompiledFrame, IndexCheck, Plan, PlanArg, PlanStep, Reg, Symbol, SymbolOf, Term, Training};
+use crate::plan::{Body, CompiledFrame, IndexCheck, Plan, PlanArg, PlanStep, Reg, Symbol, SymbolOf, Taken, Term, Training};
 use crate::source::{CallKey, KeyPart, SourceId, SourceTable, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -237,23 +237,36 @@ impl Scope<'_> {
         }
     }
 
-    /// Both plans, and that what one gives is what the other takes.
+    /// All plans, and that what one gives is what the other takes.
     fn training(&self, training: &Training, guards: &GuardProgram) -> Checked {
-        let Training { forward, backward, left, inputs, outputs, gradients, written, graph } = training;
-        self.graph(graph)?;
+        let Training { forward, left, written, nodes, .. } = training;
         self.plan(forward, guards)?;
-        self.steps(backward, &[])?;
-        let kept = forward.outputs.len().checked_sub(*left as usize);
-        let taken = kept.map(|kept| inputs.len() + kept + outputs.len());
-        ensure(taken == Some(backward.inputs.len()), || "a derivative of other inputs".to_owned())?;
-        ensure(backward.outputs.len() == gradients.len(), || "a derivative of other outputs".to_owned())?;
-        let known = [inputs, gradients, written].into_iter().flatten().all(|i| (*i as usize) < forward.inputs.len());
-        ensure(known, || "a derivative by no input".to_owned())?;
-        ensure(graph.outputs.len() == *left as usize, || "a graph of other outputs".to_owned())?;
-        outputs.iter().try_for_each(|followed| {
-            ensure(followed.output < *left, || "a derivative of no output".to_owned())?;
-            self.layout(&followed.sizes, &followed.strides)
-        })
+        let (inputs, outputs) = (forward.inputs.len(), forward.outputs.len());
+        ensure(*left as usize <= outputs, || "a graph of more outputs than its plan".to_owned())?;
+        ensure(written.iter().all(|i| (*i as usize) < inputs), || "a write to no input".to_owned())?;
+        let known = |taken: &Taken| match *taken {
+            Taken::Input(i) => (i as usize) < inputs,
+            Taken::Output(i) => (i as usize) < outputs,
+        };
+        for node in nodes {
+            self.steps(&node.backward, &[])?;
+            let taken = node.reads.len() + node.outputs.len();
+            ensure(taken == node.backward.inputs.len(), || "a derivative of other inputs".to_owned())?;
+            let given = node.backward.outputs.len();
+            ensure(given == node.gradients.len(), || "a derivative of other outputs".to_owned())?;
+            let all = [&node.reads, &node.gradients, &node.takes];
+            ensure(all.into_iter().flatten().all(known), || "a derivative by nothing".to_owned())?;
+            for followed in &node.outputs {
+                ensure(followed.output < *left, || "a derivative of no output".to_owned())?;
+                self.layout(&followed.sizes, &followed.strides)?;
+            }
+            if let Some(graph) = &node.graph {
+                Scope { sources: node.takes.len(), symbols: self.symbols }.graph(graph)?;
+                let same = graph.outputs.len() == node.outputs.len();
+                ensure(same, || "a part of a graph with other outputs".to_owned())?;
+            }
+        }
+        Ok(())
     }
 
     fn plan(&self, plan: &Plan, guards: &GuardProgram) -> Checked {

@@ -3,16 +3,19 @@
 
 use crate::graph::functional::Lowering;
 use flambeau_core::graph::{Core, CoreId, CoreOp};
-use flambeau_ir::graph::{Node, ValueMeta};
+use flambeau_ir::graph::{Graph, Node, NodeId, NodeOp, ValueMeta};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
 use flambeau_ops::decompose::{Outcome, refuse};
+use std::collections::BTreeSet;
 
 /// What is known so far.
 #[derive(Clone, Debug, Default)]
 pub struct Follow {
     /// Grad mode is off.
     pub off: bool,
+    /// Something that autograd follows was written to.
+    pub rewritten: bool,
     /// For each node, whether it depends on an input that requires grad.
     nodes: Vec<bool>,
 }
@@ -53,9 +56,39 @@ pub fn requires_grad(meta: &ValueMeta) -> bool {
     }
 }
 
+/// For each output of a graph, the outputs that it is computed of.
+pub fn made_of(graph: &Graph) -> Vec<BTreeSet<u32>> {
+    let mut of: Vec<BTreeSet<u32>> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let mut found = BTreeSet::new();
+        if let NodeOp::Call { args, kwargs, .. } = &node.op {
+            let mut visit = |id: NodeId| {
+                let number = graph.outputs.iter().position(|output| *output == id);
+                found.extend(number.map(|at| at as u32));
+                found.extend(&of[id.0 as usize]);
+            };
+            args.iter().chain(kwargs.iter().map(|(_, arg)| arg)).for_each(|arg| arg.nodes(&mut visit));
+        }
+        of.push(found);
+    }
+    graph.outputs.iter().map(|id| of[id.0 as usize].clone()).collect()
+}
+
 impl Lowering<'_> {
     fn follows(&mut self, id: CoreId) -> bool {
         self.follow.as_mut().is_some_and(|follow| follow.follows(&self.core, id))
+    }
+
+    /// The value of each output, where a derivative is to be taken.
+    pub fn output_values(&mut self) -> Vec<CoreId> {
+        if self.follow.is_none() {
+            return vec![];
+        }
+        let mut values = Vec::new();
+        for id in self.graph.outputs.clone() {
+            values.extend(self.shown(id));
+        }
+        values
     }
 
     /// The value of an argument: with an end for the derivative where autograd does not follow it.
@@ -106,6 +139,9 @@ impl Lowering<'_> {
             return refuse("a write to an input that autograd follows");
         }
         self.bases[base].followed |= after;
+        if let Some(follow) = &mut self.follow {
+            follow.rewritten |= before || after;
+        }
         Ok(())
     }
 }

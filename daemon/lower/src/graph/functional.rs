@@ -1,7 +1,7 @@
 //! Torch-level graph to core graph: calls are decomposed, views tracked, in-place ops turned into new values. What each op
 //! means is in `daemon/ops`.
 
-use crate::graph::follow::{Follow, requires_grad};
+use crate::graph::follow::{Follow, made_of, requires_grad};
 use crate::graph::opaque::{Call, complex, in_place, made_by, missing};
 use crate::graph::regions::{geometry, has_overlap, places};
 use crate::nest::affine::same_layout;
@@ -30,6 +30,12 @@ pub struct Functional {
     pub followed_inputs: Vec<bool>,
     /// Whether autograd follows each output.
     pub followed_outputs: Vec<bool>,
+    /// The value of each output.
+    pub values: Vec<CoreId>,
+    /// For each output, the outputs that it is computed of.
+    pub made_of: Vec<BTreeSet<u32>>,
+    /// Whether something that autograd follows is written to.
+    pub rewritten: bool,
 }
 
 /// Memory as the user sees it: what a family of views shares.
@@ -125,6 +131,7 @@ pub fn functionalise(
     if lowering.core.unclear {
         return refuse("a part that is repeated, as its size is 1");
     }
+    let values = lowering.output_values();
     let of_input = |node: &Node| match (&node.op, &node.meta) {
         (NodeOp::Placeholder(_), ValueMeta::Tensor(meta)) => Some(meta.requires_grad),
         _ => None,
@@ -135,6 +142,9 @@ pub fn functionalise(
         inputs: lowering.inputs,
         followed_inputs: graph.nodes.iter().filter_map(of_input).collect(),
         followed_outputs: graph.outputs.iter().map(of_output).collect(),
+        values,
+        made_of: made_of(graph),
+        rewritten: lowering.follow.is_some_and(|follow| follow.rewritten),
     })
 }
 
@@ -354,6 +364,12 @@ impl Lowering<'_> {
             Arg::Dict(items) => items.iter().try_for_each(|(_, i)| self.read_arg(i, values, metas)),
             Arg::Const(_) | Arg::Dim(_) => Ok(()),
         }
+    }
+
+    /// The current value of a tensor.
+    pub fn shown(&mut self, id: NodeId) -> Option<CoreId> {
+        let Value::Tensor { base, views, .. } = self.values.get(id.0 as usize)?.clone() else { return None };
+        Some(self.read(base, &views))
     }
 
     /// The current value of a view of a base.

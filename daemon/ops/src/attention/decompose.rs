@@ -1,19 +1,24 @@
 //! Attention: the product itself stays torch's; the fused encoder layer is taken apart around it.
 
 use crate::build::Build;
-use crate::decompose::{Decompose, Outcome, refuse};
+use crate::decompose::{Decompose, Outcome, compute_type, refuse};
 use crate::matmul::decompose::linear_of;
 use crate::norm::decompose::layer_normed;
-use flambeau_core::graph::{CoreId, ExternArg};
+use crate::random::decompose::by_noise;
+use crate::reduce::decompose::softmaxed;
+use flambeau_core::graph::{CoreId, CoreOp, ExternArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
-use flambeau_ir::kernel::{Binary, DType, Unary};
+use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
 
 type Done = Result<Outcome, Reason>;
 
 pub(super) fn attention(cx: &mut Decompose) -> Done {
+    if cx.training {
+        return derived(cx);
+    }
     if cx.float("dropout_p")?.is_some_and(|p| p != 0.0) {
         return refuse("attention with dropout");
     }
@@ -31,21 +36,35 @@ pub(super) fn attention(cx: &mut Decompose) -> Done {
         ExternArg::Const(Const::Bool(cx.flag("enable_gqa")?)),
     ];
     let meta = cx.result()?;
-    if cx.training {
-        return torchs(cx, [q, k, v], &meta);
-    }
     Ok(Outcome::Fresh(cx.call(("aten::scaled_dot_product_attention", "default"), None, args, &[meta])[0]))
 }
 
-/// The op that torch's takes on the CPU, which has a derivative of its own.
-fn torchs(cx: &mut Decompose, [q, k, v]: [CoreId; 3], meta: &TensorMeta) -> Done {
+/// By the ops that torch takes on the CPU, which have derivatives.
+fn derived(cx: &mut Decompose) -> Done {
+    let (q, k, v, meta) = (cx.tensor("query")?, cx.tensor("key")?, cx.tensor("value")?, cx.result()?);
     let sizes = [q, k, v].map(|x| cx.sizes(x));
-    let [batch, heads, time, _] = &sizes[0][..] else { return refuse("a derivative of attention without heads") };
     let same = |other: &[Dim]| other.len() == 4 && other[..2] == sizes[0][..2] && other[3] == sizes[0][3];
-    let plain = cx.maybe_tensor("attn_mask")?.is_none() && !cx.flag("enable_gqa")? && meta.device.is_host();
-    if !plain || !same(&sizes[1]) || !same(&sizes[2]) || meta.dtype == DType::F16 {
-        return refuse("a derivative of attention with a mask, or with other heads for keys");
+    if !sizes.iter().all(|sizes| same(sizes)) || !meta.device.is_host() || cx.flag("enable_gqa")? {
+        return refuse("a derivative of attention with other heads for keys");
     }
+    let by_mask = cx.maybe_tensor("attn_mask")?.is_some() && cx.meta_of("attn_mask")?.requires_grad;
+    let mask = match cx.maybe_tensor("attn_mask")? {
+        Some(mask) if cx.dtype(mask) == DType::Bool => {
+            let (zero, low) = (cx.real(0.0, meta.dtype), cx.real(f64::NEG_INFINITY, meta.dtype));
+            Some(cx.select(mask, zero, low))
+        }
+        mask => mask,
+    };
+    match cx.float("dropout_p")?.unwrap_or(0.0) {
+        0.0 if meta.dtype != DType::F16 && !by_mask => fused(cx, [q, k, v], mask, &meta),
+        p => in_steps(cx, [q, k, v], mask, p),
+    }
+}
+
+/// The op that keeps no product of all queries and keys.
+fn fused(cx: &mut Decompose, [q, k, v]: [CoreId; 3], mask: Option<CoreId>, meta: &TensorMeta) -> Done {
+    let sizes = cx.sizes(q);
+    let [batch, heads, time, _] = &sizes[..] else { return refuse("attention without heads") };
     let scale = cx.float("scale")?.map_or(Const::None, Const::Float);
     let args = vec![
         ExternArg::Value(q),
@@ -53,19 +72,73 @@ fn torchs(cx: &mut Decompose, [q, k, v]: [CoreId; 3], meta: &TensorMeta) -> Done
         ExternArg::Value(v),
         ExternArg::Const(Const::Float(0.0)),
         ExternArg::Const(Const::Bool(cx.flag("is_causal")?)),
-        ExternArg::Const(Const::None),
+        mask.map_or(ExternArg::Const(Const::None), ExternArg::Value),
         ExternArg::Const(scale),
     ];
-    let dtype = if meta.dtype == DType::F64 { DType::F64 } else { DType::F32 };
-    let row = time.mul(heads);
     let sums = TensorMeta {
-        dtype,
+        dtype: if meta.dtype == DType::F64 { DType::F64 } else { DType::F32 },
         sizes: vec![batch.clone(), heads.clone(), time.clone()],
-        strides: vec![row, Dim::Const(1), heads.clone()],
+        strides: vec![time.mul(heads), Dim::Const(1), heads.clone()],
         ..meta.clone()
     };
     let op = ("aten::_scaled_dot_product_flash_attention_for_cpu", "default");
     Ok(Outcome::Fresh(cx.call(op, None, args, &[meta.clone(), sums])[0]))
+}
+
+/// `dropout(softmax(q @ k.T * scale + mask)) @ v`, where torch gives each factor the root of the scale.
+fn in_steps(cx: &mut Decompose, [q, k, v]: [CoreId; 3], mask: Option<CoreId>, p: f64) -> Done {
+    let meta = cx.result()?;
+    if compute_type(meta.dtype) != meta.dtype || cx.flag("is_causal")? && mask.is_some() {
+        return refuse("a derivative of attention of halves with dropout");
+    }
+    let (sizes, keys) = (cx.sizes(q), cx.sizes(k));
+    let [batch, heads, time, width] = &sizes[..] else { return refuse("attention without heads") };
+    let Some(wide) = width.as_const() else { return refuse("attention of a width that varies") };
+    let scale = cx.float("scale")?.unwrap_or_else(|| 1.0 / (wide as f64).sqrt());
+    if scale < 0.0 {
+        return refuse("attention with a negative scale");
+    }
+    let (q, k) = (cx.scale(q, scale.sqrt()), cx.scale(k, scale.sqrt()));
+    let many = batch.mul(heads);
+    let fold = |cx: &mut Decompose, x: CoreId| {
+        let sizes = cx.sizes(x);
+        cx.reshape(x, vec![many.clone(), sizes[2].clone(), sizes[3].clone()])
+    };
+    let (q, k, v) = (fold(cx, q), fold(cx, k), fold(cx, v));
+    let k = cx.permute(k, &[0, 2, 1]);
+    let like = |sizes: Vec<Dim>| TensorMeta::contiguous(meta.dtype, meta.device, sizes);
+    let product = |cx: &mut Decompose, a: CoreId, b: CoreId| {
+        let sizes = vec![many.clone(), cx.sizes(a)[1].clone(), cx.sizes(b)[2].clone()];
+        let pair = vec![ExternArg::Value(a), ExternArg::Value(b)];
+        cx.call(("aten::bmm", "default"), Some("out"), pair, &[like(sizes)])[0]
+    };
+    let scores = product(cx, q, k);
+    let all = vec![batch.clone(), heads.clone(), time.clone(), keys[2].clone()];
+    let mut scores = cx.reshape(scores, all.clone());
+    if cx.flag("is_causal")? {
+        let (zero, low) = (cx.real(0.0, meta.dtype), cx.real(f64::NEG_INFINITY, meta.dtype));
+        let along = |cx: &mut Decompose, d: u32| cx.core.push(CoreOp::Iota(d), DType::I64, all.clone());
+        let (row, column) = (along(cx, 2), along(cx, 3));
+        let sees = cx.binary(Binary::Le, column, row);
+        let causal = cx.select(sees, zero, low);
+        scores = cx.add(scores, causal);
+    }
+    if let Some(mask) = mask {
+        scores = cx.add(scores, mask);
+    }
+    // A query that sees no key gets zeros.
+    let (zero, low) = (cx.real(0.0, meta.dtype), cx.real(f64::NEG_INFINITY, meta.dtype));
+    let top = cx.reduce(ReduceOp::Max, scores, &[3]);
+    let top = cx.stopped(top);
+    let blind = cx.binary(Binary::Eq, top, low);
+    let scores = cx.select(blind, zero, scores);
+    let weights = softmaxed(cx, scores, 3, false);
+    let weights = cx.select(blind, zero, weights);
+    let weights = if p > 0.0 { by_noise(cx, weights, p)? } else { weights };
+    let weights = cx.reshape(weights, vec![many.clone(), time.clone(), keys[2].clone()]);
+    let out = product(cx, weights, v);
+    let out = cx.reshape(out, vec![batch.clone(), heads.clone(), time.clone(), width.clone()]);
+    Ok(Outcome::Fresh(out))
 }
 
 /// Attention of one packed projection (batch, time, 3 * width), heads apart; gives (batch, time, width).

@@ -5,15 +5,15 @@ use crate::decompose::{Decompose, Outcome, compute_type, refuse};
 use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::reason::Reason;
-use flambeau_ir::tensor::contiguous_strides;
+use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
 
-/// As torch does it: `x * (noise / (1 - p))`, each rounded to the type of `x`.
-fn by_noise(cx: &mut Decompose, x: CoreId, p: f64) -> Result<Outcome, Reason> {
-    let meta = cx.result()?;
-    if p >= 1.0 || cx.meta_of("input")?.strides != contiguous_strides(&meta.sizes) {
-        return refuse("a derivative of dropout of everything, or of a tensor in another layout");
+/// As torch does it: `x * (noise / (1 - p))`, each rounded to the type of `x`, which lies in memory row by row.
+pub(crate) fn by_noise(cx: &mut Decompose, x: CoreId, p: f64) -> Result<CoreId, Reason> {
+    if !(0.0..1.0).contains(&p) {
+        return refuse("a derivative of dropout of everything");
     }
-    let (keeps, rounded, dtype) = (1.0 - p, meta.dtype, compute_type(meta.dtype));
+    let (keeps, rounded, dtype) = (1.0 - p, cx.dtype(x), compute_type(cx.dtype(x)));
+    let meta = TensorMeta::contiguous(rounded, cx.core.device, cx.sizes(x));
     let args = vec![ExternArg::Value(x), ExternArg::Const(Const::Float(keeps))];
     let noise = cx.draw(("aten::bernoulli", "p"), args, &[meta])[0];
     let noise = cx.stopped(noise);
@@ -22,7 +22,7 @@ fn by_noise(cx: &mut Decompose, x: CoreId, p: f64) -> Result<Outcome, Reason> {
     let scaled = cx.cast(scaled, rounded);
     let (x, scaled) = (cx.cast(x, dtype), cx.cast(scaled, dtype));
     let product = cx.mul(x, scaled);
-    Ok(Outcome::Fresh(cx.cast(product, rounded)))
+    Ok(cx.cast(product, rounded))
 }
 
 pub(super) fn dropout(cx: &mut Decompose) -> Result<Outcome, Reason> {
@@ -36,7 +36,10 @@ pub(super) fn dropout(cx: &mut Decompose) -> Result<Outcome, Reason> {
     let x = cx.tensor("input")?;
     let meta = cx.result()?;
     if cx.training {
-        return by_noise(cx, x, p);
+        if cx.meta_of("input")?.strides != contiguous_strides(&meta.sizes) {
+            return refuse("a derivative of dropout of a tensor in another layout");
+        }
+        return Ok(Outcome::Fresh(by_noise(cx, x, p)?));
     }
     let args = vec![ExternArg::Value(x), ExternArg::Const(Const::Float(p)), ExternArg::Const(Const::Bool(true))];
     Ok(Outcome::Fresh(cx.draw(("aten::dropout", "default"), args, &[meta])[0]))

@@ -2,9 +2,9 @@
 
 pub mod exchange;
 pub mod record;
+mod training;
 
 use flambeau_codegen::Codegen;
-use flambeau_core::graph::OutputBase;
 use flambeau_core::trace::Trace;
 use flambeau_ir::device::DeviceKind;
 use flambeau_ir::dim::Dim;
@@ -14,12 +14,11 @@ use flambeau_ir::graph::{Effect, Graph, NodeOp};
 use flambeau_ir::guard::{Guard, GuardKind, GuardProgram, Relation};
 use flambeau_ir::kernel::Kernel;
 use flambeau_ir::oracle::{Oracle, Prefetched};
-use flambeau_ir::plan::{Body, CompiledFrame, Followed, Symbol, Training};
+use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::reason::{Reason, ReasonCode};
-use flambeau_ir::source::{SourceId, Step};
+use flambeau_ir::source::Step;
 use flambeau_ir::tensor::Device;
-use flambeau_derive::Wanted;
-use flambeau_lower::{Functional, LowerOptions, Lowered};
+use flambeau_lower::{LowerOptions, Lowered};
 use flambeau_plugin::abi::{MEMORY_HOST, MEMORY_OWN, MEMORY_TORCH};
 use flambeau_wire::from_daemon::Artifact;
 
@@ -163,11 +162,8 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
         known,
     };
     if needs_autograd {
-        let (body, fallback, kernels) = match training(&unified, &symbols, &lowering) {
-            Ok((mut training, kernels)) => {
-                training.graph = graph.clone();
-                (Body::Training(training), None, kernels)
-            }
+        let (body, fallback, kernels) = match training::plans(&unified, &symbols, &lowering) {
+            Ok((training, kernels)) => (Body::Training(Box::new(training)), None, kernels),
             Err(reason) => (Body::Eager(graph.clone()), Some(reason), vec![]),
         };
         let frame = compiled(symbols, body, fallback);
@@ -186,42 +182,6 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
             Bodied::Kernels(Box::new(Pending { frame, graph, backend, kernels }))
         }
     }
-}
-
-/// A graph that autograd sees, and its derivative, as plans; and the kernels of both.
-fn training(
-    graph: &Graph,
-    symbols: &[Symbol],
-    options: &LowerOptions,
-) -> Result<(Box<Training>, Vec<Kernel>), Reason> {
-    let Functional { core, inputs, followed_inputs, followed_outputs } = flambeau_lower::functional(graph, options)?;
-    let left = core.outputs.len();
-    let written = core.writes.iter().map(|(input, _)| *input).collect();
-    let parts = flambeau_derive::derive(&core, &Wanted { inputs: followed_inputs, outputs: followed_outputs })?;
-    let followed = |at: &u32| {
-        let output = &parts.forward.outputs[*at as usize];
-        let dtype = match output.base {
-            OutputBase::Value(id) => parts.forward.node(id).dtype,
-            OutputBase::Input(_) => graph.default_dtype,
-        };
-        Followed { output: *at, dtype, sizes: output.sizes.clone(), strides: output.strides.clone() }
-    };
-    let outputs: Vec<Followed> = parts.outputs.iter().map(followed).collect();
-    let taken = parts.inputs.len() + (parts.forward.outputs.len() - left) + outputs.len();
-    let forward = flambeau_lower::lower_core(parts.forward, inputs, symbols, options, graph.restores)?;
-    let places = (0..taken as u32).map(SourceId).collect();
-    let backward = flambeau_lower::lower_core(parts.backward, places, symbols, options, false)?;
-    let training = Training {
-        forward: forward.plan,
-        backward: backward.plan,
-        left: left as u32,
-        inputs: parts.inputs,
-        outputs,
-        gradients: parts.gradients,
-        written,
-        graph: Graph::default(),
-    };
-    Ok((Box::new(training), forward.kernels.into_iter().chain(backward.kernels).collect()))
 }
 
 /// Sizes that are equal wherever the guards hold.

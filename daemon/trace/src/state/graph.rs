@@ -139,7 +139,7 @@ impl GraphBuilder {
             }
             used[i] = true;
             for arg in args.iter().chain(kwargs.iter().map(|(_, a)| a)) {
-                visit(arg, &mut |n| used[n.0 as usize] = true);
+                arg.nodes(&mut |n| used[n.0 as usize] = true);
             }
         }
         let mut places: Vec<Option<NodeId>> = vec![None; self.nodes.len()];
@@ -156,7 +156,7 @@ impl GraphBuilder {
             let Some(mut node) = nodes[i].take() else { continue };
             if let NodeOp::Call { args, kwargs, .. } = &mut node.op {
                 for arg in args.iter_mut().chain(kwargs.iter_mut().map(|(_, a)| a)) {
-                    renumber(arg, &places);
+                    arg.rename(&|n| places[n.0 as usize].unwrap_or(n));
                 }
             }
             sorted.push(node);
@@ -172,30 +172,6 @@ impl GraphBuilder {
             },
             places,
         )
-    }
-}
-
-fn visit(arg: &Arg, seen: &mut impl FnMut(NodeId)) {
-    match arg {
-        Arg::Node(n) => seen(*n),
-        Arg::List(items) | Arg::Tuple(items) => items.iter().for_each(|a| visit(a, seen)),
-        Arg::Slice(parts) => parts.iter().for_each(|a| visit(a, seen)),
-        Arg::Dict(items) => items.iter().for_each(|(_, a)| visit(a, seen)),
-        Arg::Const(_) | Arg::Dim(_) => {}
-    }
-}
-
-fn renumber(arg: &mut Arg, places: &[Option<NodeId>]) {
-    match arg {
-        Arg::Node(n) => {
-            if let Some(place) = places[n.0 as usize] {
-                *n = place;
-            }
-        }
-        Arg::List(items) | Arg::Tuple(items) => items.iter_mut().for_each(|a| renumber(a, places)),
-        Arg::Slice(parts) => parts.iter_mut().for_each(|a| renumber(a, places)),
-        Arg::Dict(items) => items.iter_mut().for_each(|(_, a)| renumber(a, places)),
-        Arg::Const(_) | Arg::Dim(_) => {}
     }
 }
 

@@ -1,0 +1,152 @@
+//! Which values belong to which node of autograd. An output of which another one is computed is an end of a node: users may
+//! ask for its gradient, and have hooks on it.
+
+use crate::Wanted;
+use flambeau_core::graph::{Core, CoreId, CoreOp, OutputBase};
+use flambeau_ir::bounds::check_time;
+use flambeau_ir::reason::Reason;
+use flambeau_ops::decompose::refuse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A graph divided into nodes of autograd.
+pub struct Division {
+    /// For each value, whether it depends on an input that requires grad.
+    pub active: Vec<bool>,
+    /// For each value, the node that computes it.
+    pub node: Vec<usize>,
+    /// Outputs that autograd follows, and their values.
+    pub outputs: BTreeMap<u32, CoreId>,
+    /// Outputs that end nodes which others begin at: their values, before those the values that they only give other sizes.
+    pub ends: BTreeMap<u32, Vec<CoreId>>,
+}
+
+impl Division {
+    /// How many nodes there are.
+    pub fn count(&self) -> usize {
+        self.outputs.values().map(|id| self.node[id.0 as usize] + 1).max().unwrap_or(0)
+    }
+}
+
+/// Divides it.
+pub fn divide(core: &Core, wanted: &Wanted) -> Result<Division, Reason> {
+    let active = active(core, &wanted.inputs);
+    let outputs = outputs(core, wanted, &active)?;
+    let chains: BTreeMap<u32, Vec<CoreId>> = outputs.iter().map(|(at, id)| (*at, chain(core, *id))).collect();
+    let depends = depends(core, &active, &chains);
+    let mut ends = BTreeMap::new();
+    for (at, chain) in &chains {
+        let others = outputs.iter().filter(|(other, _)| *other != at);
+        let of_it = |(_, other): &(&u32, &CoreId)| depends[other.0 as usize].contains(at);
+        let (made, merged): (Vec<_>, Vec<_>) =
+            others.filter(of_it).partition(|(other, _)| wanted.made_of[**other as usize].contains(at));
+        if !(made.is_empty() && merged.is_empty()) && wanted.rewritten {
+            return refuse("outputs of which one is computed of another, and writes to what autograd follows");
+        }
+        if made.is_empty() {
+            continue;
+        }
+        if !merged.is_empty() {
+            return refuse("an output that is computed of the same as another, which ends a node of autograd");
+        }
+        ends.insert(*at, chain.clone());
+    }
+    let end_of: BTreeMap<CoreId, u32> =
+        ends.iter().flat_map(|(at, chain)| chain.iter().map(move |id| (*id, *at))).collect();
+    let node = nodes(core, &active, &end_of);
+    let crosses = |id: CoreId| {
+        let of = |operand: &CoreId| {
+            let at = operand.0 as usize;
+            active[at] && node[at] < node[id.0 as usize] && !end_of.contains_key(operand)
+        };
+        active[id.0 as usize] && core.node(id).op.operands().iter().any(|o| of(o) && !core.node(*o).op.is_input())
+    };
+    if core.ids().any(crosses) {
+        return refuse("a value that two nodes of autograd are computed of, and that is no output");
+    }
+    Ok(Division { active, node, outputs, ends })
+}
+
+/// The values that an output only gives other sizes or another order, innermost first, and itself.
+fn chain(core: &Core, output: CoreId) -> Vec<CoreId> {
+    let mut chain = vec![output];
+    let mut id = output;
+    while let CoreOp::Reshape(of) | CoreOp::Permute(of, _) = core.node(id).op {
+        if core.node(of).op.is_input() {
+            break;
+        }
+        chain.push(of);
+        id = of;
+    }
+    chain.reverse();
+    chain
+}
+
+/// Whether each value depends on an input that requires grad in a way that autograd follows.
+fn active(core: &Core, inputs: &[bool]) -> Vec<bool> {
+    let mut active: Vec<bool> = Vec::with_capacity(core.nodes().len());
+    for node in core.nodes() {
+        active.push(match &node.op {
+            CoreOp::Input(i) => inputs[*i as usize],
+            CoreOp::Stop(_) => false,
+            CoreOp::Sloped(_, of, _) => active[of.0 as usize],
+            CoreOp::Extern(_) => node.op.operands().iter().any(|id| active[id.0 as usize]),
+            op => node.dtype.is_float() && op.operands().iter().any(|id| active[id.0 as usize]),
+        });
+    }
+    active
+}
+
+/// The values of the outputs that require grad.
+fn outputs(core: &Core, wanted: &Wanted, active: &[bool]) -> Result<BTreeMap<u32, CoreId>, Reason> {
+    let mut outputs: BTreeMap<u32, CoreId> = BTreeMap::new();
+    let mut bases = Vec::new();
+    for (at, output) in (0..).zip(&core.outputs).filter(|(at, _)| wanted.outputs[*at as usize]) {
+        if let OutputBase::Input(_) = output.base {
+            return refuse("an output with the memory of an input");
+        }
+        let id = wanted.values[at as usize];
+        if !active[id.0 as usize] {
+            return refuse("an output that requires grad, and depends on nothing that does");
+        }
+        if bases.contains(&output.base) {
+            return refuse("outputs that share memory, and require grad");
+        }
+        bases.push(output.base);
+        outputs.insert(at, id);
+    }
+    Ok(outputs)
+}
+
+/// For each value, the outputs that it is computed of, as autograd follows it.
+fn depends(core: &Core, active: &[bool], chains: &BTreeMap<u32, Vec<CoreId>>) -> Vec<BTreeSet<u32>> {
+    let output_of: BTreeMap<CoreId, u32> =
+        chains.iter().flat_map(|(at, chain)| chain.iter().map(move |id| (*id, *at))).collect();
+    let mut depends: Vec<BTreeSet<u32>> = Vec::with_capacity(core.nodes().len());
+    for id in core.ids() {
+        check_time();
+        let mut found = BTreeSet::new();
+        if active[id.0 as usize] && chains.len() > 1 {
+            for operand in core.node(id).op.operands().into_iter().filter(|o| active[o.0 as usize]) {
+                found.extend(output_of.get(&operand));
+                found.extend(&depends[operand.0 as usize]);
+            }
+        }
+        depends.push(found);
+    }
+    depends
+}
+
+/// The node of each value: one later than the latest end that it is computed of.
+fn nodes(core: &Core, active: &[bool], end_of: &BTreeMap<CoreId, u32>) -> Vec<usize> {
+    let mut node: Vec<usize> = Vec::with_capacity(core.nodes().len());
+    for id in core.ids() {
+        let after = |operand: &CoreId| {
+            let end = end_of.get(operand);
+            node[operand.0 as usize] + usize::from(end.is_some() && end != end_of.get(&id))
+        };
+        let operands = core.node(id).op.operands().into_iter().filter(|o| active[o.0 as usize]);
+        let latest = operands.map(|operand| after(&operand)).max();
+        node.push(if active[id.0 as usize] { latest.unwrap_or(0) } else { 0 });
+    }
+    node
+}

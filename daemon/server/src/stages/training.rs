@@ -1,0 +1,69 @@
+//! A graph that autograd sees as plans: one for the graph, and one for the derivative of each of its nodes of autograd.
+
+use flambeau_derive::{Node, Wanted};
+use flambeau_ir::graph::{Graph, NodeId, NodeOp};
+use flambeau_ir::kernel::Kernel;
+use flambeau_ir::plan::{Symbol, Taken, Training, TrainingNode};
+use flambeau_ir::reason::Reason;
+use flambeau_ir::source::SourceId;
+use flambeau_lower::{Functional, LowerOptions, lower_core};
+
+/// The plans, and the kernels of all of them in order.
+pub fn plans(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Result<(Training, Vec<Kernel>), Reason> {
+    let Functional { core, inputs, followed_inputs, followed_outputs, values, made_of, rewritten } =
+        flambeau_lower::functional(graph, options)?;
+    let left = core.outputs.len() as u32;
+    let written: Vec<u32> = core.writes.iter().map(|(input, _)| *input).collect();
+    let wanted = Wanted { inputs: followed_inputs, outputs: followed_outputs, values, made_of, rewritten };
+    let parts = flambeau_derive::derive(&core, &wanted)?;
+    let mut nodes = Vec::new();
+    let mut backward = Vec::new();
+    for node in parts.nodes {
+        let (again, takes) = again(graph, &node, &written).unzip();
+        let taken = (node.reads.len() + node.outputs.len()) as u32;
+        let lowered = lower_core(node.backward, (0..taken).map(SourceId).collect(), symbols, options, false)?;
+        backward.extend(lowered.kernels);
+        nodes.push(TrainingNode {
+            backward: lowered.plan,
+            reads: node.reads,
+            outputs: node.outputs,
+            gradients: node.gradients,
+            graph: again,
+            takes: takes.unwrap_or_default(),
+        });
+    }
+    let forward = lower_core(parts.forward, inputs, symbols, options, graph.restores)?;
+    let training = Training { forward: forward.plan, left, written, nodes, calls: graph.calls() as u32 };
+    Ok((training, forward.kernels.into_iter().chain(backward).collect()))
+}
+
+/// The part of the graph that a node of autograd is for, and what it takes.
+fn again(graph: &Graph, node: &Node, written: &[u32]) -> Option<(Graph, Vec<Taken>)> {
+    let output = |at: u32| graph.outputs[at as usize];
+    let begins = node.gradients.iter().filter_map(|of| if let Taken::Output(at) = of { Some(output(*at)) } else { None });
+    let outputs: Vec<NodeId> = node.outputs.iter().map(|of| output(of.output)).collect();
+    let (part, takes) = graph.part(&outputs, &begins.collect::<Vec<_>>())?;
+    let is_tensor = |id: &NodeId| {
+        let node = graph.node(*id);
+        matches!(node.op, NodeOp::Placeholder(_)) && node.meta.as_tensor().is_some()
+    };
+    let inputs: Vec<NodeId> = (0..graph.nodes.len() as u32).map(NodeId).filter(is_tensor).collect();
+    if !written.iter().all(|at| only_counts(graph, inputs[*at as usize])) {
+        return None;
+    }
+    let place = |id: &NodeId| match inputs.iter().position(|input| input == id) {
+        Some(at) => Some(Taken::Input(at as u32)),
+        None => graph.outputs.iter().position(|output| output == id).map(|at| Taken::Output(at as u32)),
+    };
+    Some((part, takes.iter().map(place).collect::<Option<_>>()?))
+}
+
+/// Whether a graph writes statistics of its batch to an input and reads nothing of it.
+fn only_counts(graph: &Graph, input: NodeId) -> bool {
+    graph.nodes.iter().all(|node| {
+        let NodeOp::Call { target, args, kwargs } = &node.op else { return true };
+        let mut reads = false;
+        args.iter().chain(kwargs.iter().map(|(_, arg)| arg)).for_each(|arg| arg.nodes(&mut |id| reads |= id == input));
+        !reads || flambeau_ops::canonical(target).is_some_and(|canon| canon.op.name == "batch_norm")
+    })
+}
