@@ -18,7 +18,8 @@ use std::collections::BTreeSet;
 /// The parts of a graph that autograd sees.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// The graph. What leaves it: first what left it before, then what is kept for derivatives.
+    /// The graph. What leaves it: first what left it before, then what later nodes take of earlier ones, then what is kept for
+    /// derivatives.
     pub forward: Core,
     /// Its nodes of autograd, in an order in which each takes outputs of earlier ones.
     pub nodes: Vec<Node>,
@@ -59,5 +60,5 @@ pub fn derive(core: &Core, wanted: &Wanted) -> Result<Parts, Reason> {
     let division = nodes::divide(core, wanted)?;
     let joints = (0..division.count()).map(|at| sweep::sweep(core, wanted, &division, at));
     let joints = joints.collect::<Result<Vec<_>, _>>()?;
-    split::split(core, &joints)
+    split::split(core, &division, &joints)
 }

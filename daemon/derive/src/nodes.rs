@@ -14,10 +14,14 @@ pub struct Division {
     pub active: Vec<bool>,
     /// For each value, the node that computes it.
     pub node: Vec<usize>,
-    /// Outputs that autograd follows, and their values.
+    /// Outputs that autograd follows, and their values; further ones are values that later nodes take.
     pub outputs: BTreeMap<u32, CoreId>,
     /// Outputs that end nodes which others begin at: their values, before those the values that they only give other sizes.
     pub ends: BTreeMap<u32, Vec<CoreId>>,
+    /// The output that each of those values is.
+    pub end_of: BTreeMap<CoreId, u32>,
+    /// How many outputs the graph has itself.
+    pub left: u32,
 }
 
 impl Division {
@@ -53,17 +57,48 @@ pub fn divide(core: &Core, wanted: &Wanted) -> Result<Division, Reason> {
     let end_of: BTreeMap<CoreId, u32> =
         ends.iter().flat_map(|(at, chain)| chain.iter().map(move |id| (*id, *at))).collect();
     let node = nodes(core, &active, &end_of);
-    let crosses = |id: CoreId| {
-        let of = |operand: &CoreId| {
-            let at = operand.0 as usize;
-            active[at] && node[at] < node[id.0 as usize] && !end_of.contains_key(operand)
-        };
-        active[id.0 as usize] && core.node(id).op.operands().iter().any(|o| of(o) && !core.node(*o).op.is_input())
-    };
-    if core.ids().any(crosses) {
-        return refuse("a value that two nodes of autograd are computed of, and that is no output");
+    let left = core.outputs.len() as u32;
+    let mut division = Division { active, node, outputs, ends, end_of, left };
+    for id in crossing(core, &division) {
+        let at = left + division.outputs.range(left..).count() as u32;
+        division.outputs.insert(at, id);
+        division.ends.insert(at, vec![id]);
+        division.end_of.insert(id, at);
     }
-    Ok(Division { active, node, outputs, ends })
+    Ok(division)
+}
+
+/// Whether a value is one that any node of autograd makes anew: a view, or an input in another type.
+pub fn is_passing(core: &Core, id: CoreId) -> bool {
+    let rests = |mut id: CoreId| {
+        while core.node(id).op.is_view() {
+            id = core.node(id).op.operands()[0];
+        }
+        core.node(id).op.is_input()
+    };
+    match core.node(id).op {
+        CoreOp::Cast(of) | CoreOp::Copy(of) => rests(of),
+        ref op => op.is_view(),
+    }
+}
+
+/// Values that later nodes are computed of, and that are no outputs.
+fn crossing(core: &Core, division: &Division) -> BTreeSet<CoreId> {
+    let Division { active, node, end_of, .. } = division;
+    let mut found = BTreeSet::new();
+    for id in core.ids().filter(|id| active[id.0 as usize]) {
+        for mut operand in core.node(id).op.operands() {
+            while is_passing(core, operand) && !end_of.contains_key(&operand) {
+                operand = core.node(operand).op.operands()[0];
+            }
+            let at = operand.0 as usize;
+            let earlier = active[at] && node[at] < node[id.0 as usize];
+            if earlier && !end_of.contains_key(&operand) && !core.node(operand).op.is_input() {
+                found.insert(operand);
+            }
+        }
+    }
+    found
 }
 
 /// The values that an output only gives other sizes or another order, innermost first, and itself.

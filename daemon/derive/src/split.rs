@@ -3,6 +3,7 @@
 //! keeps it then too: torch raises where what is kept was changed meanwhile, and here it must not do so more often.
 
 use crate::{Node, Parts};
+use crate::nodes::Division;
 use crate::sweep::Joint;
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, OutputBase};
 use flambeau_ir::bounds::check_time;
@@ -24,7 +25,7 @@ struct Split<'a> {
 }
 
 /// Cuts the derivatives of all nodes off.
-pub fn split(core: &Core, joints: &[Joint]) -> Result<Parts, Reason> {
+pub fn split(core: &Core, division: &Division, joints: &[Joint]) -> Result<Parts, Reason> {
     let mut splits = Vec::new();
     for joint in joints {
         let mut split = Split { joint, backward: backward(joint), kept: BTreeSet::new() };
@@ -32,7 +33,7 @@ pub fn split(core: &Core, joints: &[Joint]) -> Result<Parts, Reason> {
         split.keep(&needed);
         splits.push(split);
     }
-    let (forward, places) = forward(core, &splits)?;
+    let (forward, places) = forward(core, division, &splits)?;
     let mut nodes = Vec::new();
     for (split, places) in splits.iter().zip(&places) {
         let place = |id: &CoreId| match split.node(*id).op {
@@ -181,7 +182,11 @@ impl Split<'_> {
 }
 
 /// The graph itself, with what is kept as further outputs; and, for each node of autograd, which output each of these is.
-fn forward(from: &Core, splits: &[Split<'_>]) -> Result<(Core, Vec<BTreeMap<CoreId, u32>>), Reason> {
+fn forward(
+    from: &Core,
+    division: &Division,
+    splits: &[Split<'_>],
+) -> Result<(Core, Vec<BTreeMap<CoreId, u32>>), Reason> {
     let mut copy = Copying::new(from);
     for id in from.ids().filter(|id| matches!(from.node(*id).op, CoreOp::Input(_))) {
         copy.take(id, from.node(id).clone());
@@ -190,7 +195,8 @@ fn forward(from: &Core, splits: &[Split<'_>]) -> Result<(Core, Vec<BTreeMap<Core
     let value = |out: &CoreOutput| if let OutputBase::Value(id) = out.base { Some(id) } else { None };
     let left = from.outputs.iter().filter_map(value);
     let written = from.writes.iter().map(|(_, value)| *value);
-    let wanted: Vec<CoreId> = ordered.chain(left).chain(written).collect();
+    let between: Vec<CoreId> = division.outputs.range(division.left..).map(|(_, id)| *id).collect();
+    let wanted: Vec<CoreId> = ordered.chain(left).chain(written).chain(between.iter().copied()).collect();
     copy.reach(&wanted);
     for output in &from.outputs {
         let base = match output.base {
@@ -204,6 +210,12 @@ fn forward(from: &Core, splits: &[Split<'_>]) -> Result<(Core, Vec<BTreeMap<Core
             input @ OutputBase::Input(_) => input,
         };
         copy.to.outputs.push(CoreOutput { base, ..output.clone() });
+    }
+    for id in between {
+        let to = copy.map[&id];
+        if copy.kept(to) as usize + 1 != copy.to.outputs.len() {
+            return refuse("a value between two nodes of autograd that is an output");
+        }
     }
     copy.to.writes = from.writes.iter().map(|(input, value)| (*input, copy.map[value])).collect();
     let mut all = Vec::new();

@@ -1,7 +1,7 @@
 //! From the outputs of a graph back to its inputs: the gradient of each value, by the rule of the op that made it.
 
 use crate::Wanted;
-use crate::nodes::Division;
+use crate::nodes::{Division, is_passing};
 use crate::rules;
 use crate::split::is_dense;
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp};
@@ -73,7 +73,9 @@ pub fn sweep(core: &Core, wanted: &Wanted, division: &Division, at: usize) -> Re
         check_time();
         let node = core.node(id);
         // What an earlier node gives is an input of this one.
-        if !division.active[id.0 as usize] || node.op.is_input() || division.node[id.0 as usize] != at {
+        let own = division.node[id.0 as usize] == at;
+        let passes = division.node[id.0 as usize] < at && !division.end_of.contains_key(&id) && is_passing(core, id);
+        if !division.active[id.0 as usize] || node.op.is_input() || !own && !passes {
             continue;
         }
         if let CoreOp::Extern(_) = node.op {
@@ -123,7 +125,10 @@ fn seed(sweep: &mut Sweep<'_>, inputs: u32, at: usize) -> Vec<Followed> {
     let mut outputs = Vec::new();
     for (output, id) in own {
         let CoreNode { dtype, sizes, .. } = sweep.core.node(*id).clone();
-        let strides = sweep.core.outputs[*output as usize].strides.clone();
+        let strides = match sweep.core.outputs.get(*output as usize) {
+            Some(output) => output.strides.clone(),
+            None => sweep.core.node(*id).strides.clone(),
+        };
         let strides = if is_dense(&sizes, &strides) { strides } else { contiguous_strides(&sizes) };
         let op = CoreOp::Input(inputs + outputs.len() as u32);
         let gradient = sweep.core.add(CoreNode { op, dtype, sizes: sizes.clone(), strides: strides.clone() });

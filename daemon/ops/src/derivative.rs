@@ -26,6 +26,7 @@ pub fn derivative(op: &str) -> Option<Derivative> {
         "embedding" => index::derivative::embedding,
         "index" => index::derivative::index,
         "gather" => index::derivative::gather,
+        "cat" => index::derivative::cat,
         "nll_loss_nd" => loss::derivative::nll_loss,
         "cumsum" => reduce::derivative::cumsum,
         "_scaled_dot_product_flash_attention_for_cpu" => attention::derivative::attention,
@@ -109,6 +110,17 @@ impl<'a> Back<'a> {
         let gradient = self.cast(gradient, self.dtype(of));
         self.given.push((of, gradient));
         Ok(())
+    }
+
+    /// Whether a value is to get a gradient.
+    pub(crate) fn wants_value(&self, id: CoreId) -> bool {
+        (self.wants)(id)
+    }
+
+    /// Gives a value, which is in a list, its gradient.
+    pub(crate) fn give_value(&mut self, of: CoreId, gradient: CoreId) {
+        let gradient = self.cast(gradient, self.dtype(of));
+        self.given.push((of, gradient));
     }
 
     /// Metadata of a contiguous tensor of the type of `like`.

@@ -44,10 +44,13 @@ class FlambeauOutput(Function):
         return gradient
 
 
-def attach(*args: Any) -> Any:
-    """The outputs of a part of a graph as those of a node: `call, outputs, kept, *inputs`."""
+def attach(seen: tuple[bool, ...], *args: Any) -> Any:
+    """The outputs of a part of a graph as those of a node: `call, outputs, kept, *inputs`. `seen`: which of them leave
+    the graph."""
     outputs = FlambeauBackward.apply(*args)
-    return outputs if len(outputs) == 1 else [FlambeauOutput.apply(output) for output in outputs]
+    if len(outputs) == 1:
+        return outputs
+    return [FlambeauOutput.apply(output) if own else output for output, own in zip(outputs, seen, strict=True)]
 
 
 def _version(tensor: torch.Tensor) -> int | None:

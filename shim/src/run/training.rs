@@ -119,7 +119,7 @@ impl TrainingBody {
             self.forward.run(py, values, symbols, outputs)?;
         }
         for node in &self.nodes {
-            attach(py, node, kept, symbols, outputs).map_err(|error| failure(py, error, self.commits()))?;
+            attach(py, node, kept, symbols, outputs, self.left).map_err(|error| failure(py, error, self.commits()))?;
         }
         outputs.truncate(self.left);
         Ok(())
@@ -133,6 +133,7 @@ fn attach(
     kept: &Kept,
     symbols: &[i64],
     outputs: &mut Outputs,
+    left: usize,
 ) -> PyResult<()> {
     let all = |taken: &[Taken]| {
         let one = |taken: &Taken| match *taken {
@@ -144,7 +145,9 @@ fn attach(
     };
     let made: Vec<_> = node.of.outputs.iter().map(|of| outputs[of.output as usize].clone_ref(py)).collect();
     let call = Call { node: node.clone(), symbols: symbols.to_vec(), takes: all(&node.of.takes)? };
+    let seen: Vec<bool> = node.of.outputs.iter().map(|of| (of.output as usize) < left).collect();
     let mut args = vec![
+        PyTuple::new(py, seen)?.into_any().unbind(),
         Py::new(py, call)?.into_any(),
         PyTuple::new(py, made)?.into_any().unbind(),
         PyTuple::new(py, all(&node.of.reads)?)?.into_any().unbind(),

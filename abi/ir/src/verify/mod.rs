@@ -257,7 +257,7 @@ impl Scope<'_> {
             let all = [&node.reads, &node.gradients, &node.takes];
             ensure(all.into_iter().flatten().all(known), || "a derivative by nothing".to_owned())?;
             for followed in &node.outputs {
-                ensure(followed.output < *left, || "a derivative of no output".to_owned())?;
+                ensure(known(&Taken::Output(followed.output)), || "a derivative of no output".to_owned())?;
                 self.layout(&followed.sizes, &followed.strides)?;
             }
             if let Some(graph) = &node.graph {

@@ -5,6 +5,7 @@ use crate::decompose::{refuse, row_major};
 use crate::derivative::{Back, size};
 use flambeau_core::graph::{CoreId, CoreOp, ExternArg};
 use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
 use flambeau_ir::reason::Reason;
 
 /// Zeros of the sizes and type of a value, in memory of their own.
@@ -54,4 +55,28 @@ pub(crate) fn gather(cx: &mut Back<'_>) -> Result<(), Reason> {
     let meta = cx.like(of);
     let given = cx.torch(("aten::scatter_add", "default"), Some("out"), args, &meta);
     cx.give(0, given)
+}
+
+/// Each part gets what lies where it was put. Tensors of shape (0,) are skipped, whatever the others' rank.
+pub(crate) fn cat(cx: &mut Back<'_>) -> Result<(), Reason> {
+    let gradient = cx.gradient(0)?;
+    let (ExternArg::List(parts), ExternArg::Const(Const::Int(dim))) = (cx.arg(0), cx.arg(1)) else {
+        return refuse("no derivative of a join along no dimension");
+    };
+    let rank = cx.sizes(gradient).len();
+    let dim = if dim < 0 { dim + rank as i64 } else { dim } as usize;
+    let mut start = Dim::Const(0);
+    for part in parts {
+        let ExternArg::Value(part) = part else { return refuse("a join of something else than tensors") };
+        let sizes = cx.sizes(part);
+        if sizes.len() != rank {
+            continue;
+        }
+        if cx.wants_value(part) {
+            let given = cx.slice(gradient, dim, start.clone(), 1, sizes[dim].clone());
+            cx.give_value(part, given);
+        }
+        start = start.add(&sizes[dim]);
+    }
+    Ok(())
 }

@@ -39,10 +39,11 @@ pub fn plans(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Resul
 
 /// The part of the graph that a node of autograd is for, and what it takes.
 fn again(graph: &Graph, node: &Node, written: &[u32]) -> Option<(Graph, Vec<Taken>)> {
-    let output = |at: u32| graph.outputs[at as usize];
+    let output = |at: u32| graph.outputs.get(at as usize).copied();
     let begins = node.gradients.iter().filter_map(|of| if let Taken::Output(at) = of { Some(output(*at)) } else { None });
-    let outputs: Vec<NodeId> = node.outputs.iter().map(|of| output(of.output)).collect();
-    let (part, takes) = graph.part(&outputs, &begins.collect::<Vec<_>>())?;
+    let begins: Vec<NodeId> = begins.collect::<Option<_>>()?;
+    let outputs: Vec<NodeId> = node.outputs.iter().map(|of| output(of.output)).collect::<Option<_>>()?;
+    let (part, takes) = graph.part(&outputs, &begins)?;
     let is_tensor = |id: &NodeId| {
         let node = graph.node(*id);
         matches!(node.op, NodeOp::Placeholder(_)) && node.meta.as_tensor().is_some()
