@@ -61,8 +61,8 @@ pub struct TraceOptions {
     pub error_on_break: bool,
     /// The function was compiled for half of its limit already: no more is read of containers than Python's own code reads.
     pub cautious: bool,
-    /// Graphs that autograd sees become kernels, forward and backward.
-    pub training: bool,
+    /// Graphs that autograd sees become kernels, forward and backward, with these derivatives.
+    pub training: Option<Subgradients>,
     /// Keep a line per traced instruction (`FLAMBEAU_LOGS=trace`).
     pub log: bool,
 }
@@ -77,10 +77,17 @@ impl Default for TraceOptions {
             nested_breaks: true,
             error_on_break: false,
             cautious: false,
-            training: false,
+            training: None,
             log: false,
         }
     }
+}
+
+/// Derivatives that versions of torch choose differently, where a function has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Subgradients {
+    /// That of `clamp` is 1 at its limits; else it is 0.
+    pub clamp_at_limits: bool,
 }
 
 /// A dimension, or an int, that is symbolic from the start.

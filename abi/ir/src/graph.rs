@@ -292,7 +292,7 @@ impl Graph {
     }
 
     /// The part from `ends` to `outputs` as a graph of its own, and the nodes that its placeholders stand for. `None` if it
-    /// cannot be run by itself: it draws random numbers, takes more than tensors, or something else writes to what it reads.
+    /// cannot be run by itself: it takes more than tensors, or something else draws random numbers or writes to what it reads.
     pub fn part(&self, outputs: &[NodeId], ends: &[NodeId]) -> Option<(Graph, Vec<NodeId>)> {
         let mut reached = vec![ends.is_empty(); self.nodes.len()];
         outputs.iter().for_each(|id| reached[id.0 as usize] = true);
@@ -302,7 +302,7 @@ impl Graph {
             let id = NodeId(at as u32);
             let NodeOp::Call { target, args, kwargs } = &node.op else { continue };
             reached[at] |= target.sets_grad_mode();
-            if !reached[at] && node.effect != Effect::None || reached[at] && node.effect == Effect::Draws {
+            if !reached[at] && node.effect != Effect::None {
                 return None;
             }
             if reached[at] && (!is_end(id) || outputs.contains(&id)) {

@@ -179,7 +179,9 @@ pub struct TrainingNode {
     /// The part of the graph from `takes`, which its placeholders are in that order, to `outputs`: for derivatives of the
     /// derivative. `None`: there are none, as the part cannot be run once more.
     pub graph: Option<Graph>,
-    /// What that takes.
+    /// Whether it draws random numbers.
+    pub draws: bool,
+    /// What it takes.
     pub takes: Vec<Taken>,
 }
 

@@ -131,14 +131,17 @@ pub struct KeyOptions {
     pub backend: BackendKind,
     /// `dynamic=`
     pub dynamic: Option<bool>,
-    /// `fullgraph=True`, nested breaks, `error_on_graph_break(True)`: the least bits.
+    /// `fullgraph=True`, nested breaks, `error_on_graph_break(True)`, kernels for training and the derivative that torch
+    /// chooses for `clamp`: the least bits.
     pub switches: u8,
 }
 
 impl KeyOptions {
     /// Those of a trace.
     pub fn of(options: &TraceOptions) -> KeyOptions {
-        let switches = [options.fullgraph, options.nested_breaks, options.error_on_break];
+        let training = [options.training.is_some(), options.training.is_some_and(|chosen| chosen.clamp_at_limits)];
+        let [trains, at_limits] = training;
+        let switches = [options.fullgraph, options.nested_breaks, options.error_on_break, trains, at_limits];
         KeyOptions {
             backend: options.backend.clone(),
             dynamic: options.dynamic,

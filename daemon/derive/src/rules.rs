@@ -60,120 +60,114 @@ pub fn of(cx: &mut Sweep<'_>, node: &CoreNode, id: CoreId, gradient: CoreId) -> 
 }
 
 fn unary(cx: &mut Sweep<'_>, op: Unary, a: CoreId, result: CoreId, gradient: CoreId) -> Result<(), Reason> {
-    let dtype = cx.dtype(a);
-    let squared = |cx: &mut Sweep<'_>, id| cx.mul(id, id);
-    let one_and = |cx: &mut Sweep<'_>, id: CoreId, sign: f64| {
-        let scaled = cx.scale(id, sign);
-        cx.offset(scaled, 1.0)
-    };
     let given = match op {
         Unary::Neg => cx.unary(Unary::Neg, gradient),
         Unary::Abs => {
             let sign = cx.unary(Unary::Sign, a);
             cx.mul(gradient, sign)
         }
-        Unary::Exp => cx.mul(gradient, result),
-        Unary::Exp2 => {
-            let scaled = cx.scale(result, std::f64::consts::LN_2);
-            cx.mul(gradient, scaled)
+        Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => {
+            let (sizes, dtype) = (cx.sizes(a), cx.dtype(a));
+            let zero = cx.real(0.0, dtype);
+            cx.expand(zero, &sizes)
         }
-        Unary::Expm1 => {
-            let grown = cx.offset(result, 1.0);
-            cx.mul(gradient, grown)
-        }
-        Unary::Log => cx.div(gradient, a),
-        Unary::Log2 | Unary::Log10 => {
-            let base = if op == Unary::Log2 { std::f64::consts::LN_2 } else { std::f64::consts::LN_10 };
-            let scaled = cx.scale(a, base);
-            cx.div(gradient, scaled)
-        }
-        Unary::Log1p => {
-            let shifted = cx.offset(a, 1.0);
-            cx.div(gradient, shifted)
-        }
+        Unary::Not | Unary::BitNot | Unary::IsNan | Unary::IsInf => return Ok(()),
+        _ => match by_result(cx, op, result, gradient) {
+            Some(given) => given,
+            None => by_operand(cx, op, a, gradient),
+        },
+    };
+    cx.give(a, given);
+    Ok(())
+}
+
+fn squared(cx: &mut Sweep<'_>, id: CoreId) -> CoreId {
+    cx.mul(id, id)
+}
+
+/// `1 + sign * id`
+fn one_and(cx: &mut Sweep<'_>, id: CoreId, sign: f64) -> CoreId {
+    let scaled = cx.scale(id, sign);
+    cx.offset(scaled, 1.0)
+}
+
+/// Of functions whose derivative is one of their result.
+fn by_result(cx: &mut Sweep<'_>, op: Unary, result: CoreId, gradient: CoreId) -> Option<CoreId> {
+    let factor = match op {
+        Unary::Exp => result,
+        Unary::Exp2 => cx.scale(result, std::f64::consts::LN_2),
+        Unary::Expm1 => cx.offset(result, 1.0),
         Unary::Sqrt => {
             let twice = cx.scale(result, 2.0);
-            cx.div(gradient, twice)
+            return Some(cx.div(gradient, twice));
         }
         Unary::Rsqrt => {
             let square = squared(cx, result);
             let cube = cx.mul(square, result);
             let half = cx.scale(gradient, -0.5);
-            cx.mul(half, cube)
+            return Some(cx.mul(half, cube));
         }
         Unary::Reciprocal => {
             let square = squared(cx, result);
-            let negative = cx.unary(Unary::Neg, gradient);
-            cx.mul(negative, square)
+            cx.unary(Unary::Neg, square)
         }
-        Unary::Sin | Unary::Sinh => {
-            let factor = cx.unary(if op == Unary::Sin { Unary::Cos } else { Unary::Cosh }, a);
-            cx.mul(gradient, factor)
-        }
-        Unary::Cos => {
-            let sine = cx.unary(Unary::Sin, a);
-            let negative = cx.unary(Unary::Neg, sine);
-            cx.mul(gradient, negative)
-        }
-        Unary::Cosh => {
-            let sine = cx.unary(Unary::Sinh, a);
-            cx.mul(gradient, sine)
-        }
-        Unary::Tan => {
+        Unary::Tan | Unary::Tanh => {
             let square = squared(cx, result);
-            let factor = one_and(cx, square, 1.0);
-            cx.mul(gradient, factor)
-        }
-        Unary::Tanh => {
-            let square = squared(cx, result);
-            let factor = one_and(cx, square, -1.0);
-            cx.mul(gradient, factor)
+            one_and(cx, square, if op == Unary::Tan { 1.0 } else { -1.0 })
         }
         Unary::Sigmoid => {
             let other = one_and(cx, result, -1.0);
-            let factor = cx.mul(result, other);
-            cx.mul(gradient, factor)
+            cx.mul(result, other)
         }
-        Unary::Asin | Unary::Acos => {
+        _ => return None,
+    };
+    Some(cx.mul(gradient, factor))
+}
+
+/// Of the others.
+fn by_operand(cx: &mut Sweep<'_>, op: Unary, a: CoreId, gradient: CoreId) -> CoreId {
+    let divisor = match op {
+        Unary::Log => Some(a),
+        Unary::Log2 => Some(cx.scale(a, std::f64::consts::LN_2)),
+        Unary::Log10 => Some(cx.scale(a, std::f64::consts::LN_10)),
+        Unary::Log1p => Some(cx.offset(a, 1.0)),
+        Unary::Atan | Unary::Atanh => {
             let square = squared(cx, a);
-            let rest = one_and(cx, square, -1.0);
-            let factor = cx.unary(Unary::Rsqrt, rest);
-            let given = cx.mul(gradient, factor);
-            if op == Unary::Acos { cx.unary(Unary::Neg, given) } else { given }
+            Some(one_and(cx, square, if op == Unary::Atan { 1.0 } else { -1.0 }))
         }
-        Unary::Atan => {
-            let square = squared(cx, a);
-            let rest = one_and(cx, square, 1.0);
-            cx.div(gradient, rest)
+        _ => None,
+    };
+    if let Some(divisor) = divisor {
+        return cx.div(gradient, divisor);
+    }
+    let factor = match op {
+        Unary::Sin => cx.unary(Unary::Cos, a),
+        Unary::Sinh => cx.unary(Unary::Cosh, a),
+        Unary::Cosh => cx.unary(Unary::Sinh, a),
+        Unary::Cos => {
+            let sine = cx.unary(Unary::Sin, a);
+            cx.unary(Unary::Neg, sine)
         }
         Unary::Asinh | Unary::Acosh => {
             let square = squared(cx, a);
             let under = cx.offset(square, if op == Unary::Asinh { 1.0 } else { -1.0 });
-            let factor = cx.unary(Unary::Rsqrt, under);
-            cx.mul(gradient, factor)
-        }
-        Unary::Atanh => {
-            let square = squared(cx, a);
-            let rest = one_and(cx, square, -1.0);
-            cx.div(gradient, rest)
+            cx.unary(Unary::Rsqrt, under)
         }
         Unary::Erf | Unary::Erfc => {
             let square = squared(cx, a);
             let negative = cx.unary(Unary::Neg, square);
             let bell = cx.unary(Unary::Exp, negative);
-            let factor = std::f64::consts::FRAC_2_SQRT_PI * if op == Unary::Erf { 1.0 } else { -1.0 };
-            let scaled = cx.scale(bell, factor);
-            cx.mul(gradient, scaled)
+            cx.scale(bell, std::f64::consts::FRAC_2_SQRT_PI * if op == Unary::Erf { 1.0 } else { -1.0 })
         }
-        Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => {
-            let sizes = cx.sizes(a);
-            let zero = cx.real(0.0, dtype);
-            cx.expand(zero, &sizes)
+        // The arcs.
+        _ => {
+            let square = squared(cx, a);
+            let rest = one_and(cx, square, -1.0);
+            let factor = cx.unary(Unary::Rsqrt, rest);
+            if op == Unary::Acos { cx.unary(Unary::Neg, factor) } else { factor }
         }
-        Unary::Not | Unary::BitNot | Unary::IsNan | Unary::IsInf => return Ok(()),
     };
-    cx.give(a, given);
-    Ok(())
+    cx.mul(gradient, factor)
 }
 
 fn binary(

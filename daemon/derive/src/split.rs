@@ -2,9 +2,9 @@
 //! and reads only what is kept anyway; the rest is kept. An input is kept only if the derivative reads it itself, as eager
 //! keeps it then too: torch raises where what is kept was changed meanwhile, and here it must not do so more often.
 
-use crate::{Node, Parts};
 use crate::nodes::Division;
 use crate::sweep::Joint;
+use crate::{Node, Parts};
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, OutputBase};
 use flambeau_ir::bounds::check_time;
 use flambeau_ir::dim::Dim;
@@ -29,7 +29,7 @@ pub fn split(core: &Core, division: &Division, joints: &[Joint]) -> Result<Parts
     let mut splits = Vec::new();
     for joint in joints {
         let mut split = Split { joint, backward: backward(joint), kept: BTreeSet::new() };
-        let needed = split.needed()?;
+        let needed = split.needed();
         split.keep(&needed);
         splits.push(split);
     }
@@ -97,13 +97,16 @@ impl Split<'_> {
     }
 
     /// What the derivative reads of the graph.
-    fn needed(&self) -> Result<Vec<CoreId>, Reason> {
+    fn needed(&self) -> Vec<CoreId> {
         let core = &self.joint.core;
         let mut live = vec![false; core.nodes().len()];
+        let mut needed = BTreeSet::new();
         for (.., gradient) in &self.joint.gradients {
             live[gradient.0 as usize] = true;
+            if !self.backward[gradient.0 as usize] {
+                needed.insert(self.behind(*gradient));
+            }
         }
-        let mut needed = BTreeSet::new();
         for id in core.ids().rev().filter(|id| self.backward[id.0 as usize]) {
             if !live[id.0 as usize] {
                 continue;
@@ -115,11 +118,7 @@ impl Split<'_> {
                 }
             }
         }
-        // A gradient in which none of an output goes is a constant.
-        if self.joint.gradients.iter().any(|(.., id)| !self.backward[id.0 as usize]) {
-            return refuse("a gradient that is a constant");
-        }
-        Ok(needed.into_iter().filter(|id| !is_free(&core.node(*id).op)).collect())
+        needed.into_iter().filter(|id| !is_free(&core.node(*id).op)).collect()
     }
 
     /// Chooses what is kept.
@@ -144,7 +143,9 @@ impl Split<'_> {
             if self.kept.contains(&id) || is_free(&node.op) {
                 continue;
             }
-            let again = is_elementwise(&node.op) || node.op.is_view() || matches!(node.op, CoreOp::Copy(_) | CoreOp::Stop(_) | CoreOp::Sloped(..));
+            let again = is_elementwise(&node.op)
+                || node.op.is_view()
+                || matches!(node.op, CoreOp::Copy(_) | CoreOp::Stop(_) | CoreOp::Sloped(..));
             if !again || left == 0 {
                 return false;
             }

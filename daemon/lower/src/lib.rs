@@ -12,7 +12,7 @@ mod plan;
 mod pipeline;
 
 pub use graph::facts::unified;
-pub use graph::functional::Functional;
+pub use graph::follow::Functional;
 pub use options::LowerOptions;
 pub use pipeline::{functional, lower, lower_core};
 pub use plan::memory::Lowered;

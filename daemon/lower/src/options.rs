@@ -2,6 +2,7 @@
 
 use flambeau_ir::Capabilities;
 use flambeau_ir::dim::{Atom, Dim};
+use flambeau_ir::frame::Subgradients;
 use flambeau_ir::tensor::Device;
 use std::collections::BTreeMap;
 
@@ -20,6 +21,8 @@ pub struct LowerOptions {
     pub capabilities: Option<Capabilities>,
     /// What parts of sizes are, where guards say it (see [`crate::unified`]).
     pub known: BTreeMap<Atom, Dim>,
+    /// Derivatives that versions of torch choose differently.
+    pub subgradients: Subgradients,
 }
 
 impl Default for LowerOptions {
@@ -31,6 +34,7 @@ impl Default for LowerOptions {
             threads: 2,
             capabilities: None,
             known: BTreeMap::new(),
+            subgradients: Subgradients::default(),
         }
     }
 }

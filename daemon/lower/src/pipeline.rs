@@ -1,6 +1,7 @@
 //! The passes, in order.
 
-use crate::graph::functional::{Functional, functionalise};
+use crate::graph::follow::Functional;
+use crate::graph::functional::functionalise;
 use crate::graph::halves::halve_convolutions;
 use crate::graph::layout::{LaidOut, choose_layouts};
 use crate::nest::group::schedule;
@@ -10,9 +11,9 @@ use crate::plan::early;
 use crate::plan::generalise::generalise;
 use crate::plan::memory::{self, Lowered};
 use crate::plan::transfers;
+use flambeau_core::graph::Core;
 use flambeau_ir::graph::Graph;
 use flambeau_ir::plan::Symbol;
-use flambeau_core::graph::Core;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::SourceId;
 use flambeau_ops::decompose::refuse;

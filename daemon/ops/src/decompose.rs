@@ -7,6 +7,7 @@ use crate::signature::{Argument, Bound, Seen, Value};
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, ExternArg, ExternCall, IndexSum};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
+use flambeau_ir::frame::Subgradients;
 use flambeau_ir::graph::{Arg, NodeId, ValueMeta};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -87,8 +88,8 @@ pub struct Decompose<'a> {
     pub draws: &'a mut u32,
     /// Torch's default float type.
     pub default_dtype: DType,
-    /// Autograd sees the result: what it is made of is what the derivative is taken of.
-    pub training: bool,
+    /// Autograd sees the result: what it is made of is what the derivative is taken of, with these derivatives.
+    pub training: Option<Subgradients>,
 }
 
 /// A refusal: the graph runs through torch instead.
@@ -245,13 +246,8 @@ impl Decompose<'_> {
 
     /// `value` with its derivative by `of`, element by element, where one is to be taken: what autograd then takes for it is
     /// what torch does.
-    pub fn sloped(
-        &mut self,
-        value: CoreId,
-        of: CoreId,
-        slope: impl FnOnce(&mut Self) -> CoreId,
-    ) -> CoreId {
-        if !self.training {
+    pub fn sloped(&mut self, value: CoreId, of: CoreId, slope: impl FnOnce(&mut Self) -> CoreId) -> CoreId {
+        if self.training.is_none() {
             return value;
         }
         let (slope, sizes) = (slope(self), self.sizes(value));
@@ -262,7 +258,7 @@ impl Decompose<'_> {
 
     /// A value that no derivative goes through, where one is to be taken.
     pub fn stopped(&mut self, value: CoreId) -> CoreId {
-        if !self.training {
+        if self.training.is_none() {
             return value;
         }
         let (dtype, sizes) = (self.dtype(value), self.sizes(value));

@@ -8,7 +8,7 @@ import torch
 from torch.autograd.function import Function, FunctionCtx
 
 
-class FlambeauBackward(Function):
+class Flambeau(Function):
     """Its inputs are tensors that require grad; its outputs were computed already."""
 
     @staticmethod
@@ -26,7 +26,8 @@ class FlambeauBackward(Function):
         kept, call = ctx.saved_tensors, ctx.call
         if torch.is_grad_enabled():
             return None, None, None, *_again(call, ctx.versions, gradients)
-        taken = [_laid_out(gradient, *of, call) for gradient, of in zip(gradients, call.layouts(), strict=True)]
+        pairs = zip(gradients, call.layouts(), strict=True)
+        taken = [_laid_out(gradient, dtype, size, stride, call) for gradient, (dtype, size, stride) in pairs]
         return None, None, None, *call.backward(kept, taken)
 
 
@@ -39,7 +40,7 @@ class FlambeauOutput(Function):
         return output.detach()
 
     @staticmethod
-    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> torch.Tensor:
         """Passes it on."""
         return gradient
 
@@ -47,7 +48,7 @@ class FlambeauOutput(Function):
 def attach(seen: tuple[bool, ...], *args: Any) -> Any:
     """The outputs of a part of a graph as those of a node: `call, outputs, kept, *inputs`. `seen`: which of them leave
     the graph."""
-    outputs = FlambeauBackward.apply(*args)
+    outputs = Flambeau.apply(*args)
     if len(outputs) == 1:
         return outputs
     return [FlambeauOutput.apply(output) if own else output for output, own in zip(outputs, seen, strict=True)]
@@ -79,10 +80,16 @@ def _again(call: Any, versions: list[int | None], gradients: tuple[torch.Tensor 
         tensor.view_as(tensor) if tensor.requires_grad else tensor.clone() if at in written else tensor
         for at, tensor in enumerate(takes)
     ]
-    outputs = call.again(takes)
+    state, now = call.state(), torch.get_rng_state()
+    try:
+        if state is not None:
+            torch.set_rng_state(state)
+        outputs = call.again(takes)
+    finally:
+        torch.set_rng_state(now)
     if outputs is None:
         raise RuntimeError(
-            "a compiled graph that draws random numbers, or is written to, has no derivative of its derivative: "
+            "a part of a compiled graph has no derivative of its derivative, as it cannot be run once more by itself: "
             "compile less of the function, or set flambeau.config.native_training = False"
         )
     pairs = [(output, gradient) for output, gradient in zip(outputs, gradients, strict=True) if gradient is not None]
@@ -93,3 +100,11 @@ def _again(call: Any, versions: list[int | None], gradients: tuple[torch.Tensor 
         create_graph=True,
         allow_unused=True,
     )
+
+
+def subgradients() -> dict[str, bool]:
+    """Derivatives that versions of torch choose differently where a function has none."""
+    with torch.enable_grad(), torch.inference_mode(False):
+        limit = torch.ones((), requires_grad=True)
+        (slope,) = torch.autograd.grad(limit.clamp(min=1.0), limit)
+    return {"clamp_at_limits": bool(slope)}

@@ -27,6 +27,7 @@ use crate::python::lines::Lines;
 use crate::python::raw::Raw;
 use crate::python::structure;
 use crate::run::step::launch;
+use crate::run::training::subgradients;
 use flambeau_ir::code::Code;
 use flambeau_ir::frame::{BackendKind, FrameId, TraceOptions};
 use flambeau_ir::plan::{Body, CompiledFrame};
@@ -111,7 +112,7 @@ pub fn miss(py: Python<'_>, entry: &Entry, table: &GilCell<Table>, function: Raw
     let options = TraceOptions {
         backend: backend.kind(),
         nested_breaks: region.nested,
-        training: settings::get().native_training,
+        training: if settings::get().native_training { subgradients(py) } else { None },
         error_on_break: region.error,
         ..entry.options.clone()
     };

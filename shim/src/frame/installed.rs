@@ -255,9 +255,10 @@ impl Installed {
             }
             Body::Training(training) => {
                 let guard = |source| tensor_guard(&frame, source);
-                let load = |plan: &_, slot: &dyn Fn(SourceId) -> usize, guard: &dyn Fn(SourceId) -> Option<TensorGuard>| {
-                    NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, slot, guard)
-                };
+                let load =
+                    |plan: &_, slot: &dyn Fn(SourceId) -> usize, guard: &dyn Fn(SourceId) -> Option<TensorGuard>| {
+                        NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, slot, guard)
+                    };
                 Run::Training(TrainingBody::new(py, training, &slot, &guard, &load)?)
             }
             // There is nothing for a back end to compile.

@@ -8,19 +8,17 @@ use crate::python::gil::Shared;
 use crate::run::{Failure, Outputs, failure};
 use crate::torch::Torch;
 use flambeau_ir::dim::Dim;
+use flambeau_ir::frame::Subgradients;
 use flambeau_ir::guard::TensorGuard;
 use flambeau_ir::plan::{Plan, Taken, Training, TrainingNode};
 use flambeau_ir::source::SourceId;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::sync::OnceLock;
 
 /// Makes a plan ready, with the place of each input and what is known of it.
-type Load<'a> = dyn Fn(
-        &Plan,
-        &dyn Fn(SourceId) -> usize,
-        &dyn Fn(SourceId) -> Option<TensorGuard>,
-    ) -> Result<NativeBody, String>
+type Load<'a> = dyn Fn(&Plan, &dyn Fn(SourceId) -> usize, &dyn Fn(SourceId) -> Option<TensorGuard>) -> Result<NativeBody, String>
     + 'a;
 
 /// The plans of a graph ready to run.
@@ -114,27 +112,28 @@ impl TrainingBody {
         outputs: &mut Outputs,
     ) -> Result<(), Failure> {
         let torch = Torch::get(py).map_err(Failure::Before)?;
+        let state = self.nodes.iter().any(|node| node.of.draws).then(|| random_state(py)).transpose();
+        let state = state.map_err(|error| failure(py, error, false))?;
         {
             let _off = NoGrad::new(torch);
             self.forward.run(py, values, symbols, outputs)?;
         }
         for node in &self.nodes {
-            attach(py, node, kept, symbols, outputs, self.left).map_err(|error| failure(py, error, self.commits()))?;
+            let state = state.as_ref().filter(|_| node.of.draws).map(|state| state.clone_ref(py));
+            let call = Call { node: node.clone(), symbols: symbols.to_vec(), takes: vec![], state };
+            attach(py, call, kept, outputs, self.left).map_err(|error| failure(py, error, self.commits()))?;
         }
         outputs.truncate(self.left);
         Ok(())
     }
 }
 
-/// Makes outputs those of a node.
-fn attach(
-    py: Python<'_>,
-    node: &Shared<Node>,
-    kept: &Kept,
-    symbols: &[i64],
-    outputs: &mut Outputs,
-    left: usize,
-) -> PyResult<()> {
+fn random_state(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    py.import("torch")?.call_method0("get_rng_state").map(Bound::unbind)
+}
+
+/// Makes outputs those of a node, for this call of it.
+fn attach(py: Python<'_>, call: Call, kept: &Kept, outputs: &mut Outputs, left: usize) -> PyResult<()> {
     let all = |taken: &[Taken]| {
         let one = |taken: &Taken| match *taken {
             Taken::Input(i) => kept.get(i as usize).and_then(Option::as_ref),
@@ -143,8 +142,9 @@ fn attach(
         let found = taken.iter().map(|taken| Some(one(taken)?.clone_ref(py))).collect::<Option<Vec<_>>>();
         found.ok_or_else(|| PyRuntimeError::new_err("an input of the graph is missing"))
     };
+    let node = call.node.clone();
     let made: Vec<_> = node.of.outputs.iter().map(|of| outputs[of.output as usize].clone_ref(py)).collect();
-    let call = Call { node: node.clone(), symbols: symbols.to_vec(), takes: all(&node.of.takes)? };
+    let call = Call { takes: all(&node.of.takes)?, ..call };
     let seen: Vec<bool> = node.of.outputs.iter().map(|of| (of.output as usize) < left).collect();
     let mut args = vec![
         PyTuple::new(py, seen)?.into_any().unbind(),
@@ -178,6 +178,8 @@ pub struct Call {
     symbols: Vec<i64>,
     /// What its part of the graph takes.
     takes: Vec<Py<PyAny>>,
+    /// The state of the CPU's generator before the call, if that draws.
+    state: Option<Py<PyAny>>,
 }
 
 #[pymethods]
@@ -208,6 +210,11 @@ impl Call {
         self.takes.iter().map(|taken| taken.clone_ref(py)).collect()
     }
 
+    /// The state of the CPU's generator before the call, if that draws random numbers.
+    fn state(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.state.as_ref().map(|state| state.clone_ref(py))
+    }
+
     /// Which of that the graph writes to.
     fn written(&self) -> Vec<usize> {
         self.node.written.clone()
@@ -226,4 +233,18 @@ impl Call {
         let ran = again.run(py, &takes, &self.symbols, &mut outputs);
         given(ran, outputs).map(Some)
     }
+}
+
+/// Derivatives that versions of torch choose differently, as this one does; `None`: they cannot be found out.
+pub fn subgradients(py: Python<'_>) -> Option<Subgradients> {
+    static FOUND: OnceLock<Option<Subgradients>> = OnceLock::new();
+    let ask = || {
+        let found = py.import("flambeau._training")?.call_method0("subgradients")?;
+        Ok::<_, PyErr>(Subgradients { clamp_at_limits: found.get_item("clamp_at_limits")?.extract()? })
+    };
+    if let Some(found) = FOUND.get() {
+        return *found;
+    }
+    let found = ask().ok();
+    *FOUND.get_or_init(|| found)
 }

@@ -9,7 +9,9 @@ use crate::graph::{Arg, Graph, NodeOp};
 use crate::guard::{Guard, GuardKind, GuardProgram, KeyObject, TensorGuard};
 use crate::kernel::DType;
 use crate::object::part_name;
-use crate::plan::{Body, CompiledFrame, IndexCheck, Plan, PlanArg, PlanStep, Reg, Symbol, SymbolOf, Taken, Term, Training};
+use crate::plan::{
+    Body, CompiledFrame, IndexCheck, Plan, PlanArg, PlanStep, Reg, Symbol, SymbolOf, Taken, Term, Training,
+};
 use crate::source::{CallKey, KeyPart, SourceId, SourceTable, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

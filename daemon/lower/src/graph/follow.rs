@@ -1,13 +1,33 @@
 //! What autograd follows, for graphs of which a derivative is to be taken: values that it does not follow, as they were
 //! detached or computed with grad mode off, become ends for the derivative.
 
-use crate::graph::functional::Lowering;
+use crate::graph::functional::{Lowering, Value};
 use flambeau_core::graph::{Core, CoreId, CoreOp};
 use flambeau_ir::graph::{Graph, Node, NodeId, NodeOp, ValueMeta};
 use flambeau_ir::reason::Reason;
+use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::TensorMeta;
 use flambeau_ops::decompose::{Outcome, refuse};
 use std::collections::BTreeSet;
+
+/// A core graph and where its tensor inputs come from.
+#[derive(Clone, Debug)]
+pub struct Functional {
+    /// The graph.
+    pub core: Core,
+    /// Sources of the tensor inputs.
+    pub inputs: Vec<SourceId>,
+    /// Whether autograd follows each input.
+    pub followed_inputs: Vec<bool>,
+    /// Whether autograd follows each output.
+    pub followed_outputs: Vec<bool>,
+    /// The value of each output.
+    pub values: Vec<CoreId>,
+    /// For each output, the outputs that it is computed of.
+    pub made_of: Vec<BTreeSet<u32>>,
+    /// Whether something that autograd follows is written to.
+    pub rewritten: bool,
+}
 
 /// What is known so far.
 #[derive(Clone, Debug, Default)]
@@ -79,16 +99,26 @@ impl Lowering<'_> {
         self.follow.as_mut().is_some_and(|follow| follow.follows(&self.core, id))
     }
 
-    /// The value of each output, where a derivative is to be taken.
-    pub fn output_values(&mut self) -> Vec<CoreId> {
+    /// The current value of each output, and whether autograd follows it, where a derivative is to be taken.
+    pub fn followed_outputs(&mut self) -> Result<(Vec<CoreId>, Vec<bool>), Reason> {
+        let (mut values, mut followed) = (Vec::new(), Vec::new());
         if self.follow.is_none() {
-            return vec![];
+            return Ok((values, followed));
         }
-        let mut values = Vec::new();
-        for id in self.graph.outputs.clone() {
-            values.extend(self.shown(id));
+        let graph = self.graph;
+        for id in &graph.outputs {
+            let Value::Tensor { base, views, meta, severed } = self.values[id.0 as usize].clone() else {
+                return refuse("an output that is no tensor");
+            };
+            let value = self.read(base, &views);
+            let written = self.bases[base].followed && !severed;
+            if written && !meta.requires_grad && !views.is_empty() {
+                return refuse("a view of a tensor that autograd follows since it was written to");
+            }
+            values.push(value);
+            followed.push(meta.requires_grad || written);
         }
-        values
+        Ok((values, followed))
     }
 
     /// The value of an argument: with an end for the derivative where autograd does not follow it.

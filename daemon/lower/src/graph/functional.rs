@@ -1,7 +1,7 @@
 //! Torch-level graph to core graph: calls are decomposed, views tracked, in-place ops turned into new values. What each op
 //! means is in `daemon/ops`.
 
-use crate::graph::follow::{Follow, made_of, requires_grad};
+use crate::graph::follow::{Follow, Functional, made_of, requires_grad};
 use crate::graph::opaque::{Call, complex, in_place, made_by, missing};
 use crate::graph::regions::{geometry, has_overlap, places};
 use crate::nest::affine::same_layout;
@@ -18,25 +18,6 @@ use flambeau_ir::tensor::{Device, TensorMeta, contiguous_strides};
 use flambeau_ops::Mark;
 use flambeau_ops::decompose::{Decompose, Outcome, View, apply, index_put, refuse};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A core graph and where its tensor inputs come from.
-#[derive(Clone, Debug)]
-pub struct Functional {
-    /// The graph.
-    pub core: Core,
-    /// Sources of the tensor inputs.
-    pub inputs: Vec<SourceId>,
-    /// Whether autograd follows each input.
-    pub followed_inputs: Vec<bool>,
-    /// Whether autograd follows each output.
-    pub followed_outputs: Vec<bool>,
-    /// The value of each output.
-    pub values: Vec<CoreId>,
-    /// For each output, the outputs that it is computed of.
-    pub made_of: Vec<BTreeSet<u32>>,
-    /// Whether something that autograd follows is written to.
-    pub rewritten: bool,
-}
 
 /// Memory as the user sees it: what a family of views shares.
 #[derive(Clone, Debug)]
@@ -55,9 +36,10 @@ pub struct Base {
 
 /// What a graph node stands for.
 #[derive(Clone, Debug)]
-enum Value {
+pub enum Value {
     /// A view of a base.
     Tensor {
+        /// Its memory.
         base: usize,
         views: Vec<View>,
         meta: TensorMeta,
@@ -83,7 +65,8 @@ pub struct Lowering<'a> {
     pub core: Core,
     /// Memory so far.
     pub bases: Vec<Base>,
-    values: Vec<Value>,
+    /// Of each node so far.
+    pub values: Vec<Value>,
     inputs: Vec<SourceId>,
     draws: u32,
     /// Of the tensors so far.
@@ -131,17 +114,16 @@ pub fn functionalise(
     if lowering.core.unclear {
         return refuse("a part that is repeated, as its size is 1");
     }
-    let values = lowering.output_values();
+    let (values, followed_outputs) = lowering.followed_outputs()?;
     let of_input = |node: &Node| match (&node.op, &node.meta) {
         (NodeOp::Placeholder(_), ValueMeta::Tensor(meta)) => Some(meta.requires_grad),
         _ => None,
     };
-    let of_output = |id: &NodeId| graph.node(*id).meta.as_tensor().is_some_and(|meta| meta.requires_grad);
     Ok(Functional {
         core: lowering.core,
         inputs: lowering.inputs,
         followed_inputs: graph.nodes.iter().filter_map(of_input).collect(),
-        followed_outputs: graph.outputs.iter().map(of_output).collect(),
+        followed_outputs,
         values,
         made_of: made_of(graph),
         rewritten: lowering.follow.is_some_and(|follow| follow.rewritten),
@@ -317,7 +299,7 @@ impl Lowering<'_> {
             op: canon.op,
             draws: &mut self.draws,
             default_dtype: self.graph.default_dtype,
-            training,
+            training: training.then_some(self.options.subgradients),
         };
         let outcome = lowers(&mut cx)?;
         if let Some(dtype) = complex(&self.core, start) {
@@ -366,14 +348,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// The current value of a tensor.
-    pub fn shown(&mut self, id: NodeId) -> Option<CoreId> {
-        let Value::Tensor { base, views, .. } = self.values.get(id.0 as usize)?.clone() else { return None };
-        Some(self.read(base, &views))
-    }
-
     /// The current value of a view of a base.
-    fn read(&mut self, base: usize, views: &[View]) -> CoreId {
+    pub fn read(&mut self, base: usize, views: &[View]) -> CoreId {
         views.iter().fold(self.bases[base].value, |id, view| apply(&mut self.core, id, view))
     }
 

@@ -16,7 +16,7 @@ use flambeau_ir::tensor::TensorMeta;
 type Done = Result<Outcome, Reason>;
 
 pub(super) fn attention(cx: &mut Decompose) -> Done {
-    if cx.training {
+    if cx.training.is_some() {
         return derived(cx);
     }
     if cx.float("dropout_p")?.is_some_and(|p| p != 0.0) {

@@ -36,12 +36,7 @@ pub(crate) fn index(cx: &mut Back<'_>) -> Result<(), Reason> {
     let gradient = cx.gradient(0)?;
     let of = cx.tensor(0)?;
     let into = zeros(cx, of);
-    let args = vec![
-        ExternArg::Value(into),
-        cx.arg(1),
-        ExternArg::Value(gradient),
-        ExternArg::Const(Const::Bool(true)),
-    ];
+    let args = vec![ExternArg::Value(into), cx.arg(1), ExternArg::Value(gradient), ExternArg::Const(Const::Bool(true))];
     let meta = cx.like(of);
     let given = cx.torch(("aten::index_put", "default"), None, args, &meta);
     cx.give(0, given)
@@ -70,6 +65,10 @@ pub(crate) fn cat(cx: &mut Back<'_>) -> Result<(), Reason> {
         let ExternArg::Value(part) = part else { return refuse("a join of something else than tensors") };
         let sizes = cx.sizes(part);
         if sizes.len() != rank {
+            if cx.wants_value(part) {
+                let none = zeros(cx, part);
+                cx.give_value(part, none);
+            }
             continue;
         }
         if cx.wants_value(part) {

@@ -304,9 +304,10 @@ pub(super) fn clamp(cx: &mut Decompose) -> Done {
     let dtype = computed(cx)?;
     let x = cx.operand("input", dtype)?;
     let (mut a, mut inside) = (x, None);
-    for (name, op, holds) in [("min", Binary::Max, Binary::Ge), ("max", Binary::Min, Binary::Le)] {
+    for (name, op) in [("min", Binary::Max), ("max", Binary::Min)] {
+        let holds = within(cx, op);
         if cx.bound.arg(name).is_some() {
-            if cx.training && matches!(cx.bound.arg(name), Some(Arg::Node(_))) {
+            if cx.training.is_some() && matches!(cx.bound.arg(name), Some(Arg::Node(_))) {
                 return refuse("a derivative by the limits of clamp");
             }
             let limit = cx.operand(name, dtype)?;
@@ -318,14 +319,25 @@ pub(super) fn clamp(cx: &mut Decompose) -> Done {
     fresh(inside.map_or(a, |inside| cx.sloped(a, x, |_| inside)))
 }
 
+/// The comparison of a number with a limit that holds where the derivative of `op` by the number is 1.
+fn within(cx: &Decompose, op: Binary) -> Binary {
+    let at_limits = cx.training.is_some_and(|chosen| chosen.clamp_at_limits);
+    match (op, at_limits) {
+        (Binary::Max, true) => Binary::Ge,
+        (Binary::Max, false) => Binary::Gt,
+        (_, true) => Binary::Le,
+        (_, false) => Binary::Lt,
+    }
+}
+
 pub(super) fn bound(cx: &mut Decompose, name: &str, op: Binary) -> Done {
     let dtype = computed(cx)?;
-    if cx.training && matches!(cx.bound.arg(name), Some(Arg::Node(_))) {
+    if cx.training.is_some() && matches!(cx.bound.arg(name), Some(Arg::Node(_))) {
         return refuse("a derivative by the limits of clamp");
     }
     let (a, limit) = (cx.operand("input", dtype)?, cx.operand(name, dtype)?);
     let value = cx.binary(op, a, limit);
-    let holds = if op == Binary::Max { Binary::Ge } else { Binary::Le };
+    let holds = within(cx, op);
     fresh(cx.sloped(value, a, |cx| cx.binary(holds, a, limit)))
 }
 

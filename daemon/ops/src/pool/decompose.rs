@@ -113,7 +113,7 @@ pub(super) fn max_pool(cx: &mut Decompose) -> Done {
     let dtype = compute_type(meta.dtype);
     let x = cx.operand("input", dtype)?;
     let window = window(cx)?;
-    if cx.training {
+    if cx.training.is_some() {
         return torchs(cx, "aten::max_pool2d_with_indices", &window);
     }
     let Some(low) = lowest(dtype) else { return refuse("max_pool of this type") };
@@ -133,7 +133,7 @@ pub(super) fn avg_pool(cx: &mut Decompose) -> Done {
     if !dtype.is_float() || (padded && !counts_padding) || ceil || divisor {
         return refuse("avg_pool with windows of different weight");
     }
-    if cx.training {
+    if cx.training.is_some() {
         return torchs(cx, "aten::avg_pool2d", &window);
     }
     let total = windows(cx, x, &window, 0, Binary::Add, &meta.sizes);

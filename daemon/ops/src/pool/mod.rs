@@ -18,7 +18,9 @@ const AVG_POOL: &str = "input:T, kernel_size:L, stride:L=(), padding:L=0, ceil_m
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("max_pool2d", MAX_POOL, pool, FN).derives(decompose::max_pool),
     OpDef::new("max_pool2d_with_indices", MAX_POOL, pool_with_indices, NN),
-    OpDef::new("avg_pool2d", AVG_POOL, pool, NN).derives(decompose::avg_pool).paths(&["torch.nn.functional.avg_pool2d"]),
+    OpDef::new("avg_pool2d", AVG_POOL, pool, NN)
+        .derives(decompose::avg_pool)
+        .paths(&["torch.nn.functional.avg_pool2d"]),
     OpDef::new("adaptive_avg_pool2d", "input:T, output_size:L, *, out:T=None", adaptive_avg_pool2d, NN)
         .derives(decompose::adaptive_avg_pool),
     OpDef::new(

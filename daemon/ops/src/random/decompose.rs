@@ -35,7 +35,7 @@ pub(super) fn dropout(cx: &mut Decompose) -> Result<Outcome, Reason> {
     }
     let x = cx.tensor("input")?;
     let meta = cx.result()?;
-    if cx.training {
+    if cx.training.is_some() {
         if cx.meta_of("input")?.strides != contiguous_strides(&meta.sizes) {
             return refuse("a derivative of dropout of a tensor in another layout");
         }

@@ -141,7 +141,7 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
     }
     let backend = match options.backend {
         _ if exact => return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), None))),
-        BackendKind::Native(backend) if !needs_autograd || options.training => backend,
+        BackendKind::Native(backend) if !needs_autograd || options.training.is_some() => backend,
         BackendKind::Fx => return Bodied::Done(Box::new(compiled(symbols, Body::Fx(graph), None))),
         BackendKind::Eager | BackendKind::Native(_) => {
             return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), None)));
@@ -160,6 +160,7 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
         threads: threads(),
         capabilities: described.map(|d| d.capabilities),
         known,
+        subgradients: options.training.unwrap_or_default(),
     };
     if needs_autograd {
         let (body, fallback, kernels) = match training::plans(&unified, &symbols, &lowering) {

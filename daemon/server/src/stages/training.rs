@@ -1,7 +1,7 @@
 //! A graph that autograd sees as plans: one for the graph, and one for the derivative of each of its nodes of autograd.
 
 use flambeau_derive::{Node, Wanted};
-use flambeau_ir::graph::{Graph, NodeId, NodeOp};
+use flambeau_ir::graph::{Effect, Graph, NodeId, NodeOp};
 use flambeau_ir::kernel::Kernel;
 use flambeau_ir::plan::{Symbol, Taken, Training, TrainingNode};
 use flambeau_ir::reason::Reason;
@@ -28,6 +28,7 @@ pub fn plans(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Resul
             reads: node.reads,
             outputs: node.outputs,
             gradients: node.gradients,
+            draws: again.as_ref().is_some_and(draws),
             graph: again,
             takes: takes.unwrap_or_default(),
         });
@@ -40,7 +41,8 @@ pub fn plans(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Resul
 /// The part of the graph that a node of autograd is for, and what it takes.
 fn again(graph: &Graph, node: &Node, written: &[u32]) -> Option<(Graph, Vec<Taken>)> {
     let output = |at: u32| graph.outputs.get(at as usize).copied();
-    let begins = node.gradients.iter().filter_map(|of| if let Taken::Output(at) = of { Some(output(*at)) } else { None });
+    let begins =
+        node.gradients.iter().filter_map(|of| if let Taken::Output(at) = of { Some(output(*at)) } else { None });
     let begins: Vec<NodeId> = begins.collect::<Option<_>>()?;
     let outputs: Vec<NodeId> = node.outputs.iter().map(|of| output(of.output)).collect::<Option<_>>()?;
     let (part, takes) = graph.part(&outputs, &begins)?;
@@ -49,7 +51,8 @@ fn again(graph: &Graph, node: &Node, written: &[u32]) -> Option<(Graph, Vec<Take
         matches!(node.op, NodeOp::Placeholder(_)) && node.meta.as_tensor().is_some()
     };
     let inputs: Vec<NodeId> = (0..graph.nodes.len() as u32).map(NodeId).filter(is_tensor).collect();
-    if !written.iter().all(|at| only_counts(graph, inputs[*at as usize])) {
+    let changes = part.nodes.iter().any(|node| node.effect == Effect::Commits && !is_batch_norm(node));
+    if changes || !written.iter().all(|at| only_counts(graph, inputs[*at as usize])) {
         return None;
     }
     let place = |id: &NodeId| match inputs.iter().position(|input| input == id) {
@@ -62,9 +65,18 @@ fn again(graph: &Graph, node: &Node, written: &[u32]) -> Option<(Graph, Vec<Take
 /// Whether a graph writes statistics of its batch to an input and reads nothing of it.
 fn only_counts(graph: &Graph, input: NodeId) -> bool {
     graph.nodes.iter().all(|node| {
-        let NodeOp::Call { target, args, kwargs } = &node.op else { return true };
+        let NodeOp::Call { args, kwargs, .. } = &node.op else { return true };
         let mut reads = false;
         args.iter().chain(kwargs.iter().map(|(_, arg)| arg)).for_each(|arg| arg.nodes(&mut |id| reads |= id == input));
-        !reads || flambeau_ops::canonical(target).is_some_and(|canon| canon.op.name == "batch_norm")
+        !reads || is_batch_norm(node)
     })
+}
+
+fn is_batch_norm(node: &flambeau_ir::graph::Node) -> bool {
+    let NodeOp::Call { target, .. } = &node.op else { return false };
+    flambeau_ops::canonical(target).is_some_and(|canon| canon.op.name == "batch_norm")
+}
+
+fn draws(graph: &Graph) -> bool {
+    graph.nodes.iter().any(|node| node.effect == Effect::Draws)
 }

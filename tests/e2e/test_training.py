@@ -1,0 +1,275 @@
+"""Graphs that autograd sees as kernels, forward and backward: values, gradients and errors are those of eager."""
+
+import copy
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import assert_same
+
+import flambeau
+from flambeau import _native
+
+
+@pytest.fixture(autouse=True)
+def native_training():
+    with flambeau.config.patch(native_training=True):
+        yield
+
+
+def leaf(*sizes, dtype=torch.float32):
+    return torch.randn(*sizes, dtype=dtype).requires_grad_()
+
+
+def bodies(compiled):
+    """What the compiled frames run as."""
+    native = getattr(compiled, "_flambeau_compiled", None) or compiled
+    report = json.loads(_native.explain_data(native))
+    return [(frame["body"], frame["fallback"]) for frame in report["frames"]]
+
+
+def twins(args):
+    return [a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args]
+
+
+def stepped(fn, args):
+    """Outputs, and gradients of the arguments."""
+    torch.manual_seed(2)
+    made = fn(*args)
+    outputs = [o for o in (made if isinstance(made, (tuple, list)) else [made]) if o.requires_grad]
+    given = [torch.linspace(0.5, 1.5, o.numel(), dtype=o.dtype).view(o.shape) for o in outputs]
+    torch.autograd.backward(outputs, given)
+    return made, [a.grad for a in args if isinstance(a, torch.Tensor)]
+
+
+def check(fn, *args, native=True):
+    compiled = flambeau.compile(fn)
+    for _ in range(2):
+        expected, actual = stepped(fn, twins(args)), stepped(compiled, twins(args))
+        assert_same(actual, expected)
+    if native:
+        assert {body for body, _ in bodies(compiled)} == {"native"}, bodies(compiled)
+
+
+TARGET = torch.tensor([3, 0, -100, 2])
+ROWS = torch.tensor([0, 2, 0])
+
+
+def grown(x, y):
+    return torch.cat([x * 2, y], 1), torch.stack([x, x.sin()])
+
+
+def reduced(x):
+    return x.sum(0), x.mean(), x.var(-1), x.std(0), x.amax(-1), x.logsumexp(1), x.cumsum(0)
+
+
+def parted(x):
+    return x[1:, ::2] * 2, x[:-1, 1::2].flip(0), (x * 3).t()[1], x[ROWS], F.pad(x, (1, 2)), x.roll(1, 0)
+
+
+def switched(x):
+    with torch.no_grad():
+        t = x * 2
+    return x * t + x.detach() * x + x.data
+
+
+def written(x):
+    y = x * 2
+    y.add_(x)
+    y[1] = x[0] * 3
+    z = torch.zeros(5, 3)
+    z += y
+    y[1:, :2] *= 2
+    return z, y
+
+
+def activated(x):
+    kinds = [F.relu, F.gelu, F.silu, F.elu, F.softplus, F.hardswish, F.hardsigmoid, F.mish, F.leaky_relu, F.relu6]
+    kinds += [F.logsigmoid, torch.tanh, torch.sigmoid, F.hardtanh, F.selu, F.celu]
+    return [kind(x * scale) for kind in kinds for scale in (1, 100)]
+
+
+def mixed(x, w):
+    return (x.double() @ w.double()).float().relu(), x.to(torch.bfloat16).mul(2).float()
+
+
+PROGRAMS = {
+    "pointwise": (lambda x, y: torch.relu(x * y) / (1 + y.exp()) + x.pow(3), leaf(3, 4), leaf(3, 4)),
+    "broadcast": (lambda x, y: (x + y[:, None]) * y.sum(), leaf(3, 4), leaf(3)),
+    "linear": (lambda x, w, b: F.linear(F.gelu(F.linear(x, w, b)), w.t()), leaf(5, 64), leaf(96, 64), leaf(96)),
+    "products": (lambda x, y: x @ y.transpose(1, 2) @ y, leaf(4, 5, 6), leaf(4, 7, 6)),
+    "softmax": (lambda x: (x.softmax(-1), x.log_softmax(0)), leaf(8, 16)),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (16,), w, b), leaf(8, 16), leaf(16), leaf(16)),
+    "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), leaf(2, 4, 5), leaf(4), leaf(4)),
+    "cross_entropy": (lambda x: F.cross_entropy(x, TARGET), leaf(4, 10)),
+    "convolution": (lambda x, w, b: F.conv2d(x, w, b, padding=1).relu(), leaf(2, 3, 8, 8), leaf(4, 3, 3, 3), leaf(4)),
+    "grouped": (lambda x, w: F.conv2d(x, w, groups=4, stride=2), leaf(2, 4, 8, 8), leaf(8, 1, 3, 3)),
+    "transposed": (lambda x, w: F.conv_transpose2d(x, w, stride=2), leaf(2, 3, 4, 4), leaf(3, 5, 3, 3)),
+    "pooled": (lambda x: F.max_pool2d(x, 3, 2, 1) + F.avg_pool2d(x, 2), leaf(2, 3, 8, 8)),
+    "adaptive": (lambda x: F.adaptive_avg_pool2d(x, 1), leaf(2, 3, 8, 8)),
+    "dropout": (lambda x: F.dropout(x * 2, 0.3) + F.dropout(x, 0.1), leaf(20, 30)),
+    "embedding": (lambda w: F.embedding(ROWS, w, padding_idx=2), leaf(5, 4)),
+    "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), *[leaf(2, 4, 8, 16)] * 3),
+    "dropped": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, dropout_p=0.2), *[leaf(2, 4, 8, 16)] * 3),
+    "masked": (
+        lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m),
+        leaf(2, 4, 8, 16),
+        torch.rand(8, 8) > 0.2,
+    ),
+    "biased": (lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m), leaf(2, 4, 8, 16), leaf(4, 8, 8)),
+    "joined": (grown, leaf(5, 4), leaf(5, 3)),
+    "reduced": (reduced, leaf(5, 5)),
+    "parted": (parted, leaf(5, 4)),
+    "switched": (switched, leaf(5)),
+    "written": (written, leaf(5, 3)),
+    "activated": (activated, leaf(50)),
+    "types": (mixed, leaf(5, 6), leaf(6, 7)),
+    "view_that_leaves": (lambda x: (x * 2).view(-1), leaf(3, 2)),
+    "made_of_another": (lambda x: [h := x.sin(), o := h * 2, o.cos() + h], leaf(4)),
+    "integers_too": (lambda x: (x * 2, x > 0, x.argmax()), leaf(4)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients(name):
+    check(*PROGRAMS[name])
+
+
+def test_ties_and_kinks():
+    """The subgradients are those that torch chooses."""
+    x = torch.tensor([-6.0, -3.0, -1.0, -0.0, 0.0, 1.0, 3.0, 6.0, 20.0, 30.0]).requires_grad_()
+    y = x.detach().clone().requires_grad_()
+    flat = torch.ones(3, 4).requires_grad_()
+    check(activated, x)
+    check(lambda x, y: (x.abs(), x.clamp(-1, 3), x.clamp_min(0), torch.maximum(x, y), torch.minimum(x, -y)), x, y)
+    check(lambda x: (x.amax(1), x.amin(), x.max(), x.std(1), x.sqrt()), flat)
+    check(lambda x: (x.relu().sqrt(), x.abs().pow(0.5), x.pow(0)), torch.tensor([0.0, 1.0, 4.0]).requires_grad_())
+
+
+def chained(x):
+    h = x.sin() * 2
+    return h, h.cos().sum()
+
+
+def test_hooks_and_gradients_of_what_leaves():
+    """An output that another is computed of has hooks and a gradient as in eager."""
+    seen = []
+    for fn in (chained, flambeau.compile(chained)):
+        x = torch.arange(4.0).requires_grad_()
+        h, loss = fn(x)
+        h.retain_grad()
+        log = []
+        h.register_hook(log.append)
+        (given,) = torch.autograd.grad(loss, h, retain_graph=True)
+        loss.backward()
+        seen.append((given, h.grad, x.grad, log))
+    assert_same(seen[1], seen[0])
+
+
+def test_hooks_of_outputs_without_a_gradient():
+    compiled = flambeau.compile(lambda x: (x * 2, x * 3))
+    x = leaf(3)
+    a, b = compiled(x)
+    log = []
+    a.register_hook(log.append)
+    b.sum().backward()
+    assert not log
+    assert x.grad.tolist() == [3.0] * 3
+
+
+def test_graphs_are_used_once_and_kept_tensors_stay():
+    def program(x):
+        return (x.sin() * x).exp()
+
+    compiled = flambeau.compile(program)
+    for fn in (program, compiled):
+        x = leaf(5)
+        fn(x).sum().backward()
+        y = fn(x)
+        y.sum().backward(retain_graph=True)
+        y.sum().backward()
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            y.sum().backward()
+        y = fn(x)
+        with torch.no_grad():
+            x.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+@pytest.mark.parametrize("draws", [False, True])
+def test_derivatives_of_derivatives(draws):
+    def program(x, w):
+        y = (x @ w).tanh()
+        return F.dropout(y, 0.4) if draws else y
+
+    compiled, found = flambeau.compile(program), []
+    x, w = leaf(5, 6), leaf(6, 7)
+    for fn in (program, compiled):
+        torch.manual_seed(4)
+        a, b = twins([x, w])
+        grads = torch.autograd.grad(fn(a, b).square().sum(), [a, b], create_graph=True)
+        sum(g.square().sum() for g in grads).backward()
+        found.append((grads, a.grad, b.grad, torch.rand(1)))
+    assert_same(found[1], found[0])
+    assert bodies(compiled)[0][0] == "native"
+
+
+def test_buffers_and_a_training_loop():
+    """Batch norm's statistics, an optimizer, several steps."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(inplace=True),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8 * 36, 5),
+    )
+    twin = copy.deepcopy(net)
+    compiled, losses = flambeau.compile(twin), []
+    for module, fn in ((net, net), (twin, compiled)):
+        torch.manual_seed(1)
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+        log = []
+        for _ in range(5):
+            loss = F.cross_entropy(fn(torch.randn(4, 3, 6, 6)), torch.randint(0, 5, (4,)))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            log.append(loss.detach())
+        losses.append(log)
+    torch.testing.assert_close(losses[1], losses[0])
+    torch.testing.assert_close(dict(twin.named_buffers()), dict(net.named_buffers()))
+    torch.testing.assert_close(dict(twin.named_parameters()), dict(net.named_parameters()))
+    assert {body for body, _ in bodies(compiled)} == {"native"}
+
+
+@pytest.mark.parametrize(
+    ("fn", "why"),
+    [
+        (lambda x: torch.linalg.det(x) * 2, "no derivative"),
+        (lambda x: x.prod(0), "no derivative of aten::prod"),
+        (lambda x: x.view(-1), "memory of an input"),
+    ],
+    ids=["library", "product", "alias"],
+)
+def test_what_has_no_derivative_here_runs_under_autograd(fn, why):
+    compiled = flambeau.compile(fn)
+    x = leaf(3, 3)
+    assert_same(stepped(compiled, twins([x])), stepped(fn, twins([x])))
+    ((body, fallback),) = bodies(compiled)
+    assert body == "op by op"
+    assert why in fallback
+
+
+def test_sizes_that_vary():
+    def program(x, w):
+        return F.layer_norm(x @ w, (8,)).relu().sum(0)
+
+    compiled = flambeau.compile(program)
+    w = leaf(6, 8)
+    for rows in (3, 4, 7, 9):
+        x = leaf(rows, 6)
+        assert_same(stepped(compiled, twins([x, w])), stepped(program, twins([x, w])))
+    assert {body for body, _ in bodies(compiled)} == {"native"}
