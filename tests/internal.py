@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-REASONS = ("internal", "run_failed", "output_mismatch", "changed_during_compile", "install_failed")
+REASONS = ("internal", "run_failed", "output_mismatch", "changed_during_compile", "install_failed", "backward_failed")
 KINDS = ("graph_breaks", "eager_fallbacks", "eager_graph_reasons")
 
 

@@ -25,10 +25,13 @@ class Flambeau(Function):
         """Runs the plan of the derivative; under `create_graph=True` the graph itself, op by op."""
         kept, call = ctx.saved_tensors, ctx.call
         if torch.is_grad_enabled():
-            return None, None, None, *_again(call, ctx.versions, gradients)
+            return None, None, None, *_again(call, ctx.versions, gradients, create_graph=True)
         pairs = zip(gradients, call.layouts(), strict=True)
         taken = [_laid_out(gradient, dtype, size, stride, call) for gradient, (dtype, size, stride) in pairs]
-        return None, None, None, *call.backward(kept, taken)
+        given = call.backward(kept, taken)
+        if given is None:
+            given = _again(call, ctx.versions, gradients, create_graph=False)
+        return None, None, None, *given
 
 
 class FlambeauOutput(Function):
@@ -67,8 +70,10 @@ def _laid_out(gradient: torch.Tensor | None, dtype: str, size: list[int], stride
     return made.zero_() if gradient is None else made.copy_(gradient)
 
 
-def _again(call: Any, versions: list[int | None], gradients: tuple[torch.Tensor | None, ...]) -> Any:
-    """The gradients with a derivative of their own: those of the graph, run once more under autograd."""
+def _again(
+    call: Any, versions: list[int | None], gradients: tuple[torch.Tensor | None, ...], create_graph: bool
+) -> Any:
+    """The gradients of the graph run once more under autograd, with a derivative of their own if that is asked for."""
     takes = call.takes()
     if [_version(tensor) for tensor in takes] != versions:
         raise RuntimeError(
@@ -76,15 +81,16 @@ def _again(call: Any, versions: list[int | None], gradients: tuple[torch.Tensor 
             "since a compiled graph read it"
         )
     written = call.written()
-    takes = [
-        tensor.view_as(tensor) if tensor.requires_grad else tensor.clone() if at in written else tensor
-        for at, tensor in enumerate(takes)
-    ]
     state, now = call.state(), torch.get_rng_state()
     try:
         if state is not None:
             torch.set_rng_state(state)
-        outputs = call.again(takes)
+        with torch.enable_grad():
+            takes = [
+                tensor.view_as(tensor) if tensor.requires_grad else tensor.clone() if at in written else tensor
+                for at, tensor in enumerate(takes)
+            ]
+            outputs = call.again(takes)
     finally:
         torch.set_rng_state(now)
     if outputs is None:
@@ -97,7 +103,7 @@ def _again(call: Any, versions: list[int | None], gradients: tuple[torch.Tensor 
         [output for output, _ in pairs],
         [takes[at] for at in call.wanted()],
         [gradient for _, gradient in pairs],
-        create_graph=True,
+        create_graph=create_graph,
         allow_unused=True,
     )
 

@@ -4,6 +4,7 @@
 use super::eager::EagerBody;
 use super::native::NativeBody;
 use crate::guard::{Kept, Slot as Input};
+use crate::process::{counters, say};
 use crate::python::gil::Shared;
 use crate::run::{Failure, Outputs, failure};
 use crate::torch::Torch;
@@ -194,15 +195,33 @@ impl Call {
         each.map(|out| Ok((out.dtype.torch_name(), of(&out.sizes)?, of(&out.strides)?))).collect()
     }
 
-    /// The gradients of the inputs that have one. `kept` and `gradients` are tensors.
-    fn backward(&self, py: Python<'_>, kept: Vec<Py<PyAny>>, gradients: Vec<Py<PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
+    /// The gradients of the inputs that have one. `kept` and `gradients` are tensors. `None`: the plan failed, and its part
+    /// of the graph is to be run once more; nothing but this can be seen of it.
+    fn backward(
+        &self,
+        py: Python<'_>,
+        kept: Vec<Py<PyAny>>,
+        gradients: Vec<Py<PyAny>>,
+    ) -> PyResult<Option<Vec<Py<PyAny>>>> {
         let values: Vec<Input> = kept.iter().chain(&gradients).map(|tensor| Input::new(tensor.as_ptr())).collect();
         if values.len() != self.node.backward.inputs() {
             return Err(PyRuntimeError::new_err("other tensors than the derivative takes"));
         }
         let mut outputs = Outputs::new();
-        let ran = self.node.backward.run(py, &values, &self.symbols, &mut outputs);
-        given(ran, outputs)
+        match self.node.backward.run(py, &values, &self.symbols, &mut outputs) {
+            Err(Failure::Before(why) | Failure::Raised(why) | Failure::Wrong(why, None))
+                if self.node.again.is_some() =>
+            {
+                counters::eager_fallback(py, "backward_failed");
+                say::warn_once(
+                    py,
+                    "backward_failed",
+                    &format!("a derivative was computed op by op, as its plan failed: {why}"),
+                );
+                Ok(None)
+            }
+            ran => given(ran, outputs).map(Some),
+        }
     }
 
     /// What its part of the graph takes.

@@ -141,7 +141,9 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
     }
     let backend = match options.backend {
         _ if exact => return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), None))),
-        BackendKind::Native(backend) if !needs_autograd || options.training.is_some() => backend,
+        BackendKind::Native(backend) if !needs_autograd || options.training.is_some() && training::pays(&graph) => {
+            backend
+        }
         BackendKind::Fx => return Bodied::Done(Box::new(compiled(symbols, Body::Fx(graph), None))),
         BackendKind::Eager | BackendKind::Native(_) => {
             return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), None)));
@@ -163,6 +165,10 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
         subgradients: options.training.unwrap_or_default(),
     };
     if needs_autograd {
+        if memory != MEMORY_HOST {
+            // What torch's own derivatives look like is known of the CPU.
+            return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), None)));
+        }
         let (body, fallback, kernels) = match training::plans(&unified, &symbols, &lowering) {
             Ok((training, kernels)) => (Body::Training(Box::new(training)), None, kernels),
             Err(reason) => (Body::Eager(graph.clone()), Some(reason), vec![]),

@@ -8,6 +8,14 @@ use flambeau_ir::reason::Reason;
 use flambeau_ir::source::SourceId;
 use flambeau_lower::{Functional, LowerOptions, lower_core};
 
+/// Calls below which a node of autograd costs more than it saves: some ten microseconds.
+const FEWEST: usize = 3;
+
+/// Whether kernels may be faster than torch's own calls.
+pub fn pays(graph: &Graph) -> bool {
+    graph.calls() >= FEWEST
+}
+
 /// The plans, and the kernels of all of them in order.
 pub fn plans(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Result<(Training, Vec<Kernel>), Reason> {
     let Functional { core, inputs, followed_inputs, followed_outputs, values, made_of, rewritten } =
