@@ -327,6 +327,7 @@ impl Core {
     }
 
     /// A graph without nodes for the same device and guards.
+    #[must_use]
     pub fn emptied(&self) -> Core {
         Core { device: self.device, known: self.known.clone(), ..Core::default() }
     }

@@ -100,25 +100,39 @@ impl Split<'_> {
     fn needed(&self) -> Vec<CoreId> {
         let core = &self.joint.core;
         let mut live = vec![false; core.nodes().len()];
-        let mut needed = BTreeSet::new();
+        let (mut needed, mut seen) = (BTreeSet::new(), BTreeSet::new());
         for (.., gradient) in &self.joint.gradients {
             live[gradient.0 as usize] = true;
-            if !self.backward[gradient.0 as usize] {
-                needed.insert(self.behind(*gradient));
-            }
+            self.need(*gradient, &mut needed, &mut seen);
         }
         for id in core.ids().rev().filter(|id| self.backward[id.0 as usize]) {
-            if !live[id.0 as usize] {
-                continue;
-            }
-            for operand in core.node(id).op.operands() {
-                live[operand.0 as usize] = true;
-                if !self.backward[operand.0 as usize] {
-                    needed.insert(self.behind(operand));
+            if live[id.0 as usize] {
+                for operand in core.node(id).op.operands() {
+                    live[operand.0 as usize] = true;
+                    self.need(operand, &mut needed, &mut seen);
                 }
             }
         }
-        needed.into_iter().filter(|id| !is_free(&core.node(*id).op)).collect()
+        needed.into_iter().collect()
+    }
+
+    /// Notes what a value that no gradient goes into is computed of: values of the graph. What the derivative alone has need of
+    /// is computed where it is. `seen`: what was looked at.
+    fn need(&self, id: CoreId, needed: &mut BTreeSet<CoreId>, seen: &mut BTreeSet<CoreId>) {
+        let mut todo = vec![id];
+        while let Some(id) = todo.pop() {
+            let id = self.behind(id);
+            let node = self.node(id);
+            if self.backward[id.0 as usize] || is_free(&node.op) || !seen.insert(id) {
+                continue;
+            }
+            let new = id.0 as usize >= self.joint.count;
+            if new && !matches!(node.op, CoreOp::Result(..)) {
+                todo.extend(operands(&node.op));
+            } else {
+                needed.insert(id);
+            }
+        }
     }
 
     /// Chooses what is kept.

@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 pub struct Joint {
     /// The values of the graph, then those of the derivative.
     pub core: Core,
+    /// How many values the graph has.
+    pub count: usize,
     /// Inputs of the graph; the inputs after these are the gradients of `outputs`.
     pub inputs: u32,
     /// Outputs of the node.
@@ -100,7 +102,7 @@ pub fn sweep(core: &Core, wanted: &Wanted, division: &Division, at: usize) -> Re
             gradients.push((Taken::Output(*output), own, gradient));
         }
     }
-    Ok(Joint { core: sweep.core, inputs, outputs, gradients })
+    Ok(Joint { core: sweep.core, count: core.nodes().len(), inputs, outputs, gradients })
 }
 
 /// The gradient of the end of an earlier node, as it left: from those of the values that it gives other sizes.
