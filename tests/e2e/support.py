@@ -61,8 +61,8 @@ def tolerance(dtype: torch.dtype) -> float:
     return {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}.get(dtype, 0.0)
 
 
-def assert_same_tensor(a: torch.Tensor, b: torch.Tensor, where: str, slack: float = 1.0) -> None:
-    """`a` (compiled) equals `b` (eager) in all that a user can see."""
+def assert_same_tensor(a: torch.Tensor, b: torch.Tensor, where: str, slack: float = 1.0, least: float = 0.0) -> None:
+    """`a` (compiled) equals `b` (eager) in all that a user can see. `least`: the least magnitude that rounding is judged by."""
     assert type(a) is type(b), f"{where}: {type(a)} instead of {type(b)}"
     for what in ("dtype", "device", "shape", "requires_grad", "is_leaf"):
         assert getattr(a, what) == getattr(b, what), f"{where}: {what} {getattr(a, what)} != {getattr(b, what)}"
@@ -77,8 +77,18 @@ def assert_same_tensor(a: torch.Tensor, b: torch.Tensor, where: str, slack: floa
     finite = torch.isfinite(b)
     if finite.any():
         error = (a[finite] - b[finite]).abs().max().item()
-        scale = max(b[finite].abs().max().item(), 1e-30 if slack == 1.0 else 1.0)
+        scale = max(b[finite].abs().max().item(), 1e-30 if slack == 1.0 else 1.0, least)
         assert error <= slack * tolerance(a.dtype) * scale, f"{where}: relative error {error / scale:.2e}"
+
+
+def assert_same_gradients(
+    a: dict[str, torch.Tensor], b: dict[str, torch.Tensor], where: str, slack: float = 1.0
+) -> None:
+    """Gradients by name. Rounding is judged by the largest of all: some are zero but for rounding, as a bias's before a norm."""
+    assert list(a) == list(b), f"{where}: {list(a)} instead of {list(b)}"
+    least = max((gradient.abs().max().item() for gradient in b.values() if gradient.numel()), default=0.0)
+    for name, gradient in b.items():
+        assert_same_tensor(a[name], gradient, f"{where} of {name}", slack, least)
 
 
 def aliasing(tensors: list[torch.Tensor]) -> list[tuple[int, int]]:
@@ -168,7 +178,7 @@ def check_training(
 ) -> None:
     """Two forward and backward passes of `fn` in training, compiled, against those of a copy that is not.
 
-    `gradients`: tolerance relative to the largest of a parameter. `buffers`: relative and absolute.
+    `gradients`: tolerance relative to the largest of all. `buffers`: relative and absolute.
     """
     fn.train()
     twin = copy.deepcopy(fn)
@@ -178,8 +188,9 @@ def check_training(
         assert_same(actual, expected, slack=slack)
         expected.square().mean().backward()
         actual.square().mean().backward()
+    # Some gradients are zero but for rounding: that is judged by the largest.
+    scale = max(p.grad.abs().max().item() for p in twin.parameters())
     for (key, a), (_, b) in zip(fn.named_parameters(), twin.named_parameters(), strict=True):
-        scale = max(b.grad.abs().max().item(), 1e-12)
         assert (a.grad - b.grad).abs().max().item() <= gradients * scale, key
     for (key, a), (_, b) in zip(fn.named_buffers(), twin.named_buffers(), strict=True):
         torch.testing.assert_close(a, b, rtol=buffers, atol=buffers, msg=key)

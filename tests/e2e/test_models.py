@@ -35,7 +35,8 @@ def test_inference(name, backend):
 
 @pytest.mark.parametrize("name", ["resnet18", "decoder"])
 def test_gradients(name):
-    check_training(*case(name, 2))
+    # By float64, eager is off by 1.2e-5 of the largest gradient of a resnet18 itself.
+    check_training(*case(name, 2), gradients=4e-5)
 
 
 def test_mark_dynamic_batch_runs_three_sizes_from_one_compile(backend):

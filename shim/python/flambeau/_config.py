@@ -82,7 +82,7 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], bool], str, Callab
     "library_path": (_packaged_libraries, lambda v: isinstance(v, list), "a list of folders", _folders),
     "logs": (lambda: "", _text, "topics separated by commas", str),
     "native_training": (
-        lambda: False,
+        lambda: True,
         lambda v: isinstance(v, bool),
         "a bool",
         lambda t: t != "0",

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch.autograd.function import Function, FunctionCtx
+from torch.utils._python_dispatch import _disable_current_modes
 
 
 class Flambeau(Function):
@@ -110,7 +111,8 @@ def _again(
 
 def subgradients() -> dict[str, bool]:
     """Derivatives that versions of torch choose differently where a function has none."""
-    with torch.enable_grad(), torch.inference_mode(False):
+    # Modes of the program are not to see it.
+    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
         limit = torch.ones((), requires_grad=True)
         (slope,) = torch.autograd.grad(limit.clamp(min=1.0), limit)
-    return {"clamp_at_limits": bool(slope)}
+        return {"clamp_at_limits": bool(slope)}
