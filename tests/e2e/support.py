@@ -62,7 +62,7 @@ def tolerance(dtype: torch.dtype) -> float:
 
 
 def assert_same_tensor(a: torch.Tensor, b: torch.Tensor, where: str, slack: float = 1.0, least: float = 0.0) -> None:
-    """`a` (compiled) equals `b` (eager) in all that a user can see. `least`: the least magnitude that rounding is judged by."""
+    """`a` (compiled) equals `b` (eager) in all that a user can see. `least`: what rounding is judged by at least."""
     assert type(a) is type(b), f"{where}: {type(a)} instead of {type(b)}"
     for what in ("dtype", "device", "shape", "requires_grad", "is_leaf"):
         assert getattr(a, what) == getattr(b, what), f"{where}: {what} {getattr(a, what)} != {getattr(b, what)}"
@@ -84,7 +84,7 @@ def assert_same_tensor(a: torch.Tensor, b: torch.Tensor, where: str, slack: floa
 def assert_same_gradients(
     a: dict[str, torch.Tensor], b: dict[str, torch.Tensor], where: str, slack: float = 1.0
 ) -> None:
-    """Gradients by name. Rounding is judged by the largest of all: some are zero but for rounding, as a bias's before a norm."""
+    """Gradients by name. Rounding is judged by the largest: some are zero but for rounding, as a bias's before a norm."""
     assert list(a) == list(b), f"{where}: {list(a)} instead of {list(b)}"
     least = max((gradient.abs().max().item() for gradient in b.values() if gradient.numel()), default=0.0)
     for name, gradient in b.items():
