@@ -84,7 +84,7 @@ def assert_same_tensor(a: torch.Tensor, b: torch.Tensor, where: str, slack: floa
 def assert_same_gradients(
     a: dict[str, torch.Tensor], b: dict[str, torch.Tensor], where: str, slack: float = 1.0
 ) -> None:
-    """Gradients by name. Rounding is judged by the largest: some are zero but for rounding, as a bias's before a norm."""
+    """Gradients by name. Rounding is judged by the largest: some are zero but for it, as a bias's before a norm."""
     assert list(a) == list(b), f"{where}: {list(a)} instead of {list(b)}"
     least = max((gradient.abs().max().item() for gradient in b.values() if gradient.numel()), default=0.0)
     for name, gradient in b.items():
