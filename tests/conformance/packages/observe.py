@@ -58,7 +58,7 @@ class Freezer:
         """`value` as data."""
         if isinstance(value, (enum.Enum, *_PLAIN)):
             text = repr(value)
-            return type(value).__name__, value if type(value) is float else _ADDRESS.sub("0x", text)
+            return type(value).__name__, float(value) if isinstance(value, float) else _ADDRESS.sub("0x", text)
         if isinstance(value, _NAMED):
             return type(value).__name__, getattr(value, "__qualname__", getattr(value, "__name__", ""))
         if id(value) in self.seen:
