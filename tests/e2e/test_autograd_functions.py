@@ -3,7 +3,7 @@ the graph calls `apply`."""
 
 import pytest
 import torch
-from mode import COUNTED
+from mode import COUNTED, PROCESS
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx
 
@@ -221,7 +221,7 @@ PROGRAMS = [scaled, several, with_setup, dirty, identity, kept, asks, asks_for_m
 PROGRAMS += [raises, asks_for_type, no_tensors]
 
 
-WHOLE = [scaled, several, with_setup, identity, asks_for_type, asks_for_missing]
+WHOLE = [scaled, several, with_setup, identity, pytest.param(asks_for_type, marks=PROCESS), asks_for_missing]
 
 
 @pytest.mark.parametrize("grad", ["none", "asked for", "switched off"])
