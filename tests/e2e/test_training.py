@@ -281,6 +281,16 @@ def test_what_has_no_derivative_here_runs_under_autograd(fn, why):
     assert why in fallback
 
 
+@torch.no_grad
+def quiet(y):
+    flambeau.graph_break()
+    return y * 2
+
+
+def test_a_frame_that_goes_on_without_grad_mode_switches_it_on():
+    check(lambda x, y: quiet(y) + (x * 2 + y.sin()).relu(), torch.randn(2, 3), leaf(2, 3), native=False)
+
+
 def test_sizes_that_vary():
     def program(x, w):
         return F.layer_norm(x @ w, (8,)).relu().sum(0)

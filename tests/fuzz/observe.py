@@ -225,7 +225,8 @@ def _gradients(result: Any, args: tuple[Any, ...]) -> Any:
         made = torch.autograd.grad(result.sum(), leaves, allow_unused=True) if leaves else []
     except RuntimeError as error:
         return _exception(error)
-    return Freezer().freeze(list(made))
+    # Autograd hands on gradients that repeat one number as views of it; kernels write all of them.
+    return Freezer().freeze([g if g is None else g.clone(memory_format=torch.contiguous_format) for g in made])
 
 
 def _exception(error: BaseException | None, depth: int = 0) -> Any:

@@ -46,25 +46,25 @@ unsafe impl Send for Node {}
 // SAFETY: as above.
 unsafe impl Sync for Node {}
 
-/// Grad mode is off while it lives.
-struct NoGrad {
+/// Grad mode is set while it lives.
+struct GradMode {
     torch: &'static Torch,
     before: bool,
 }
 
-impl NoGrad {
-    fn new(torch: &'static Torch) -> NoGrad {
+impl GradMode {
+    fn new(torch: &'static Torch, on: bool) -> GradMode {
         // SAFETY: reads and writes a thread-local flag.
         let before = unsafe {
             let before = (torch.c.grad_enabled)();
-            (torch.c.set_grad_enabled)(false);
+            (torch.c.set_grad_enabled)(on);
             before
         };
-        NoGrad { torch, before }
+        GradMode { torch, before }
     }
 }
 
-impl Drop for NoGrad {
+impl Drop for GradMode {
     fn drop(&mut self) {
         // SAFETY: writes a thread-local flag.
         unsafe { (self.torch.c.set_grad_enabled)(self.before) };
@@ -116,9 +116,11 @@ impl TrainingBody {
         let state = self.nodes.iter().any(|node| node.of.draws).then(|| random_state(py)).transpose();
         let state = state.map_err(|error| failure(py, error, false))?;
         {
-            let _off = NoGrad::new(torch);
+            let _off = GradMode::new(torch, false);
             self.forward.run(py, values, symbols, outputs)?;
         }
+        // Where the call begins in a region without grad mode, the graph has switched it on for these.
+        let _on = GradMode::new(torch, true);
         for node in &self.nodes {
             let state = state.as_ref().filter(|_| node.of.draws).map(|state| state.clone_ref(py));
             let call = Call { node: node.clone(), symbols: symbols.to_vec(), takes: vec![], state };
