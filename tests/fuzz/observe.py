@@ -226,7 +226,8 @@ def _gradients(result: Any, args: tuple[Any, ...]) -> Any:
     except RuntimeError as error:
         return _exception(error)
     # Autograd hands on gradients that repeat one number as views of it; kernels write all of them.
-    return Freezer().freeze([g if g is None else g.clone(memory_format=torch.contiguous_format) for g in made])
+    strided = [g is not None and g.layout == torch.strided for g in made]
+    return Freezer().freeze([g.contiguous() if own else g for g, own in zip(made, strided, strict=True)])
 
 
 def _exception(error: BaseException | None, depth: int = 0) -> Any:
