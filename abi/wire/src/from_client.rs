@@ -139,8 +139,7 @@ pub struct KeyOptions {
 impl KeyOptions {
     /// Those of a trace.
     pub fn of(options: &TraceOptions) -> KeyOptions {
-        let training = [options.training.is_some(), options.training.is_some_and(|chosen| chosen.clamp_at_limits)];
-        let [trains, at_limits] = training;
+        let (trains, at_limits) = options.training.map_or((false, false), |chosen| (true, chosen.clamp_at_limits));
         let switches = [options.fullgraph, options.nested_breaks, options.error_on_break, trains, at_limits];
         KeyOptions {
             backend: options.backend.clone(),

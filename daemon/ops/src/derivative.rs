@@ -112,6 +112,16 @@ impl<'a> Back<'a> {
         Ok(())
     }
 
+    /// Gives the first arguments their gradients, those that are to get one.
+    pub(crate) fn give_each(&mut self, given: &[CoreId]) -> Result<(), Reason> {
+        for (i, gradient) in given.iter().enumerate() {
+            if self.wants(i) {
+                self.give(i, *gradient)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a value is to get a gradient.
     pub(crate) fn wants_value(&self, id: CoreId) -> bool {
         (self.wants)(id)

@@ -113,6 +113,6 @@ def subgradients() -> dict[str, bool]:
     """Derivatives that versions of torch choose differently where a function has none."""
     # Modes of the program are not to see it.
     with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
-        limit = torch.ones((), requires_grad=True)
-        (slope,) = torch.autograd.grad(limit.clamp(min=1.0), limit)
-        return {"clamp_at_limits": bool(slope)}
+        # Its node is called by itself: autograd's engine is not started, after which a process with GPUs may not fork.
+        node: Any = torch.ones((), requires_grad=True).clamp(min=1.0).grad_fn
+        return {"clamp_at_limits": bool(node(torch.ones(())))}

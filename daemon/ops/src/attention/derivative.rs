@@ -29,5 +29,5 @@ pub(crate) fn attention(cx: &mut Back<'_>) -> Result<(), Reason> {
     let metas = [turned(cx, q), turned(cx, k), turned(cx, v)];
     let op = ("aten::_scaled_dot_product_flash_attention_for_cpu_backward", "default");
     let given = cx.torch_all(op, None, args, &metas);
-    (0..3).filter(|i| cx.wants(*i)).collect::<Vec<_>>().into_iter().try_for_each(|i| cx.give(i, given[i]))
+    cx.give_each(&given)
 }

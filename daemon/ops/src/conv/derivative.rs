@@ -34,5 +34,5 @@ pub(crate) fn convolution(cx: &mut Back<'_>) -> Result<(), Reason> {
     let channels = bias_sizes.unwrap_or_else(|| vec![cx.sizes(gradient)[1].clone()]);
     let metas = [laid_out(cx, x)?, laid_out(cx, weight)?, cx.meta(weight, channels)];
     let given = cx.torch_all(("aten::convolution_backward", "default"), None, args, &metas);
-    (0..3).filter(|i| wanted[*i]).try_for_each(|i| cx.give(i, given[i]))
+    cx.give_each(&given)
 }

@@ -32,24 +32,24 @@ pub(crate) fn embedding(cx: &mut Back<'_>) -> Result<(), Reason> {
     cx.give(0, given)
 }
 
-pub(crate) fn index(cx: &mut Back<'_>) -> Result<(), Reason> {
-    let gradient = cx.gradient(0)?;
+/// Gives what was picked from its gradient: zeros, to which torch's op adds. `rest`: what it takes after them.
+fn added(cx: &mut Back<'_>, op: &str, out: Option<&str>, rest: [ExternArg; 3]) -> Result<(), Reason> {
     let of = cx.tensor(0)?;
-    let into = zeros(cx, of);
-    let args = vec![ExternArg::Value(into), cx.arg(1), ExternArg::Value(gradient), ExternArg::Const(Const::Bool(true))];
+    let mut args = vec![ExternArg::Value(zeros(cx, of))];
+    args.extend(rest);
     let meta = cx.like(of);
-    let given = cx.torch(("aten::index_put", "default"), None, args, &meta);
+    let given = cx.torch((op, "default"), out, args, &meta);
     cx.give(0, given)
 }
 
+pub(crate) fn index(cx: &mut Back<'_>) -> Result<(), Reason> {
+    let gradient = ExternArg::Value(cx.gradient(0)?);
+    added(cx, "aten::index_put", None, [cx.arg(1), gradient, ExternArg::Const(Const::Bool(true))])
+}
+
 pub(crate) fn gather(cx: &mut Back<'_>) -> Result<(), Reason> {
-    let gradient = cx.gradient(0)?;
-    let of = cx.tensor(0)?;
-    let into = zeros(cx, of);
-    let args = vec![ExternArg::Value(into), cx.arg(1), cx.arg(2), ExternArg::Value(gradient)];
-    let meta = cx.like(of);
-    let given = cx.torch(("aten::scatter_add", "default"), Some("out"), args, &meta);
-    cx.give(0, given)
+    let gradient = ExternArg::Value(cx.gradient(0)?);
+    added(cx, "aten::scatter_add", Some("out"), [cx.arg(1), cx.arg(2), gradient])
 }
 
 /// Each part gets what lies where it was put. Tensors of shape (0,) are skipped, whatever the others' rank.

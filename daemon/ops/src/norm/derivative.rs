@@ -26,5 +26,5 @@ pub(crate) fn batch_norm(cx: &mut Back<'_>) -> Result<(), Reason> {
     args.extend([ExternArg::Const(Const::Bool(true)), eps, mask(&wanted)]);
     let metas = [cx.like(x), statistic.clone(), statistic];
     let given = cx.torch_all(("aten::native_batch_norm_backward", "default"), None, args, &metas);
-    (0..3).filter(|i| wanted[*i]).try_for_each(|i| cx.give(i, given[i]))
+    cx.give_each(&given)
 }
