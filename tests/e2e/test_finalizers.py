@@ -70,6 +70,52 @@ def tail(x):
     return inner(x)
 
 
+@flambeau.disable
+def given(values):
+    return values.pop()
+
+
+def carried(x, values):
+    held = given(values)  # noqa: F841
+    note("given")
+    y = x + 1
+    note("computed")
+    return y
+
+
+class EndsAsText(str):
+    """A text that says when it is freed."""
+
+    __slots__ = ()
+
+    def __del__(self):
+        seen.append(f"end of the text {self}")
+
+
+KINDS = {
+    "none": lambda: None,
+    "number": lambda: 1.5,
+    "text": lambda: "text",
+    "tensor": lambda: torch.ones(2),
+    "object": lambda: Ends("object"),
+    "own text": lambda: EndsAsText("a"),
+    "tuple of one": lambda: (Ends("item"), 1),
+    "list of one": lambda: [Ends("item")],
+}
+
+
+@pytest.mark.parametrize("first", KINDS)
+def test_carried_along_first_what_has_no_end_to_see(first):
+    compiled, x = flambeau.compile(carried), torch.ones(3)
+    for kind in [first, *KINDS]:
+        seen.clear()
+        carried(x, [KINDS[kind]()])
+        expected = seen.copy()
+        seen.clear()
+        compiled(x, [KINDS[kind]()])
+        assert seen == expected, kind
+
+
 @pytest.mark.parametrize("fn", [dead, replaced, deleted, several, below, tail])
 def test_finalizers_run_when_they_would(fn, backend):
     compiled, x = flambeau.compile(fn, backend=backend), torch.ones(3)

@@ -82,6 +82,8 @@ pub enum GuardKind {
     NoAttributes,
     /// No weak reference to the value is alive; it is an instance of a class of Python.
     NoWeakReferences,
+    /// `None`, a number, `str` or `bytes` of an exact built-in type, a `torch.Tensor` or a `Parameter`: its end is not seen.
+    EndsUnseen,
     /// A raw slot is empty; the source is the object.
     NoSlot(Arc<str>),
     /// A context variable has no value; the source is the variable.
@@ -144,6 +146,7 @@ impl GuardKind {
             | GuardKind::IsPath(_)
             | GuardKind::NoAttributes
             | GuardKind::NoWeakReferences
+            | GuardKind::EndsUnseen
             | GuardKind::MethodOf(_)
             | GuardKind::EmptyCell
             | GuardKind::TupleField(_)
@@ -209,6 +212,7 @@ impl GuardKind {
             GuardKind::Collection(Collection::Mapping) => format!("instances of {of} match mapping patterns"),
             GuardKind::NoAttributes => format!("{of} has nothing in its __dict__"),
             GuardKind::NoWeakReferences => format!("no weak reference to {of}"),
+            GuardKind::EndsUnseen => format!("{of} is None, a number, a str, bytes or a tensor"),
             GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),
             GuardKind::NoContextValue { .. } => format!("{of} has no value"),
             GuardKind::NotCached { .. } => format!("{of} keeps no result for these arguments"),

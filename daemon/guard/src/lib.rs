@@ -90,6 +90,7 @@ impl<'a> Implied<'a> {
             GuardKind::Type(class) => {
                 self.constants.contains(&guard.source) || self.tensors.get(&guard.source).is_some_and(|t| *t == class)
             }
+            GuardKind::EndsUnseen => self.constants.contains(&guard.source) || self.tensors.contains_key(&guard.source),
             GuardKind::Len(n) => self.keys.get(&guard.source) == Some(n),
             _ => false,
         }

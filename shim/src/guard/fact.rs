@@ -75,6 +75,7 @@ pub enum Fact {
     /// No instance dict, or an empty one.
     NoAttributes,
     NoWeakReferences,
+    EndsUnseen,
     /// Empty slot.
     NoSlot(Py<PyAny>),
     /// No value, nor a default.
@@ -162,6 +163,7 @@ impl Fact {
             GuardKind::Collection(collection) => Fact::Collection(*collection),
             GuardKind::NoAttributes => Fact::NoAttributes,
             GuardKind::NoWeakReferences => Fact::NoWeakReferences,
+            GuardKind::EndsUnseen => Fact::EndsUnseen,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoContextValue { own_default } => Fact::NoContextValue(*own_default),
             GuardKind::NotCached { key, room } => Fact::NotCached(Cached::new(py, key)?, *room),
@@ -282,6 +284,7 @@ impl Fact {
                     dict.is_null() || ffi::PyDict_Size(dict) == 0
                 }
                 Fact::NoWeakReferences => !raw::has_weak_references(value),
+                Fact::EndsUnseen => raw::is_plain_value(value) || torch.is_plain_tensor(value),
                 Fact::NoSlot(name) => Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr())).is_none(),
                 Fact::NoContextValue(own_default) => {
                     raw::is_context_variable(value) && raw::context_value(py, value, *own_default).is_none()

@@ -637,6 +637,23 @@ pub unsafe fn cell_contents(object: Raw) -> Option<Raw> {
     unsafe { (ffi::Py_TYPE(object) == &raw mut PyCell_Type).then(|| (*object.cast::<Cell>()).contents) }
 }
 
+/// Whether this is `None`, or a number, `str` or `bytes` of an exact built-in type.
+///
+/// # Safety
+/// A live object, GIL held.
+pub unsafe fn is_plain_value(object: Raw) -> bool {
+    // SAFETY: type tests.
+    unsafe {
+        object == ffi::Py_None()
+            || ffi::PyLong_CheckExact(object) != 0
+            || ffi::PyFloat_CheckExact(object) != 0
+            || ffi::PyUnicode_CheckExact(object) != 0
+            || ffi::PyBool_Check(object) != 0
+            || ffi::PyBytes_CheckExact(object) != 0
+            || ffi::PyComplex_CheckExact(object) != 0
+    }
+}
+
 /// Whether looking `key` (of exact built-in immutable type) up in `dict` compares it with such keys only.
 ///
 /// # Safety

@@ -14,7 +14,6 @@ use flambeau_bytecode::{Condition, Op, Output, live_for, live_slots, loop_slots,
 use flambeau_core::trace::Trace;
 use flambeau_ir::code::{Code, Const, Origin};
 use flambeau_ir::exit::{Break, Build, BuildId, Catch, End, Resume, Then, Varying};
-use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{SourceId, Step};
 use std::sync::Arc;
@@ -481,12 +480,7 @@ impl Tracer<'_> {
                 self.makes_finalizer(&Value::Class(class))
             }
             Value::Tuple(tuple) => tuple.items.iter().any(|item| self.has_finalizer(item)),
-            // Its type tells that a constant or tensor has none. What a tuple holds is not known.
-            Value::Unread(origin) => {
-                let Ok(object) = self.describe(origin.object) else { return true };
-                let plain = matches!(object.data, ObjectData::Const(_) | ObjectData::Tensor(_));
-                !plain || self.class_of(value).is_err()
-            }
+            Value::Unread(origin) => !self.ends_unseen(*origin),
             _ => false,
         }
     }

@@ -56,14 +56,43 @@ impl Tracer<'_> {
         Ok(Some(Value::Unread(Origin { object, source })))
     }
 
+    /// Whether nobody sees the end of what was not read: a constant or a tensor, which is guarded. What a tuple holds is not
+    /// known.
+    pub(crate) fn ends_unseen(&mut self, origin: Origin) -> bool {
+        use Const as C;
+        let Ok(described) = self.describe(origin.object) else { return false };
+        let own_class = match &described.data {
+            ObjectData::Const(
+                C::None
+                | C::Bool(_)
+                | C::Int(_)
+                | C::BigInt(_)
+                | C::Float(_)
+                | C::Complex(..)
+                | C::Str(_)
+                | C::Bytes(_),
+            ) => true,
+            ObjectData::Const(_) => false,
+            ObjectData::Tensor(_) => self.is_torchs_tensor(described.class),
+            _ => return false,
+        };
+        if own_class {
+            self.guard(origin.source, GuardKind::EndsUnseen);
+            return true;
+        }
+        self.guard_type(described.class, origin.source).is_ok()
+    }
+
+    fn is_torchs_tensor(&mut self, class: ObjId) -> bool {
+        let class = self.describe(class);
+        class.is_ok_and(|class| class.path.as_deref().is_some_and(|path| TENSORS.contains(&path)))
+    }
+
     fn may_stay_unread(&mut self, object: ObjId) -> Flow<bool> {
         let described = self.describe(object)?;
         match described.data {
             ObjectData::Const(_) => Ok(true),
-            ObjectData::Tensor(ref desc) if desc.unusual.is_none() => {
-                let class = self.describe(described.class)?;
-                Ok(class.path.as_deref().is_some_and(|path| TENSORS.contains(&path)))
-            }
+            ObjectData::Tensor(ref desc) if desc.unusual.is_none() => Ok(self.is_torchs_tensor(described.class)),
             _ => self.is_exact_tuple(object),
         }
     }
