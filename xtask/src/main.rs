@@ -69,7 +69,8 @@ enum Command {
     /// Run a suite of other people's programs, compiled, against its checked-in table; red only where something is worse
     /// than the table says. `cpython`: every test method of CPython's `Lib/test` for the language and the library's types,
     /// on all versions of Python that this machine has, in the modes plain and wrap (hours; `--slice ID`: minutes).
-    /// `packages`: programs that use packages in the way of their docs. `hf`: the architectures of transformers.
+    /// `packages`: programs that use packages in the way of their docs. `hf`: the architectures of transformers. `opdb`: torch's
+    /// own operators with its samples, `--gradients` with those of their arguments.
     /// `programs`: small programs of what users ask about.
     Conformance {
         /// A version of Python, like 3.12; may be given several times. All that this machine has, by default; a slice runs

@@ -398,6 +398,14 @@ impl PlanStep {
     }
 }
 
+/// What [`PlanStep::Call`] names where an op runs under torch's autograd: the name of the op, that of its overload, for each
+/// tensor among its arguments whether it gets a gradient, then its arguments. It gives the results of the op, and a tape.
+pub const TAPED: &str = "flambeau::taped";
+
+/// What it names for the gradients: the tape, and for each result its gradient or `None`. It gives the gradients of the
+/// tensors that get one, contiguous.
+pub const TAPED_BACKWARD: &str = "flambeau::taped_backward";
+
 /// An argument of a torch op.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PlanArg {

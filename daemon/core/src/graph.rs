@@ -301,6 +301,14 @@ impl Core {
         id
     }
 
+    /// Has a call be another one, of which its results are the first.
+    pub fn change_call(&mut self, id: CoreId, call: ExternCall) {
+        let node = &mut self.nodes[id.0 as usize];
+        self.index.remove(node);
+        node.op = CoreOp::Extern(call.into());
+        self.index.insert(node.clone(), id);
+    }
+
     fn repeats_unseen(&self, node: &CoreNode) -> bool {
         let CoreOp::Expand(of) = node.op else { return false };
         let is_one = |dim: &Dim| dim.replace(&|atom| self.known.get(atom).cloned()).is(1);

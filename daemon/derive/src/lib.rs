@@ -3,12 +3,14 @@
 //!
 //! [`derive`] divides the graph into nodes of autograd ([`nodes`]: an output of which another output is computed ends a node,
 //! as the user may ask for its gradient), takes the derivative of what leaves each node ([`sweep`]: from the outputs back, a
-//! rule an op), and cuts it off from the graph ([`split`]): what it reads of the graph is either computed again or kept.
+//! rule an op; calls of torch without one go on a [`tape`]), and cuts it off from the graph ([`split`]): what it reads of the
+//! graph is either computed again or kept.
 
 mod nodes;
 mod rules;
 mod split;
 mod sweep;
+mod tape;
 
 use flambeau_core::graph::{Core, CoreId};
 use flambeau_ir::plan::{Followed, Taken};
@@ -57,8 +59,15 @@ pub struct Wanted {
 /// Takes the derivative of a graph. A refusal names what has no derivative here: the graph then runs under autograd, op by
 /// op.
 pub fn derive(core: &Core, wanted: &Wanted) -> Result<Parts, Reason> {
-    let division = nodes::divide(core, wanted)?;
-    let joints = (0..division.count()).map(|at| sweep::sweep(core, wanted, &division, at));
-    let joints = joints.collect::<Result<Vec<_>, _>>()?;
-    split::split(core, &division, &joints)
+    let mut core = core.clone();
+    loop {
+        let division = nodes::divide(&core, wanted)?;
+        let mut untaped = BTreeSet::new();
+        let joints = (0..division.count()).map(|at| sweep::sweep(&core, wanted, &division, at, &mut untaped));
+        let joints = joints.collect::<Result<Vec<_>, _>>()?;
+        if untaped.is_empty() {
+            return split::split(&core, &division, &joints);
+        }
+        tape::tape(&mut core, &division.active, &untaped)?;
+    }
 }

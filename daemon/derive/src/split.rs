@@ -287,7 +287,9 @@ impl<'a> Copying<'a> {
             check_time();
             let mut node = self.from.node(id).clone();
             if let CoreOp::Stop(of) | CoreOp::Sloped(of, ..) = node.op {
-                self.map.insert(id, self.map[&of]);
+                let own = self.map[&of];
+                let own = if self.from.is_pinned(id) { self.laid_out(own, &node.strides) } else { own };
+                self.map.insert(id, own);
                 continue;
             }
             let map = &self.map;
@@ -301,6 +303,17 @@ impl<'a> Copying<'a> {
             }
             self.take(id, node);
         }
+    }
+
+    /// A value in memory with these strides.
+    fn laid_out(&mut self, id: CoreId, strides: &[Dim]) -> CoreId {
+        let node = self.to.node(id).clone();
+        if node.op.is_view() || node.op.is_input() || !self.to.pin(id, strides) {
+            let copy = self.to.add(CoreNode { op: CoreOp::Copy(id), strides: strides.to_vec(), ..node });
+            self.to.pin(copy, strides);
+            return copy;
+        }
+        id
     }
 
     /// The output that a value is; it becomes one if it is none.

@@ -4,15 +4,17 @@ use crate::Wanted;
 use crate::nodes::{Division, is_passing};
 use crate::rules;
 use crate::split::is_dense;
-use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp};
+use crate::tape;
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::bounds::check_time;
+use flambeau_ir::code::Const;
 use flambeau_ir::plan::{Followed, Taken};
 use flambeau_ir::reason::Reason;
-use flambeau_ir::tensor::contiguous_strides;
+use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
 use flambeau_ops::build::Build;
-use flambeau_ops::decompose::refuse;
+use flambeau_ops::decompose::{extern_call, refuse};
 use flambeau_ops::derivative::{Back, derivative};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A graph with the derivative of the outputs of one of its nodes of autograd.
 pub struct Joint {
@@ -59,15 +61,39 @@ impl Sweep<'_> {
         debug_assert_eq!(self.sizes(id), self.sizes(gradient));
         debug_assert_eq!(self.dtype(id), self.dtype(gradient));
         let total = match self.gradients.get(&id).copied() {
+            Some(before) if self.dtype(id).is_complex() => self.add_complex(before, gradient),
             Some(before) => self.add(before, gradient),
             None => gradient,
         };
         self.gradients.insert(id, total);
     }
+
+    /// No kernel computes with complex numbers.
+    fn add_complex(&mut self, a: CoreId, b: CoreId) -> CoreId {
+        let meta = TensorMeta::contiguous(self.dtype(a), self.core.device, self.sizes(a));
+        let call = ExternCall {
+            op: "aten::add".into(),
+            overload: "Tensor".into(),
+            out: Some("out".into()),
+            args: vec![ExternArg::Value(a), ExternArg::Value(b), ExternArg::Const(Const::Int(1))],
+            results: 1,
+            order: None,
+            draws: false,
+            in_place: false,
+        };
+        extern_call(&mut self.core, call, &[meta])[0]
+    }
 }
 
-/// Adds the derivative of the outputs of a node.
-pub fn sweep(core: &Core, wanted: &Wanted, division: &Division, at: usize) -> Result<Joint, Reason> {
+/// Adds the derivative of the outputs of a node. `untaped`: calls without a derivative here, as far as they have gradients;
+/// what is given is of no use then.
+pub fn sweep(
+    core: &Core,
+    wanted: &Wanted,
+    division: &Division,
+    at: usize,
+    untaped: &mut BTreeSet<CoreId>,
+) -> Result<Joint, Reason> {
     let mut sweep = Sweep { core: core.clone(), division, gradients: BTreeMap::new() };
     let inputs = wanted.inputs.len() as u32;
     let outputs = seed(&mut sweep, inputs, at);
@@ -81,10 +107,13 @@ pub fn sweep(core: &Core, wanted: &Wanted, division: &Division, at: usize) -> Re
             continue;
         }
         if let CoreOp::Extern(_) = node.op {
-            of_call(&mut sweep, core, id)?;
+            of_call(&mut sweep, core, id, untaped)?;
         } else if !matches!(node.op, CoreOp::Result(..))
             && let Some(gradient) = sweep.gradients.get(&id).copied()
         {
+            if node.dtype.is_complex() && !matches!(node.op, CoreOp::Permute(..) | CoreOp::Reshape(_)) {
+                return refuse("no derivative of a part of a complex tensor");
+            }
             rules::of(&mut sweep, node, id, gradient)?;
         }
     }
@@ -142,7 +171,7 @@ fn seed(sweep: &mut Sweep<'_>, inputs: u32, at: usize) -> Vec<Followed> {
 }
 
 /// The gradients of the arguments of a call of torch.
-fn of_call(sweep: &mut Sweep<'_>, core: &Core, id: CoreId) -> Result<(), Reason> {
+fn of_call(sweep: &mut Sweep<'_>, core: &Core, id: CoreId, untaped: &mut BTreeSet<CoreId>) -> Result<(), Reason> {
     let CoreOp::Extern(call) = &core.node(id).op else { return Ok(()) };
     let result = |i: u32| core.ids().find(|r| core.node(*r).op == CoreOp::Result(id, i));
     let results: Vec<Option<CoreId>> = (0..call.results).map(result).collect();
@@ -151,13 +180,25 @@ fn of_call(sweep: &mut Sweep<'_>, core: &Core, id: CoreId) -> Result<(), Reason>
     if gradients.iter().all(Option::is_none) {
         return Ok(());
     }
-    let Some(rule) = derivative(&call.op) else { return refuse(format!("no derivative of {}", call.op)) };
+    if tape::is_taped(call) {
+        tape::of_taped(sweep, call, &results, &gradients);
+        return Ok(());
+    }
     let division = sweep.division;
     let wants = |id: CoreId| division.active.get(id.0 as usize).copied().unwrap_or(false);
-    let mut back = Back::new(&mut sweep.core, (id, call), (&results, &gradients), &wants);
-    let done = rule(&mut back);
-    let given = back.given();
-    done?;
-    given.into_iter().for_each(|(of, gradient)| sweep.give(of, gradient));
+    if let Some(rule) = derivative(&call.op) {
+        let mut back = Back::new(&mut sweep.core, (id, call), (&results, &gradients), &wants);
+        let done = rule(&mut back);
+        let given = back.given();
+        if done.is_ok() {
+            given.into_iter().for_each(|(of, gradient)| sweep.give(of, gradient));
+            return Ok(());
+        }
+    }
+    untaped.insert(id);
+    // Which calls before it have gradients is found with any.
+    for of in core.node(id).op.operands().into_iter().filter(|of| wants(*of)) {
+        sweep.give(of, of);
+    }
     Ok(())
 }

@@ -45,8 +45,23 @@ pub struct OpDef {
     paths: &'static [&'static str],
     operator: Option<Operator>,
     marks: u16,
+    /// What autograd saves of a call.
+    pub saved: Saved,
     /// What a call does besides giving its result.
     pub(crate) effect: Effect,
+}
+
+/// What autograd saves of a call for its derivative: a write to that, before the derivative runs, is an error of torch's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// Maybe all: arguments and result.
+    All,
+    /// Arguments.
+    Arguments,
+    /// Arguments where they are several tensors: each is a factor of another one's gradient.
+    Factors,
+    /// Neither.
+    Nothing,
 }
 
 /// What is true of an op, or of a function without a rule.
@@ -150,6 +165,7 @@ impl OpDef {
             paths: &[],
             operator: None,
             marks: 0,
+            saved: Saved::All,
             effect: Effect::Pure,
         }
     }
@@ -212,6 +228,12 @@ impl OpDef {
     /// Says what is true of it.
     pub(crate) const fn is(mut self, mark: Mark) -> OpDef {
         self.marks |= 1 << mark as u16;
+        self
+    }
+
+    /// Says what autograd saves of a call.
+    pub(crate) const fn saves(mut self, saved: Saved) -> OpDef {
+        self.saved = saved;
         self
     }
 

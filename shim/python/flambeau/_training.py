@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 from typing import Any
 
 import torch
 from torch.autograd.function import Function, FunctionCtx
+from torch.autograd.graph import get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
 
@@ -27,10 +30,12 @@ class Flambeau(Function):
         kept, call = ctx.saved_tensors, ctx.call
         if torch.is_grad_enabled():
             return None, None, None, *_again(call, ctx.versions, gradients, create_graph=True)
+        device = next(gradient.device for gradient in gradients if gradient is not None)
         pairs = zip(gradients, call.layouts(), strict=True)
-        taken = [_laid_out(gradient, dtype, size, stride, call) for gradient, (dtype, size, stride) in pairs]
+        taken = [_laid_out(gradient, dtype, size, stride, device) for gradient, (dtype, size, stride) in pairs]
+        _undefined.met = False
         given = call.backward(kept, taken)
-        if given is None:
+        if given is None or (_undefined.met and call.runs_again()):
             given = _again(call, ctx.versions, gradients, create_graph=False)
         return None, None, None, *given
 
@@ -62,11 +67,12 @@ def _version(tensor: torch.Tensor) -> int | None:
     return None if tensor.is_inference() else tensor._version
 
 
-def _laid_out(gradient: torch.Tensor | None, dtype: str, size: list[int], stride: list[int], call: Any) -> torch.Tensor:
+def _laid_out(
+    gradient: torch.Tensor | None, dtype: str, size: list[int], stride: list[int], device: torch.device
+) -> torch.Tensor:
     """A gradient in the layout that the plan is for."""
     if gradient is not None and list(gradient.stride()) == stride:
         return gradient
-    device = call.takes()[0].device if gradient is None else gradient.device
     made = torch.empty_strided(size, stride, dtype=getattr(torch, dtype), device=device)
     return made.zero_() if gradient is None else made.copy_(gradient)
 
@@ -107,6 +113,84 @@ def _again(
         create_graph=create_graph,
         allow_unused=True,
     )
+
+
+_undefined = threading.local()
+"""`met`: a taped op gave no gradient where the plan takes zeros for it. Eager's own may be `None` then."""
+
+
+class Tape:
+    """What torch's autograd knows of one call of an op. The memory of results is not kept."""
+
+    def __init__(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor]):
+        self.outputs = [get_gradient_edge(output) if output.requires_grad else None for output in outputs]
+        self.inputs = inputs
+
+
+def taped(op: str, overload: str, wanted: list[bool], *args: Any) -> list[torch.Tensor]:
+    """Calls an op of `torch.ops` (`NAMESPACE::NAME`) under autograd: its results, and a tensor that holds the tape.
+    `wanted`: for each tensor among the arguments, in lists too, whether its gradient will be asked for."""
+    function = _overload(op, overload)
+    flags, inputs = iter(wanted), []
+
+    def given(arg: Any) -> Any:
+        if isinstance(arg, list):
+            return [given(item) for item in arg]
+        if not isinstance(arg, torch.Tensor) or not next(flags):
+            return arg
+        inputs.append(arg.detach().requires_grad_())
+        return inputs[-1]
+
+    with torch.enable_grad():
+        args = tuple(given(arg) for arg in args)
+        positional = _positional(function)
+        named = dict(zip(_by_keyword(function), args[positional:], strict=False))
+        made = function(*args[:positional], **named)
+    outputs = [made] if isinstance(made, torch.Tensor) else list(made)
+    holder = torch.empty(0, dtype=torch.uint8, device=outputs[0].device)
+    holder.tape = Tape(outputs, inputs)  # type: ignore[attr-defined]
+    return [*(output.detach() for output in outputs), holder]
+
+
+def taped_backward(holder: torch.Tensor, gradients: list[torch.Tensor | None]) -> list[torch.Tensor]:
+    """The gradients of a taped call's arguments, contiguous, from those of its results."""
+    tape: Tape = holder.tape  # type: ignore[attr-defined]
+    pairs = [
+        (output, gradient)
+        for output, gradient in zip(tape.outputs, gradients, strict=True)
+        if gradient is not None and output is not None
+    ]
+    if not pairs:
+        _undefined.met = True
+        return [torch.zeros_like(taken, memory_format=torch.contiguous_format) for taken in tape.inputs]
+    given = torch.autograd.grad(
+        [output for output, _ in pairs],
+        tape.inputs,
+        [gradient for _, gradient in pairs],
+        retain_graph=torch._C._autograd._get_current_graph_task_keep_graph(),
+        allow_unused=True,
+    )
+    _undefined.met |= any(gradient is None for gradient in given)
+    return [
+        torch.zeros_like(taken, memory_format=torch.contiguous_format) if gradient is None else gradient.contiguous()
+        for taken, gradient in zip(tape.inputs, given, strict=True)
+    ]
+
+
+@functools.cache
+def _overload(op: str, overload: str) -> Any:
+    namespace, name = op.split("::")
+    return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+
+
+@functools.cache
+def _positional(function: Any) -> int:
+    return sum(not argument.kwarg_only for argument in function._schema.arguments)
+
+
+@functools.cache
+def _by_keyword(function: Any) -> list[str]:
+    return [argument.name for argument in function._schema.arguments if argument.kwarg_only]
 
 
 def subgradients() -> dict[str, bool]:

@@ -11,7 +11,7 @@ use crate::torch::Torch;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::frame::Subgradients;
 use flambeau_ir::guard::TensorGuard;
-use flambeau_ir::plan::{Plan, Taken, Training, TrainingNode};
+use flambeau_ir::plan::{Plan, PlanArg, PlanStep, TAPED_BACKWARD, Taken, Training, TrainingNode};
 use flambeau_ir::source::SourceId;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -39,6 +39,8 @@ struct Node {
     again: Option<EagerBody>,
     /// Which of what that takes the graph writes to.
     written: Vec<usize>,
+    /// Which of what the derivative reads are tapes: no numbers, so nothing for hooks on saved tensors.
+    tapes: Vec<usize>,
 }
 
 // SAFETY: as `Installed`: all that is not `Send` or `Sync` in it is only touched with the GIL held.
@@ -88,6 +90,7 @@ impl TrainingBody {
                 backward: load(&of.backward, &place, &|_| None)?,
                 again,
                 written: (0..of.takes.len()).filter(|at| is_written(&of.takes[*at])).collect(),
+                tapes: of.backward.steps.iter().filter_map(tape).collect(),
                 of: TrainingNode { backward: Plan::default(), graph: None, ..of.clone() },
             }))
         };
@@ -123,7 +126,7 @@ impl TrainingBody {
         let _on = GradMode::new(torch, true);
         for node in &self.nodes {
             let state = state.as_ref().filter(|_| node.of.draws).map(|state| state.clone_ref(py));
-            let call = Call { node: node.clone(), symbols: symbols.to_vec(), takes: vec![], state };
+            let call = Call { node: node.clone(), symbols: symbols.to_vec(), takes: vec![], tapes: vec![], state };
             attach(py, call, kept, outputs, self.left).map_err(|error| failure(py, error, self.commits()))?;
         }
         outputs.truncate(self.left);
@@ -147,13 +150,16 @@ fn attach(py: Python<'_>, call: Call, kept: &Kept, outputs: &mut Outputs, left: 
     };
     let node = call.node.clone();
     let made: Vec<_> = node.of.outputs.iter().map(|of| outputs[of.output as usize].clone_ref(py)).collect();
-    let call = Call { takes: all(&node.of.takes)?, ..call };
+    let reads = all(&node.of.reads)?.into_iter().enumerate();
+    let (tapes, kept): (Vec<_>, Vec<_>) = reads.partition(|(at, _)| node.tapes.contains(at));
+    let [tapes, kept] = [tapes, kept].map(|part| part.into_iter().map(|(_, tensor)| tensor).collect::<Vec<_>>());
+    let call = Call { takes: all(&node.of.takes)?, tapes, ..call };
     let seen: Vec<bool> = node.of.outputs.iter().map(|of| (of.output as usize) < left).collect();
     let mut args = vec![
         PyTuple::new(py, seen)?.into_any().unbind(),
         Py::new(py, call)?.into_any(),
         PyTuple::new(py, made)?.into_any().unbind(),
-        PyTuple::new(py, all(&node.of.reads)?)?.into_any().unbind(),
+        PyTuple::new(py, kept)?.into_any().unbind(),
     ];
     args.extend(all(&node.of.gradients)?);
     let attached = py.import("flambeau._training")?.getattr("attach")?.call1(PyTuple::new(py, args)?)?;
@@ -161,6 +167,13 @@ fn attach(py: Python<'_>, call: Call, kept: &Kept, outputs: &mut Outputs, left: 
         outputs[of.output as usize] = output?.unbind();
     }
     Ok(())
+}
+
+/// The input that is the tape of a step.
+fn tape(step: &PlanStep) -> Option<usize> {
+    let PlanStep::Call { op, args, .. } = step else { return None };
+    let Some(PlanArg::Reg(reg)) = args.first().filter(|_| &**op == TAPED_BACKWARD) else { return None };
+    Some(reg.0 as usize)
 }
 
 /// What a run gave, or the exception that says why not.
@@ -181,6 +194,8 @@ pub struct Call {
     symbols: Vec<i64>,
     /// What its part of the graph takes.
     takes: Vec<Py<PyAny>>,
+    /// The tapes that its derivative reads.
+    tapes: Vec<Py<PyAny>>,
     /// The state of the CPU's generator before the call, if that draws.
     state: Option<Py<PyAny>>,
 }
@@ -205,7 +220,11 @@ impl Call {
         kept: Vec<Py<PyAny>>,
         gradients: Vec<Py<PyAny>>,
     ) -> PyResult<Option<Vec<Py<PyAny>>>> {
-        let values: Vec<Input> = kept.iter().chain(&gradients).map(|tensor| Input::new(tensor.as_ptr())).collect();
+        let (mut kept, mut tapes) = (kept.iter(), self.tapes.iter());
+        let read = |at| if self.node.tapes.contains(&at) { tapes.next() } else { kept.next() };
+        let reads: Vec<&Py<PyAny>> = (0..self.node.of.reads.len()).filter_map(read).collect();
+        let values: Vec<Input> =
+            reads.into_iter().chain(&gradients).map(|tensor| Input::new(tensor.as_ptr())).collect();
         if values.len() != self.node.backward.inputs() {
             return Err(PyRuntimeError::new_err("other tensors than the derivative takes"));
         }
@@ -245,6 +264,11 @@ impl Call {
     fn wanted(&self) -> Vec<usize> {
         let place = |of: &Taken| self.node.of.takes.iter().position(|taken| taken == of);
         self.node.of.gradients.iter().filter_map(place).collect()
+    }
+
+    /// Whether its part of the graph can be run once more.
+    fn runs_again(&self) -> bool {
+        self.node.again.is_some()
     }
 
     /// Its part of the graph run once more, op by op; `None`: that cannot be.

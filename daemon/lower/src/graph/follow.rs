@@ -3,10 +3,11 @@
 
 use crate::graph::functional::{Lowering, Value};
 use flambeau_core::graph::{Core, CoreId, CoreOp};
-use flambeau_ir::graph::{Graph, Node, NodeId, NodeOp, ValueMeta};
+use flambeau_ir::graph::{Graph, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::TensorMeta;
+use flambeau_ops::Saved;
 use flambeau_ops::decompose::{Outcome, refuse};
 use std::collections::BTreeSet;
 
@@ -38,6 +39,8 @@ pub struct Follow {
     pub rewritten: bool,
     /// For each node, whether it depends on an input that requires grad.
     nodes: Vec<bool>,
+    /// Memory of which autograd may have saved something.
+    saved: BTreeSet<usize>,
 }
 
 impl Follow {
@@ -158,9 +161,50 @@ impl Lowering<'_> {
         if made { refuse("a leaf that requires grad, made in the graph") } else { Ok(()) }
     }
 
+    /// Notes what autograd saves of a call with these arguments, which writes to one of them or gives `value`.
+    pub fn note_saved<'a>(
+        &mut self,
+        node: &Node,
+        target: &Target,
+        (written, args): (Option<NodeId>, impl ExactSizeIterator<Item = &'a NodeId>),
+        value: &Value,
+    ) {
+        let Some(follow) = self.follow.as_mut().filter(|follow| !follow.off) else { return };
+        if !requires_grad(&node.meta) {
+            return;
+        }
+        let saved = flambeau_ops::canonical(target).map_or(Saved::All, |canon| canon.op.saved);
+        let keeps_arguments = match saved {
+            Saved::All | Saved::Arguments => true,
+            Saved::Factors => args.len() > 1,
+            Saved::Nothing => false,
+        };
+        let base_of = |value: &Value| if let Value::Tensor { base, .. } = value { Some(*base) } else { None };
+        // Of what it writes to it saves a copy.
+        let read = args.filter(|id| Some(**id) != written).map(|id| &self.values[id.0 as usize]);
+        let read: Vec<usize> = read.filter_map(base_of).collect();
+        if written.is_none() && base_of(value).is_some_and(|base| read.contains(&base)) {
+            return;
+        }
+        if keeps_arguments {
+            follow.saved.extend(read);
+        }
+        // Forms that write to their argument may save the result where others save the argument.
+        if saved == Saved::All || written.is_some() && saved == Saved::Arguments {
+            match value {
+                Value::Tuple(items) => follow.saved.extend(items.iter().filter_map(base_of)),
+                value => follow.saved.extend(base_of(value)),
+            }
+        }
+    }
+
     /// Notes what a write does to what autograd follows.
     pub fn check_written(&mut self, base: usize, value: CoreId) -> Result<(), Reason> {
-        let Some(off) = self.follow.as_ref().map(|follow| follow.off) else { return Ok(()) };
+        let Some(follow) = &self.follow else { return Ok(()) };
+        if follow.saved.contains(&base) {
+            return refuse("a write to what a derivative of torch's may read");
+        }
+        let off = follow.off;
         let (before, after) = (self.follows(self.bases[base].value), self.follows(value));
         if off && before {
             return refuse("a write, with grad mode off, to a tensor that autograd follows");

@@ -251,6 +251,7 @@ impl Lowering<'_> {
         if let Value::Tensor { severed, .. } = &mut value {
             *severed |= flambeau_ops::canonical(target).is_some_and(|canon| canon.op.has(Mark::Severs));
         }
+        self.note_saved(node, target, (written, values.keys()), &value);
         Ok(value)
     }
 

@@ -5,7 +5,7 @@
 
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::DType;
-use flambeau_ir::plan::{Plan, PlanStep, Reg};
+use flambeau_ir::plan::{Plan, PlanStep, Reg, TAPED};
 use flambeau_ir::tensor::Device;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,7 +82,15 @@ fn buffers(plan: &Plan, dtype: DType) -> (Vec<Buffer>, Vec<Buffer>) {
             }
         });
     }
-    let leaving: BTreeSet<Reg> = plan.outputs.iter().map(root).collect();
+    let mut leaving: BTreeSet<Reg> = plan.outputs.iter().map(root).collect();
+    for step in &plan.steps {
+        // Torch keeps what it likes of them for the derivative.
+        if matches!(step, PlanStep::Call { op, .. } if &**op == TAPED) {
+            step.registers(&mut |reg| {
+                leaving.insert(root(&reg));
+            });
+        }
+    }
     let made: BTreeSet<Reg> = plan.steps.iter().flat_map(results).collect();
     let (mut own, mut others) = (Vec::new(), Vec::new());
     for (at, step) in plan.steps.iter().enumerate() {

@@ -7,7 +7,7 @@ use crate::plan::kernels::{self, Buffer, Launch};
 use flambeau_core::graph::{Core, CoreId, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{DType, Kernel};
-use flambeau_ir::plan::{Plan, PlanArg, PlanKernel, PlanStep, Reg};
+use flambeau_ir::plan::{Plan, PlanArg, PlanKernel, PlanStep, Reg, TAPED};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::contiguous_strides;
@@ -186,6 +186,15 @@ impl Builder<'_> {
             if let OutputBase::Value(id) = output.base {
                 let base = self.view(id).base;
                 last.insert(kernels::source(self.core, base), usize::MAX);
+            }
+        }
+        // Torch keeps what it likes of them for the derivative.
+        for task in &self.schedule.tasks {
+            let Task::Extern(id) = task else { continue };
+            if matches!(&self.core.node(*id).op, CoreOp::Extern(call) if &*call.op == TAPED) {
+                let read = self.read_by(task).into_iter().map(|id| kernels::source(self.core, id));
+                let given = self.results(*id).into_values().map(Buffer::Value);
+                last.extend(read.chain(given).map(|buffer| (buffer, usize::MAX)));
             }
         }
         self.last_use = last;

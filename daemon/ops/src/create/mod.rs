@@ -8,7 +8,7 @@ use crate::promote::{Category, category};
 use crate::registry::{
     Effect::Draws,
     Mark::{Makes, TakesData, Writes},
-    OpDef,
+    OpDef, Saved,
     place::*,
 };
 use crate::{InferError, Inferred, OpArg};
@@ -79,7 +79,7 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("linspace", sized!("start:N, end:N, steps:I"), linspace, FN).is(Makes),
     OpDef::new("logspace", sized!("start:N, end:N, steps:I, base:N=10.0"), linspace, FN).is(Makes),
     OpDef::new("eye", concat!(sized!("n:I"), " | ", sized!("n:I, m:I")), eye, FN).lowers(decompose::eye).is(Makes),
-    OpDef::new("fill", "input:T, value:TN", fill, ALL).lowers(|cx| decompose::full(cx, "value")),
+    OpDef::new("fill", "input:T, value:TN", fill, ALL).lowers(|cx| decompose::full(cx, "value")).saves(Saved::Nothing),
     OpDef::new("zero_", "input:T", zero_, METHOD).is(Writes).lowers(decompose::zeros).paths(&["torch.zero_"]),
     OpDef::new("scalar_tensor", sized!("s:N"), scalar_tensor, FN).is(Makes).is(TakesData),
     OpDef::new("tensor", sized!("data"), tensor, FN).lowers(decompose::tensor).is(Makes).is(TakesData),

@@ -9,7 +9,7 @@ use crate::layout::{Format, preserved, suggest_format};
 use crate::promote::category;
 use crate::registry::{
     Mark::{Checks, Stores},
-    OpDef,
+    OpDef, Saved,
     place::*,
 };
 use crate::{InferError, Inferred};
@@ -18,11 +18,15 @@ use flambeau_ir::kernel::{Binary, DType};
 use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("getitem", "input, index", getitem::getitem, 0).derives(decompose::getitem).operator("getitem"),
+    OpDef::new("getitem", "input, index", getitem::getitem, 0)
+        .derives(decompose::getitem)
+        .operator("getitem")
+        .saves(Saved::Arguments),
     OpDef::new("setitem", "input, index, value", getitem::setitem, 0)
         .derives(decompose::setitem)
         .operator("setitem")
-        .is(Stores),
+        .is(Stores)
+        .saves(Saved::Nothing),
     OpDef::new(
         "embedding",
         "weight:T, indices:T, padding_idx:I=-1, scale_grad_by_freq:B=False, sparse:B=False",
@@ -30,13 +34,16 @@ pub(crate) static OPS: &[OpDef] = &[
         FN,
     )
     .derives(decompose::embedding)
-    .is(Checks),
+    .is(Checks)
+    .saves(Saved::Arguments),
     OpDef::new("index_select", "input:T, dim:I, index:T, *, out:T=None", index_select, BOTH)
         .derives(decompose::index_select)
-        .is(Checks),
+        .is(Checks)
+        .saves(Saved::Arguments),
     OpDef::new("gather", "input:T, dim:I, index:T, *, sparse_grad:B=False, out:T=None", gather, BOTH)
         .derives(decompose::gather)
-        .is(Checks),
+        .is(Checks)
+        .saves(Saved::Arguments),
     OpDef::new("scatter", "input:T, dim:I, index:T, src:TN | input:T, dim:I, index:T, value:N", scatter, ALL)
         .is(Checks),
     OpDef::new("scatter_add", "input:T, dim:I, index:T, src:T", scatter, ALL).is(Checks),
@@ -44,21 +51,29 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("index_copy", "input:T, dim:I, index:T, source:T", index_copy, ALL).is(Checks),
     OpDef::new("index_fill", "input:T, dim:I, index:T, value:N", index_fill, ALL).is(Checks),
     OpDef::new("tril", "input:T, diagonal:I=0, *, out:T=None", triangle, ALL)
-        .derives(|cx| decompose::triangle(cx, Binary::Le)),
+        .derives(|cx| decompose::triangle(cx, Binary::Le))
+        .saves(Saved::Nothing),
     OpDef::new("triu", "input:T, diagonal:I=0, *, out:T=None", triangle, ALL)
-        .derives(|cx| decompose::triangle(cx, Binary::Ge)),
+        .derives(|cx| decompose::triangle(cx, Binary::Ge))
+        .saves(Saved::Nothing),
     OpDef::new("one_hot", "input:T, num_classes:I=-1", one_hot, NN).lowers(decompose::one_hot).is(Checks),
-    OpDef::new("roll", "input:T, shifts:L, dims:L=()", roll, BOTH).derives(decompose::roll),
-    OpDef::new("flip", "input:T, dims:L*", flip, BOTH).derives(decompose::flip),
-    OpDef::new("repeat", "input:T, repeats:L*", repeat, METHOD).derives(decompose::repeat),
+    OpDef::new("roll", "input:T, shifts:L, dims:L=()", roll, BOTH).derives(decompose::roll).saves(Saved::Nothing),
+    OpDef::new("flip", "input:T, dims:L*", flip, BOTH).derives(decompose::flip).saves(Saved::Nothing),
+    OpDef::new("repeat", "input:T, repeats:L*", repeat, METHOD).derives(decompose::repeat).saves(Saved::Nothing),
     OpDef::new("tile", "input:T, dims:L*", tile, BOTH).derives(decompose::repeat),
     OpDef::new("repeat_interleave", "input:T, repeats:I, dim:I=None", repeat_interleave, BOTH)
-        .derives(decompose::repeat_interleave),
+        .derives(decompose::repeat_interleave)
+        .saves(Saved::Arguments),
     OpDef::new("cat", "tensors:TL, dim:I=0, *, out:T=None", cat, FN)
         .derives(decompose::cat)
-        .also(&["concat", "concatenate"]),
-    OpDef::new("stack", "tensors:TL, dim:I=0, *, out:T=None", stack, FN).derives(decompose::stack),
-    OpDef::new("pad", "input:T, pad:L, mode:S=constant, value:N=None", pad, NN).derives(decompose::pad),
+        .also(&["concat", "concatenate"])
+        .saves(Saved::Nothing),
+    OpDef::new("stack", "tensors:TL, dim:I=0, *, out:T=None", stack, FN)
+        .derives(decompose::stack)
+        .saves(Saved::Nothing),
+    OpDef::new("pad", "input:T, pad:L, mode:S=constant, value:N=None", pad, NN)
+        .derives(decompose::pad)
+        .saves(Saved::Arguments),
     OpDef::new("constant_pad_nd", "input:T, pad:L, value:N=0", pad, FN).derives(decompose::pad),
 ];
 

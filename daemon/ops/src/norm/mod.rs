@@ -7,7 +7,7 @@ use crate::call::{Answer, Call, invalid};
 use crate::layout::{Format, is_contiguous_in, suggest_format};
 use crate::registry::{
     Effect::{Updates, UpdatesIf},
-    OpDef,
+    OpDef, Saved,
     place::*,
 };
 use crate::{InferError, Inferred};
@@ -20,23 +20,23 @@ pub(crate) static OPS: &[OpDef] = &[
         batch_norm,
         FN,
     )
-    .derives(decompose::batch_norm).effect(UpdatesIf("training", 5)),
+    .derives(decompose::batch_norm).effect(UpdatesIf("training", 5)).saves(Saved::Arguments),
     OpDef::new(
         "layer_norm",
         "input:T, normalized_shape:L, weight:T=None, bias:T=None, eps:N=1e-05, cudnn_enable:B=True",
         layer_norm,
         FN,
     )
-    .derives(decompose::layer_norm),
+    .derives(decompose::layer_norm).saves(Saved::Arguments),
     OpDef::new("rms_norm", "input:T, normalized_shape:L, weight:T=None, eps:N=None", rms_norm, FN)
-        .derives(decompose::rms_norm),
+        .derives(decompose::rms_norm).saves(Saved::Arguments),
     OpDef::new(
         "group_norm",
         "input:T, num_groups:I, weight:T=None, bias:T=None, eps:N=1e-05, cudnn_enabled:B=True",
         group_norm,
         FN,
     )
-    .derives(decompose::group_norm),
+    .derives(decompose::group_norm).saves(Saved::Arguments),
     OpDef::new(
         "instance_norm",
         "input:T, weight:T?, bias:T?, running_mean:T?, running_var:T?, use_input_stats:B, momentum:N, eps:N, cudnn_enabled:B",

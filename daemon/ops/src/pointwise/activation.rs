@@ -6,7 +6,7 @@ use crate::call::{Answer, Call};
 use crate::layout::strides_in;
 use crate::registry::{
     Mark::{Autocast, NoBools},
-    OpDef,
+    OpDef, Saved,
     place::*,
 };
 use crate::{InferError, Inferred};
@@ -23,17 +23,23 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("relu6", "input:T", like, NN_ALL).derives(|cx| decompose::clamped(cx, 0.0, 6.0)),
     OpDef::new("hardtanh", "input:T, min_val:N=-1.0, max_val:N=1.0, *, out:T=None", like, NN_ALL)
         .derives(decompose::hardtanh),
-    activation("gelu", "input:T, *, approximate:S=none, out:T=None", NN_ALL).derives(decompose::gelu),
-    activation("silu", "input:T, *, out:T=None", NN_ALL).derives(decompose::silu),
-    activation("mish", "input:T, *, out:T=None", NN_ALL).derives(decompose::mish),
-    activation("hardswish", "input:T, *, out:T=None", NN_ALL).derives(decompose::hardswish),
+    activation("gelu", "input:T, *, approximate:S=none, out:T=None", NN_ALL)
+        .derives(decompose::gelu)
+        .saves(Saved::Arguments),
+    activation("silu", "input:T, *, out:T=None", NN_ALL).derives(decompose::silu).saves(Saved::Arguments),
+    activation("mish", "input:T, *, out:T=None", NN_ALL).derives(decompose::mish).saves(Saved::Arguments),
+    activation("hardswish", "input:T, *, out:T=None", NN_ALL).derives(decompose::hardswish).saves(Saved::Arguments),
     activation("hardsigmoid", "input:T, *, out:T=None", NN_ALL).derives(decompose::hardsigmoid),
     activation("elu", "input:T, alpha:N=1, scale:N=1, input_scale:N=1, *, out:T=None", NN_ALL).derives(decompose::elu),
     activation("selu", "input:T", FN | INPLACE)
         .derives(|cx| decompose::exponential(cx, 1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0)),
     activation("celu", "input:T, alpha:N=1.0", FN | INPLACE).derives(decompose::celu),
-    activation("leaky_relu", "input:T, negative_slope:N=0.01, *, out:T=None", NN_ALL).derives(decompose::leaky_relu),
-    activation("softplus", "input:T, beta:N=1, threshold:N=20, *, out:T=None", NN).derives(decompose::softplus),
+    activation("leaky_relu", "input:T, negative_slope:N=0.01, *, out:T=None", NN_ALL)
+        .derives(decompose::leaky_relu)
+        .saves(Saved::Arguments),
+    activation("softplus", "input:T, beta:N=1, threshold:N=20, *, out:T=None", NN)
+        .derives(decompose::softplus)
+        .saves(Saved::Arguments),
     OpDef::new("log_sigmoid", "input:T, *, out:T=None", log_sigmoid, NN)
         .derives(decompose::log_sigmoid)
         .paths(&["torch.nn.functional.logsigmoid"]),

@@ -9,7 +9,7 @@ use crate::call::{Answer, Call, Pointwise, invalid};
 use crate::promote::{Category, category, real_of};
 use crate::registry::{
     Mark::{KeepsNumbers, NoBools},
-    OpDef,
+    OpDef, Saved,
     place::*,
 };
 use crate::signature::Value;
@@ -61,21 +61,25 @@ const fn test(name: &'static str) -> OpDef {
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("add", SCALED, arithmetic, ALL)
         .derives(|cx| decompose::scaled(cx, Binary::Add, false))
-        .commutative("add"),
+        .commutative("add")
+        .saves(Saved::Nothing),
     OpDef::new("sub", SCALED, arithmetic, ALL)
         .is(NoBools)
         .derives(|cx| decompose::scaled(cx, Binary::Sub, false))
         .also(&["subtract"])
-        .binary("sub"),
+        .binary("sub")
+        .saves(Saved::Nothing),
     OpDef::new("rsub", "input:T, other:TN, *, alpha:N=1", reflected_subtraction, FN)
         .is(NoBools)
-        .derives(|cx| decompose::scaled(cx, Binary::Sub, true)),
-    binary("mul").derives(decompose::mul).also(&["multiply"]).commutative("mul").is(KeepsNumbers),
+        .derives(|cx| decompose::scaled(cx, Binary::Sub, true))
+        .saves(Saved::Nothing),
+    binary("mul").derives(decompose::mul).also(&["multiply"]).commutative("mul").is(KeepsNumbers).saves(Saved::Factors),
     OpDef::new("div", "input:TN, other:TN, *, rounding_mode:S=None, out:T=None", division, ALL)
         .derives(decompose::div)
         .also(&["divide", "true_divide"])
         .binary("truediv")
-        .is(KeepsNumbers),
+        .is(KeepsNumbers)
+        .saves(Saved::Factors),
     OpDef::new("floor_divide", BINARY, whole_division, ALL)
         .lowers(|cx| decompose::whole_division(cx, Binary::FloorDiv))
         .binary("floordiv"),
@@ -129,12 +133,17 @@ pub(crate) static OPS: &[OpDef] = &[
     test("isposinf"),
     test("isneginf"),
     test("signbit"),
-    unary("neg").derives(|cx| decompose::unary(cx, Unary::Neg)).also(&["negative"]).operator("neg"),
+    unary("neg")
+        .derives(|cx| decompose::unary(cx, Unary::Neg))
+        .also(&["negative"])
+        .operator("neg")
+        .saves(Saved::Nothing),
     OpDef::new("positive", "input:T", itself, BOTH).derives(decompose::same).operator("pos"),
     OpDef::new("abs", UNARY, absolute, ALL)
         .derives(|cx| decompose::unary(cx, Unary::Abs))
         .also(&["absolute"])
-        .operator("abs"),
+        .operator("abs")
+        .saves(Saved::Arguments),
     OpDef::new("sign", UNARY, same_type, ALL).derives(|cx| decompose::unary(cx, Unary::Sign)),
     OpDef::new("sgn", UNARY, same_type, ALL).derives(|cx| decompose::unary(cx, Unary::Sign)),
     OpDef::new("floor", UNARY, same_type, ALL).is(NoBools).derives(|cx| decompose::rounding(cx, Unary::Floor)),
@@ -145,19 +154,19 @@ pub(crate) static OPS: &[OpDef] = &[
         .also(&["fix"]),
     OpDef::new("frac", UNARY, float_only, ALL),
     OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", same_type, ALL).is(NoBools).derives(decompose::round),
-    unary("square").derives(decompose::square),
+    unary("square").derives(decompose::square).saves(Saved::Arguments),
     float("exp").derives(|cx| decompose::unary(cx, Unary::Exp)),
     float("exp2").derives(|cx| decompose::unary(cx, Unary::Exp2)).paths(&["torch._C._special.special_exp2"]),
     float("expm1").derives(|cx| decompose::unary(cx, Unary::Expm1)).paths(&["torch._C._special.special_expm1"]),
-    float("log").derives(|cx| decompose::unary(cx, Unary::Log)),
+    float("log").derives(|cx| decompose::unary(cx, Unary::Log)).saves(Saved::Arguments),
     float("log2").derives(|cx| decompose::unary(cx, Unary::Log2)),
     float("log10").derives(|cx| decompose::unary(cx, Unary::Log10)),
     float("log1p").derives(|cx| decompose::unary(cx, Unary::Log1p)).paths(&["torch._C._special.special_log1p"]),
     float("sqrt").derives(|cx| decompose::unary(cx, Unary::Sqrt)),
     float("rsqrt").derives(|cx| decompose::unary(cx, Unary::Rsqrt)),
     float("reciprocal").derives(|cx| decompose::unary(cx, Unary::Reciprocal)),
-    float("sin").derives(|cx| decompose::unary(cx, Unary::Sin)),
-    float("cos").derives(|cx| decompose::unary(cx, Unary::Cos)),
+    float("sin").derives(|cx| decompose::unary(cx, Unary::Sin)).saves(Saved::Arguments),
+    float("cos").derives(|cx| decompose::unary(cx, Unary::Cos)).saves(Saved::Arguments),
     float("tan").derives(|cx| decompose::unary(cx, Unary::Tan)),
     float("asin").derives(|cx| decompose::unary(cx, Unary::Asin)).also(&["arcsin"]),
     float("acos").derives(|cx| decompose::unary(cx, Unary::Acos)).also(&["arccos"]),

@@ -4,7 +4,7 @@ use super::decompose;
 use super::floated;
 use crate::call::{Answer, Call, Pointwise, broadcast, invalid};
 use crate::promote::{Category, category};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{OpDef, Saved, place::*};
 use crate::{InferError, Inferred, OpArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::kernel::{Binary, DType};
@@ -12,7 +12,8 @@ use flambeau_ir::kernel::{Binary, DType};
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("where", "condition:T, input:TN, other:TN, *, out:T=None", choose, BOTH)
         .derives(decompose::choose)
-        .method("input:TN, condition:T, other:TN"),
+        .method("input:TN, condition:T, other:TN")
+        .saves(Saved::Arguments),
     OpDef::new(
         "clamp",
         "input:T, min:N=None, max:N=None, *, out:T=None | input:T, min:T=None, max:T=None, *, out:T=None",
@@ -25,12 +26,17 @@ pub(crate) static OPS: &[OpDef] = &[
         .derives(|cx| decompose::bound(cx, "min", Binary::Max)),
     OpDef::new("clamp_max", "input:T, max:TN, *, out:T=None", clamp_one, ALL)
         .derives(|cx| decompose::bound(cx, "max", Binary::Min)),
-    OpDef::new("lerp", "input:T, end:T, weight:TN, *, out:T=None", lerp, ALL).derives(decompose::lerp),
+    OpDef::new("lerp", "input:T, end:T, weight:TN, *, out:T=None", lerp, ALL)
+        .derives(decompose::lerp)
+        .saves(Saved::Arguments),
     OpDef::new("addcmul", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", addcmul, ALL)
-        .derives(decompose::addcmul),
+        .derives(decompose::addcmul)
+        .saves(Saved::Arguments),
     OpDef::new("addcdiv", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", addcdiv, ALL)
         .derives(decompose::addcdiv),
-    OpDef::new("masked_fill", "input:T, mask:T, value:TN", masked_fill, ALL).derives(decompose::masked_fill),
+    OpDef::new("masked_fill", "input:T, mask:T, value:TN", masked_fill, ALL)
+        .derives(decompose::masked_fill)
+        .saves(Saved::Arguments),
 ];
 
 fn choose(call: &mut Call) -> Answer {

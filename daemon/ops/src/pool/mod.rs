@@ -6,7 +6,7 @@ pub(crate) mod derivative;
 use crate::call::{Answer, Call, invalid};
 use crate::conv::per_dim;
 use crate::layout::{Format, strides_in, suggest_format};
-use crate::registry::{Mark::CpuOnly, OpDef, place::*};
+use crate::registry::{Mark::CpuOnly, OpDef, Saved, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::DType;
@@ -16,11 +16,12 @@ const MAX_POOL: &str = "input:T, kernel_size:L, stride:L=(), padding:L=0, dilati
 const AVG_POOL: &str = "input:T, kernel_size:L, stride:L=(), padding:L=0, ceil_mode:B=False, count_include_pad:B=True, divisor_override:I=None";
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("max_pool2d", MAX_POOL, pool, FN).derives(decompose::max_pool),
+    OpDef::new("max_pool2d", MAX_POOL, pool, FN).derives(decompose::max_pool).saves(Saved::Arguments),
     OpDef::new("max_pool2d_with_indices", MAX_POOL, pool_with_indices, NN),
     OpDef::new("avg_pool2d", AVG_POOL, pool, NN)
         .derives(decompose::avg_pool)
-        .paths(&["torch.nn.functional.avg_pool2d"]),
+        .paths(&["torch.nn.functional.avg_pool2d"])
+        .saves(Saved::Arguments),
     OpDef::new("adaptive_avg_pool2d", "input:T, output_size:L, *, out:T=None", adaptive_avg_pool2d, NN)
         .derives(decompose::adaptive_avg_pool),
     OpDef::new(

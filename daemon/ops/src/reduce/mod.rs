@@ -7,7 +7,7 @@ mod scan;
 
 use crate::call::{Answer, Call, broadcast, invalid};
 use crate::promote::{Category, category, real_of};
-use crate::registry::{Mark::Autocast, OpDef, place::*};
+use crate::registry::{Mark::Autocast, OpDef, Saved, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -24,7 +24,8 @@ pub(crate) static OPS: &[OpDef] = &[
         summed,
         BOTH,
     )
-    .derives(|cx| decompose::plain(cx, ReduceOp::Sum)),
+    .derives(|cx| decompose::plain(cx, ReduceOp::Sum))
+    .saves(Saved::Nothing),
     OpDef::new("nansum", "input:T, dim:L=None, keepdim:B=False, *, dtype:D=None", summed, BOTH),
     OpDef::new("prod", "input:T, *, dtype:D=None | input:T, dim:I, keepdim:B=False, *, dtype:D=None", summed, BOTH)
         .lowers(|cx| decompose::plain(cx, ReduceOp::Prod))
@@ -35,7 +36,8 @@ pub(crate) static OPS: &[OpDef] = &[
         mean,
         BOTH,
     )
-    .derives(decompose::mean),
+    .derives(decompose::mean)
+    .saves(Saved::Nothing),
     OpDef::new("nanmean", "input:T, dim:L=None, keepdim:B=False, *, dtype:D=None", mean, BOTH),
     OpDef::new("std", VARIANCE, variance, BOTH).derives(|cx| decompose::variance(cx, true)),
     OpDef::new("var", VARIANCE, variance, BOTH).derives(|cx| decompose::variance(cx, false)),

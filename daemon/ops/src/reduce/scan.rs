@@ -3,7 +3,7 @@
 use super::decompose;
 use crate::call::{Answer, Call};
 use crate::promote::{Category, category};
-use crate::registry::{OpDef, place::*};
+use crate::registry::{OpDef, Saved, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::TensorMeta;
@@ -15,7 +15,9 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("log_softmax", "input:T, dim:I, dtype:D=None", softmax, BOTH)
         .derives(|cx| decompose::softmax(cx, true))
         .paths(&["torch._C._special.special_log_softmax"]),
-    OpDef::new("cumsum", "input:T, dim:I, *, dtype:D=None, out:T=None", cumulative, ALL).derives(decompose::cumsum),
+    OpDef::new("cumsum", "input:T, dim:I, *, dtype:D=None, out:T=None", cumulative, ALL)
+        .derives(decompose::cumsum)
+        .saves(Saved::Nothing),
     OpDef::new("cumprod", "input:T, dim:I, *, dtype:D=None, out:T=None", cumulative, ALL),
     OpDef::new("logcumsumexp", "input:T, dim:I, *, out:T=None", log_cumulative, BOTH),
     OpDef::new("cummax", "input:T, dim:I", cumulative_pair, BOTH),

@@ -6,7 +6,7 @@ use crate::call::{Answer, Call, differentiable, invalid};
 use crate::layout::{Format, preserved, strides_in, suggest_format};
 use crate::registry::{
     Mark::{OfMetadata, Writes},
-    OpDef,
+    OpDef, Saved,
     place::*,
 };
 use crate::{InferError, Inferred, OpArg};
@@ -38,8 +38,10 @@ casts! {
 }
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("clone", "input:T, *, memory_format=None", clone, BOTH).derives(decompose::clone),
-    OpDef::new("contiguous", "input:T, memory_format=None", contiguous, METHOD).derives(decompose::convert),
+    OpDef::new("clone", "input:T, *, memory_format=None", clone, BOTH).derives(decompose::clone).saves(Saved::Nothing),
+    OpDef::new("contiguous", "input:T, memory_format=None", contiguous, METHOD)
+        .derives(decompose::convert)
+        .saves(Saved::Nothing),
     OpDef::new(
         "to",
         "input:T, dtype:D, non_blocking:B=False, copy:B=False, *, memory_format=None | \
@@ -48,11 +50,12 @@ pub(crate) static OPS: &[OpDef] = &[
         to,
         METHOD,
     )
-    .derives(decompose::convert),
-    cast("float", to_f32).derives(decompose::convert),
-    cast("double", to_f64).derives(decompose::convert),
-    cast("half", to_f16).derives(decompose::convert),
-    cast("bfloat16", to_bf16).derives(decompose::convert),
+    .derives(decompose::convert)
+    .saves(Saved::Nothing),
+    cast("float", to_f32).derives(decompose::convert).saves(Saved::Nothing),
+    cast("double", to_f64).derives(decompose::convert).saves(Saved::Nothing),
+    cast("half", to_f16).derives(decompose::convert).saves(Saved::Nothing),
+    cast("bfloat16", to_bf16).derives(decompose::convert).saves(Saved::Nothing),
     cast("long", to_i64).lowers(decompose::convert),
     cast("int", to_i32).lowers(decompose::convert),
     cast("short", to_i16).lowers(decompose::convert),
@@ -62,9 +65,13 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("cpu", CAST, cpu, METHOD).derives(decompose::convert),
     OpDef::new("type", "input:T, dtype:D, non_blocking:B=False", type_, METHOD)
         .derives(decompose::convert)
-        .is(OfMetadata),
-    OpDef::new("type_as", "input:T, other:T", type_as, METHOD).derives(decompose::convert),
-    OpDef::new("copy_", "input:T, src:T, non_blocking:B=False", copy_, METHOD).is(Writes).derives(decompose::copy),
+        .is(OfMetadata)
+        .saves(Saved::Nothing),
+    OpDef::new("type_as", "input:T, other:T", type_as, METHOD).derives(decompose::convert).saves(Saved::Nothing),
+    OpDef::new("copy_", "input:T, src:T, non_blocking:B=False", copy_, METHOD)
+        .is(Writes)
+        .derives(decompose::copy)
+        .saves(Saved::Nothing),
 ];
 
 fn clone(call: &mut Call) -> Answer {

@@ -7,7 +7,7 @@ mod parts;
 
 use crate::call::{Answer, Call, broadcast, invalid};
 use crate::layout::{Format, Sizes};
-use crate::registry::{Mark::Severs, OpDef, place::*};
+use crate::registry::{Mark::Severs, OpDef, Saved, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -21,9 +21,12 @@ pub(crate) use parts::{OPS as PARTS, check_index};
 pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("view", "input:T, size:L* | input:T, dtype:D", view, METHOD).derives(|cx| decompose::shaped(cx, true)),
     OpDef::new("view_as", "input:T, other:T", view_as, METHOD).derives(|cx| decompose::shaped(cx, true)),
-    OpDef::new("reshape", "input:T, shape:L*", reshape, BOTH).derives(|cx| decompose::shaped(cx, false)),
+    OpDef::new("reshape", "input:T, shape:L*", reshape, BOTH)
+        .derives(|cx| decompose::shaped(cx, false))
+        .saves(Saved::Nothing),
     OpDef::new("reshape_as", "input:T, other:T", reshape_as, METHOD).derives(|cx| decompose::shaped(cx, false)),
     OpDef::new("flatten", "input:T, start_dim:I=0, end_dim:I=-1", flatten, BOTH)
+        .saves(Saved::Nothing)
         .derives(|cx| decompose::shaped(cx, false)),
     OpDef::new("ravel", "input:T", ravel, BOTH).derives(|cx| decompose::shaped(cx, false)),
     OpDef::new("unflatten", "input:T, dim:I, sizes:L", unflatten, BOTH).derives(|cx| decompose::shaped(cx, true)),

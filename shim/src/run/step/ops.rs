@@ -5,7 +5,7 @@ use super::regs::Regs;
 use crate::guard::Expr;
 use crate::python::consts;
 use crate::torch::outside::outside;
-use flambeau_ir::plan::{PlanArg, PlanStep};
+use flambeau_ir::plan::{PlanArg, PlanStep, TAPED, TAPED_BACKWARD};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -59,7 +59,7 @@ impl From<PyErr> for OpError {
     }
 }
 
-/// An overload of `torch.ops` ready to be called.
+/// An overload of `torch.ops`, or a function of `flambeau._training`, ready to be called.
 pub struct Op {
     overload: Py<PyAny>,
     /// Names of the last arguments, those that its schema takes by keyword only.
@@ -126,6 +126,9 @@ fn find(
     has_results: bool,
 ) -> PyResult<(Py<PyAny>, Option<Py<PyTuple>>)> {
     let (namespace, name) = op.split_once("::").unwrap_or(("aten", op));
+    if op == TAPED || op == TAPED_BACKWARD {
+        return Ok((py.import("flambeau._training")?.getattr(name)?.unbind(), None));
+    }
     let overload = py.import("torch")?.getattr("ops")?.getattr(namespace)?.getattr(name)?.getattr(overload)?;
     let schema = overload.getattr("_schema")?;
     let arguments: Vec<Bound<'_, PyAny>> = schema.getattr("arguments")?.extract()?;

@@ -1,0 +1,1 @@
+"""Torch's own operators with its samples of their arguments, eagerly and compiled."""
