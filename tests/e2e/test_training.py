@@ -406,6 +406,97 @@ def test_layouts_of_what_autograd_does_not_follow_everywhere():
     check(lambda x: ((x + 0).relu().abs(), x.exp().clamp(0, 1)), torch.randn(6, 4)[::2].requires_grad_())
 
 
+def leaf_made_without_grad_mode(x, y):
+    t = y.index_select(0, ROWS)
+    with torch.no_grad():
+        part = t[:1]
+    return (part.abs() + 0.5).log() + x * 2
+
+
+def changed_where_autograd_does_not_see_it(x, y):
+    t = x.tril() * 2
+    t.detach().mul_(3)
+    return t.sin() * y
+
+
+def followed_through_a_detached_tensor(x, y):
+    t = F.silu(y.detach())
+    u = t.detach()
+    u += x
+    return t * 2, u.sin()
+
+
+def given_on_as_it_is(x, y):
+    return F.pad(y.index_add(0, ROWS, x.sin()), (1, 1), mode="replicate") * 2
+
+
+def overwritten(x, y):
+    t = x * y
+    t.copy_(x)
+    return (t * 2).sigmoid()
+
+
+def form_alone(x, y):
+    return x.tril().cumsum(-1).type_as(y) * 2, torch.zeros_like(y) + x
+
+
+def part_and_rest(x, y):
+    part = y.detach() * 2
+    return part[0], part, x.sin() * 2, y.detach().expand(2, 3, 3)
+
+
+EDGES = [
+    leaf_made_without_grad_mode,
+    changed_where_autograd_does_not_see_it,
+    followed_through_a_detached_tensor,
+    given_on_as_it_is,
+    overwritten,
+    form_alone,
+]
+
+
+@pytest.mark.parametrize("fn", EDGES, ids=lambda fn: fn.__name__)
+def test_what_autograd_follows(fn):
+    check(fn, leaf(3, 3), leaf(3, 3), native=False)
+    check(fn, torch.randn(3, 3).t().requires_grad_(), leaf(3, 3), native=False)
+
+
+def test_inputs_of_outputs_without_gradients_have_none():
+    def program(x, y):
+        return x.sin() * 2, y.relu() + x, y.cumprod(0).exp()
+
+    compiled = flambeau.compile(program)
+    for at in range(3):
+        found = []
+        for fn in (program, compiled):
+            x, y = leaf(3), leaf(3)
+            with torch.no_grad():
+                x.copy_(torch.arange(3.0))
+                y.copy_(torch.arange(3.0) - 1)
+            fn(x, y)[at].sum().backward(retain_graph=True)
+            fn(x, y)[at].zero_()
+            found.append((x.grad, y.grad))
+        assert_same(found[1], found[0])
+
+
+def test_parts_that_autograd_does_not_follow_can_be_written_to():
+    compiled = flambeau.compile(part_and_rest)
+    for fn in (part_and_rest, compiled):
+        x, y = torch.ones(3, 3, requires_grad=True), torch.zeros(3, 3)
+        part, whole, _, shown = fn(x, y)
+        part.add_(x.sum())
+        assert whole[0].tolist() == [9.0] * 3
+        shown[0].mul_(x)
+        assert part.requires_grad
+        assert shown.requires_grad
+
+
+def test_layouts_of_what_is_kept():
+    turned = torch.randn(4, 3, dtype=torch.float64).t().requires_grad_()
+    check(lambda x: (x.relu().relu().abs() + 0.5).log(), turned)
+    check(lambda x: (x.clamp(0).relu().square() + x.relu()).sqrt(), turned)
+
+
 def test_an_output_without_a_gradient_of_a_graph_that_writes():
     def program(x, y):
         y.add_(1)

@@ -176,6 +176,9 @@ pub struct TrainingNode {
     pub outputs: Vec<Followed>,
     /// What gradients are computed of: the node's inputs.
     pub gradients: Vec<Taken>,
+    /// For each of these, the outputs that autograd connects it with, by their places in `outputs`: it has no gradient where
+    /// none of them has one.
+    pub reached_by: Vec<Vec<u32>>,
     /// The part of the graph from `takes`, which its placeholders are in that order, to `outputs`: for derivatives of the
     /// derivative. `None`: there are none, as the part cannot be run once more.
     pub graph: Option<Graph>,
@@ -399,7 +402,7 @@ impl PlanStep {
 }
 
 /// What [`PlanStep::Call`] names where an op runs under torch's autograd: the name of the op, that of its overload, for each
-/// tensor among its arguments whether it gets a gradient, then its arguments. It gives the results of the op, and a tape.
+/// tensor among its arguments whether it gets a gradient, the strides of its results (none: torch's choice), its arguments. It gives the results of the op, and a tape.
 pub const TAPED: &str = "flambeau::taped";
 
 /// What it names for the gradients: the tape, and for each result its gradient or `None`. It gives the gradients of the

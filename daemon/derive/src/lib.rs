@@ -39,6 +39,8 @@ pub struct Node {
     pub outputs: Vec<Followed>,
     /// What it gives gradients of.
     pub gradients: Vec<Taken>,
+    /// For each of these, the places in `outputs` of those that autograd connects it with.
+    pub reached_by: Vec<Vec<u32>>,
 }
 
 /// What autograd knows of a graph.
@@ -52,6 +54,8 @@ pub struct Wanted {
     pub values: Vec<CoreId>,
     /// For each output, the outputs that it is computed of.
     pub made_of: Vec<BTreeSet<u32>>,
+    /// For each output, the inputs that autograd connects it with.
+    pub reached: Vec<BTreeSet<u32>>,
     /// Something that autograd follows was written to.
     pub rewritten: bool,
 }
@@ -66,7 +70,7 @@ pub fn derive(core: &Core, wanted: &Wanted) -> Result<Parts, Reason> {
         let joints = (0..division.count()).map(|at| sweep::sweep(&core, wanted, &division, at, &mut untaped));
         let joints = joints.collect::<Result<Vec<_>, _>>()?;
         if untaped.is_empty() {
-            return split::split(&core, &division, &joints);
+            return split::split(&core, wanted, &division, &joints);
         }
         tape::tape(&mut core, &division.active, &untaped)?;
     }

@@ -4,7 +4,7 @@
 
 use crate::nodes::Division;
 use crate::sweep::Joint;
-use crate::{Node, Parts};
+use crate::{Node, Parts, Wanted};
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, OutputBase};
 use flambeau_ir::bounds::check_time;
 use flambeau_ir::dim::Dim;
@@ -25,7 +25,7 @@ struct Split<'a> {
 }
 
 /// Cuts the derivatives of all nodes off.
-pub fn split(core: &Core, division: &Division, joints: &[Joint]) -> Result<Parts, Reason> {
+pub fn split(core: &Core, wanted: &Wanted, division: &Division, joints: &[Joint]) -> Result<Parts, Reason> {
     let mut splits = Vec::new();
     for joint in joints {
         let mut split = Split { joint, backward: backward(joint), kept: BTreeSet::new() };
@@ -45,13 +45,48 @@ pub fn split(core: &Core, division: &Division, joints: &[Joint]) -> Result<Parts
             return refuse("a write to an input that its derivative reads");
         }
         nodes.push(Node {
-            backward: split.backward_core(),
+            backward: split.backward_core(&|id| places.get(&id).map(|at| &forward.outputs[*at as usize])),
             reads,
             outputs: split.joint.outputs.clone(),
             gradients: split.joint.gradients.iter().map(|(taken, ..)| *taken).collect(),
+            reached_by: reached_by(wanted, division, split.joint),
         });
     }
     Ok(Parts { forward, nodes })
+}
+
+/// For each gradient the places of the outputs that autograd connects it with.
+fn reached_by(wanted: &Wanted, division: &Division, joint: &Joint) -> Vec<Vec<u32>> {
+    let outputs: Vec<(u32, BTreeSet<CoreId>)> = joint
+        .outputs
+        .iter()
+        .map(|of| (of.output, made_of(&joint.core, division, division.outputs[&of.output])))
+        .collect();
+    let connects = |taken: Taken, value: CoreId, (output, values): &(u32, BTreeSet<CoreId>)| {
+        values.contains(&value)
+            || match taken {
+                // Of values that leave no graph it is not known.
+                _ if *output >= division.left => true,
+                Taken::Input(i) => wanted.reached[*output as usize].contains(&i),
+                Taken::Output(of) => of >= division.left || wanted.made_of[*output as usize].contains(&of),
+            }
+    };
+    let of_gradient = |(taken, value, _): &(Taken, CoreId, CoreId)| {
+        (0..).zip(&outputs).filter(|(_, output)| connects(*taken, *value, output)).map(|(at, _)| at).collect()
+    };
+    joint.gradients.iter().map(of_gradient).collect()
+}
+
+/// The values that a value is computed of, as far as autograd follows it.
+fn made_of(core: &Core, division: &Division, value: CoreId) -> BTreeSet<CoreId> {
+    let (mut found, mut todo) = (BTreeSet::new(), vec![value]);
+    while let Some(id) = todo.pop() {
+        check_time();
+        if division.active.get(id.0 as usize).copied().unwrap_or(false) && found.insert(id) {
+            todo.extend(core.node(id).op.operands());
+        }
+    }
+    found
 }
 
 fn backward(joint: &Joint) -> Vec<bool> {
@@ -169,12 +204,15 @@ impl Split<'_> {
         true
     }
 
-    fn backward_core(&self) -> Core {
+    /// `kept` gives the output that a value is.
+    fn backward_core<'a>(&self, kept: &dyn Fn(CoreId) -> Option<&'a CoreOutput>) -> Core {
         let joint = self.joint;
         let mut copy = Copying::new(&joint.core);
         for (at, id) in self.kept.iter().enumerate() {
             let node = joint.core.node(*id);
-            copy.take(*id, CoreNode { op: CoreOp::Input(at as u32), ..node.clone() });
+            // It lies in memory as it leaves the forward part.
+            let strides = kept(*id).map_or_else(|| node.strides.clone(), |output| output.strides.clone());
+            copy.take(*id, CoreNode { op: CoreOp::Input(at as u32), strides, ..node.clone() });
         }
         for id in joint.core.ids() {
             if let CoreOp::Input(i) = joint.core.node(id).op

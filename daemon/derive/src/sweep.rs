@@ -117,6 +117,9 @@ pub fn sweep(
             rules::of(&mut sweep, node, id, gradient)?;
         }
     }
+    if division.count() == 1 {
+        connect(&mut sweep, core, wanted);
+    }
     let mut gradients = Vec::new();
     for id in core.ids() {
         if let (CoreOp::Input(i), Some(gradient)) = (&core.node(id).op, sweep.gradients.get(&id)) {
@@ -132,6 +135,23 @@ pub fn sweep(
         }
     }
     Ok(Joint { core: sweep.core, count: core.nodes().len(), inputs, outputs, gradients })
+}
+
+/// Gives zeros to inputs that autograd connects with an output, though nothing of them is left in it.
+fn connect(sweep: &mut Sweep<'_>, core: &Core, wanted: &Wanted) {
+    let outputs = wanted.reached.iter().zip(&wanted.outputs).filter(|(_, follows)| **follows);
+    let reached: BTreeSet<u32> = outputs.flat_map(|(inputs, _)| inputs.iter().copied()).collect();
+    for id in core.ids() {
+        let CoreNode { op, dtype, sizes, .. } = core.node(id);
+        if matches!(op, CoreOp::Input(i) if reached.contains(i))
+            && dtype.is_float()
+            && !sweep.gradients.contains_key(&id)
+        {
+            let zero = sweep.real(0.0, *dtype);
+            let zeros = sweep.expand(zero, sizes);
+            sweep.give(id, zeros);
+        }
+    }
 }
 
 /// The gradient of the end of an earlier node, as it left: from those of the values that it gives other sizes.

@@ -2,7 +2,7 @@
 //! more result, the *tape*, by which the derivative asks torch for the gradients of the call's arguments.
 
 use crate::sweep::Sweep;
-use flambeau_core::graph::{Core, CoreId, CoreOp, ExternArg, ExternCall};
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::code::Const;
 use flambeau_ir::kernel::DType;
 use flambeau_ir::plan::{TAPED, TAPED_BACKWARD};
@@ -12,8 +12,11 @@ use flambeau_ops::build::Build;
 use flambeau_ops::decompose::{call_result, extern_call, refuse};
 use std::collections::BTreeSet;
 
-/// The arguments before those of the op: its name, that of the overload, and which tensors get gradients.
-const BEFORE: usize = 3;
+/// The arguments before those of the op: its name, that of the overload, which tensors get gradients, and the strides of
+/// results.
+const BEFORE: usize = 4;
+/// Of these, which tensors get gradients.
+const WANTED: usize = 2;
 
 /// Has these calls run under torch's autograd. `active`: whether autograd follows a value.
 pub fn tape(core: &mut Core, active: &[bool], calls: &BTreeSet<CoreId>) -> Result<(), Reason> {
@@ -27,7 +30,13 @@ pub fn tape(core: &mut Core, active: &[bool], calls: &BTreeSet<CoreId>) -> Resul
             arg.values(&mut |of| wanted.push(ExternArg::Const(Const::Bool(active[of.0 as usize]))));
         }
         let name = |text: &str| ExternArg::Const(Const::str(text));
-        let before = [name(&call.op), name(&call.overload), ExternArg::List(wanted)];
+        // Only memory that it is given may lie otherwise than torch chooses.
+        let laid_out = |at: u32| core.nodes().iter().find(|node| node.op == CoreOp::Result(*id, at));
+        let strides = |node: &CoreNode| ExternArg::List(node.strides.iter().cloned().map(ExternArg::Dim).collect());
+        let strides: Option<Vec<ExternArg>> =
+            call.out.as_ref().and_then(|_| (0..call.results).map(|at| laid_out(at).map(strides)).collect());
+        let strides = ExternArg::List(strides.unwrap_or_default());
+        let before = [name(&call.op), name(&call.overload), ExternArg::List(wanted), strides];
         let taped = ExternCall {
             op: TAPED.into(),
             overload: "default".into(),
@@ -55,7 +64,7 @@ pub fn of_taped(cx: &mut Sweep<'_>, call: &ExternCall, results: &[Option<CoreId>
     let given = given.iter().map(|gradient| gradient.map_or(ExternArg::Const(Const::None), ExternArg::Value));
     let mut tensors = Vec::new();
     call.args.iter().skip(BEFORE).for_each(|arg| arg.values(&mut |id| tensors.push(id)));
-    let flags = if let Some(ExternArg::List(flags)) = call.args.get(BEFORE - 1) { flags.as_slice() } else { &[] };
+    let flags = if let Some(ExternArg::List(flags)) = call.args.get(WANTED) { flags.as_slice() } else { &[] };
     let is_set = |flag: &&ExternArg| **flag == ExternArg::Const(Const::Bool(true));
     let wanted: Vec<CoreId> =
         tensors.into_iter().zip(flags).filter(|(_, flag)| is_set(flag)).map(|(id, _)| id).collect();

@@ -26,7 +26,8 @@ fn graph(make: impl FnOnce(&mut dyn FnMut(CoreOp) -> CoreId, CoreId) -> Vec<Core
 
 fn parts((core, values): (Core, Vec<CoreId>), made_of: Vec<BTreeSet<u32>>) -> Parts {
     let outputs = vec![true; values.len()];
-    let wanted = Wanted { inputs: vec![true], outputs, values, made_of, rewritten: false };
+    let reached = vec![BTreeSet::from([0]); values.len()];
+    let wanted = Wanted { inputs: vec![true], outputs, values, made_of, reached, rewritten: false };
     derive(&core, &wanted).unwrap()
 }
 
@@ -89,8 +90,8 @@ fn what_a_later_node_reads_of_an_earlier_one_is_an_output_that_nobody_sees() {
 #[test]
 fn what_has_no_derivative_is_refused_by_name() {
     let (core, values) = graph(|add, x| vec![add(CoreOp::Binary(Binary::Fmod, x, x))]);
-    let made_of = vec![BTreeSet::new()];
-    let wanted = Wanted { inputs: vec![true], outputs: vec![true], values, made_of, rewritten: false };
+    let (made_of, reached) = (vec![BTreeSet::new()], vec![BTreeSet::from([0])]);
+    let wanted = Wanted { inputs: vec![true], outputs: vec![true], values, made_of, reached, rewritten: false };
     let reason = derive(&core, &wanted).unwrap_err();
     assert!(reason.detail.contains("Fmod"), "{reason:?}");
 }

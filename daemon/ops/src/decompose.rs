@@ -67,6 +67,20 @@ pub enum Outcome {
     None,
 }
 
+impl Outcome {
+    /// The arguments that are written to.
+    pub fn written(&self) -> Vec<NodeId> {
+        match self {
+            Outcome::Write(id, _) | Outcome::WriteView(id, ..) => vec![*id],
+            Outcome::Tuple(items) => items.iter().flat_map(Outcome::written).collect(),
+            Outcome::With(values, then) => values.iter().map(|(id, _)| *id).chain(then.written()).collect(),
+            Outcome::Fresh(_) | Outcome::View(..) | Outcome::ViewOrCopy(..) | Outcome::Same(_) | Outcome::None => {
+                vec![]
+            }
+        }
+    }
+}
+
 /// A decomposition.
 pub type Rule = fn(&mut Decompose) -> Result<Outcome, Reason>;
 

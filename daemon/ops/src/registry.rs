@@ -44,7 +44,7 @@ pub struct OpDef {
     synonyms: &'static [&'static str],
     paths: &'static [&'static str],
     operator: Option<Operator>,
-    marks: u16,
+    marks: u32,
     /// What autograd saves of a call.
     pub saved: Saved,
     /// What a call does besides giving its result.
@@ -95,6 +95,8 @@ pub enum Mark {
     SetsGrad,
     /// No graph holds it: its result depends on what a tensor holds, or it runs code of its own.
     ReadsData,
+    /// Of its second tensor it takes the type or the sizes alone.
+    TakesForm,
     /// No graph holds it: it asks a tensor where its memory is, what autograd knows of it, how it was made.
     Asks,
 }
@@ -227,7 +229,7 @@ impl OpDef {
 
     /// Says what is true of it.
     pub(crate) const fn is(mut self, mark: Mark) -> OpDef {
-        self.marks |= 1 << mark as u16;
+        self.marks |= 1 << mark as u32;
         self
     }
 
@@ -245,7 +247,7 @@ impl OpDef {
 
     /// Whether this is true of it.
     pub fn has(&self, mark: Mark) -> bool {
-        self.marks & 1 << mark as u16 != 0
+        self.marks & 1 << mark as u32 != 0
     }
 
     /// Whether it acts on something else than tensors, which no graph holds.

@@ -27,16 +27,39 @@ class Flambeau(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Runs the plan of the derivative; under `create_graph=True` the graph itself, op by op."""
-        kept, call = ctx.saved_tensors, ctx.call
+        call = ctx.call
+        is_there = [gradient is not None for gradient in gradients]
+        if not any(is_there):
+            return (None,) * (3 + len(call.reached_by()))
+        try:
+            kept = ctx.saved_tensors
+        except RuntimeError as error:
+            # It may have been kept for outputs alone that have no gradients.
+            if all(is_there) or "second time" in str(error):
+                raise
+            return None, None, None, *_again(call, ctx.versions, gradients, create_graph=False)
         if torch.is_grad_enabled():
             return None, None, None, *_again(call, ctx.versions, gradients, create_graph=True)
         device = next(gradient.device for gradient in gradients if gradient is not None)
         pairs = zip(gradients, call.layouts(), strict=True)
         taken = [_laid_out(gradient, dtype, size, stride, device) for gradient, (dtype, size, stride) in pairs]
         _undefined.met = False
-        given = call.backward(kept, taken)
-        if given is None or (_undefined.met and call.runs_again()):
+        try:
+            given = call.backward(kept, taken)
+        except RuntimeError as error:
+            # As above, of what torch has saved itself.
+            if all(is_there) or "second time" in str(error):
+                raise
+            given = str(error)
+        if isinstance(given, str):
+            why, given = given, _again(call, ctx.versions, gradients, create_graph=False)
+            if all(is_there):
+                call.say_failed(why)
+        elif _undefined.met and call.runs_again():
             given = _again(call, ctx.versions, gradients, create_graph=False)
+        if not all(is_there):
+            reached = zip(given, call.reached_by(), strict=True)
+            given = [made if any(is_there[at] for at in places) else None for made, places in reached]
         return None, None, None, *given
 
 
@@ -127,29 +150,37 @@ class Tape:
         self.inputs = inputs
 
 
-def taped(op: str, overload: str, wanted: list[bool], *args: Any) -> list[torch.Tensor]:
+def taped(op: str, overload: str, wanted: list[bool], strides: list[list[int]], *args: Any) -> list[torch.Tensor]:
     """Calls an op of `torch.ops` (`NAMESPACE::NAME`) under autograd: its results, and a tensor that holds the tape.
-    `wanted`: for each tensor among the arguments, in lists too, whether its gradient will be asked for."""
+
+    `wanted` says of each tensor among the arguments, in lists too, whether its gradient will be asked for; `strides`
+    those that the results get, where they are not torch's own choice.
+    """
     function = _overload(op, overload)
     flags, inputs = iter(wanted), []
 
-    def given(arg: Any) -> Any:
+    def followed(arg: Any) -> Any:
         if isinstance(arg, list):
-            return [given(item) for item in arg]
+            return [followed(item) for item in arg]
         if not isinstance(arg, torch.Tensor) or not next(flags):
             return arg
         inputs.append(arg.detach().requires_grad_())
         return inputs[-1]
 
     with torch.enable_grad():
-        args = tuple(given(arg) for arg in args)
+        args = tuple(followed(arg) for arg in args)
         positional = _positional(function)
         named = dict(zip(_by_keyword(function), args[positional:], strict=False))
         made = function(*args[:positional], **named)
     outputs = [made] if isinstance(made, torch.Tensor) else list(made)
     holder = torch.empty(0, dtype=torch.uint8, device=outputs[0].device)
     holder.tape = Tape(outputs, inputs)  # type: ignore[attr-defined]
-    return [*(output.detach() for output in outputs), holder]
+    given = [output.detach() for output in outputs]
+    for at, stride in enumerate(strides):
+        if list(given[at].stride()) != stride:
+            copied = torch.empty_strided(given[at].shape, stride, dtype=given[at].dtype, device=given[at].device)
+            given[at] = copied.copy_(given[at])
+    return [*given, holder]
 
 
 def taped_backward(holder: torch.Tensor, gradients: list[torch.Tensor | None]) -> list[torch.Tensor]:
@@ -171,10 +202,22 @@ def taped_backward(holder: torch.Tensor, gradients: list[torch.Tensor | None]) -
         allow_unused=True,
     )
     _undefined.met |= any(gradient is None for gradient in given)
+    known = {id(gradient) for gradient in gradients}
     return [
-        torch.zeros_like(taken, memory_format=torch.contiguous_format) if gradient is None else gradient.contiguous()
+        torch.zeros_like(taken, memory_format=torch.contiguous_format) if gradient is None else _own(gradient, known)
         for taken, gradient in zip(tape.inputs, given, strict=True)
     ]
+
+
+def _own(gradient: torch.Tensor, known: set[int]) -> torch.Tensor:
+    """A gradient, contiguous, in memory that nothing else has: autograd hands on what it was given. `known`: the
+    identities of tensors that have an owner; this one is added."""
+    storage = gradient.untyped_storage()
+    # Two are the tensor itself and `storage`.
+    if id(gradient) in known or torch._C._storage_Use_Count(storage._cdata) > 2:
+        return gradient.clone(memory_format=torch.contiguous_format)
+    known.add(id(gradient))
+    return gradient.contiguous()
 
 
 @functools.cache

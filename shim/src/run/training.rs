@@ -11,7 +11,7 @@ use crate::torch::Torch;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::frame::Subgradients;
 use flambeau_ir::guard::TensorGuard;
-use flambeau_ir::plan::{Plan, PlanArg, PlanStep, TAPED_BACKWARD, Taken, Training, TrainingNode};
+use flambeau_ir::plan::{Plan, PlanArg, PlanStep, Reg, TAPED_BACKWARD, Taken, Training, TrainingNode};
 use flambeau_ir::source::SourceId;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -27,7 +27,19 @@ pub struct TrainingBody {
     forward: NativeBody,
     /// How many outputs the graph has itself.
     left: usize,
+    /// Outputs that are parts of other tensors.
+    parts: Vec<(usize, Whole)>,
     nodes: Vec<Shared<Node>>,
+}
+
+/// What an output is a part of.
+enum Whole {
+    /// The input of this number.
+    Input(usize),
+    /// The output of this number.
+    Output(usize),
+    /// Something that does not leave.
+    Hidden,
 }
 
 /// One node of autograd.
@@ -97,6 +109,7 @@ impl TrainingBody {
         Ok(TrainingBody {
             forward: load(&training.forward, slot, guard)?,
             left: training.left as usize,
+            parts: parts(training),
             nodes: training.nodes.iter().map(node).collect::<Result<_, _>>()?,
         })
     }
@@ -124,6 +137,15 @@ impl TrainingBody {
         }
         // Where the call begins in a region without grad mode, the graph has switched it on for these.
         let _on = GradMode::new(torch, true);
+        for (output, whole) in &self.parts {
+            let whole = match *whole {
+                Whole::Input(i) => kept.get(i).and_then(Option::as_ref),
+                Whole::Output(i) => outputs.get(i),
+                Whole::Hidden => None,
+            };
+            let part = shown(whole.map(|of| of.bind(py)), outputs[*output].bind(py));
+            outputs[*output] = part.map_err(|error| failure(py, error, self.commits()))?;
+        }
         for node in &self.nodes {
             let state = state.as_ref().filter(|_| node.of.draws).map(|state| state.clone_ref(py));
             let call = Call { node: node.clone(), symbols: symbols.to_vec(), takes: vec![], tapes: vec![], state };
@@ -132,6 +154,33 @@ impl TrainingBody {
         outputs.truncate(self.left);
         Ok(())
     }
+}
+
+/// Outputs that are parts of other tensors, but for those of nodes.
+fn parts(training: &Training) -> Vec<(usize, Whole)> {
+    let plan = &training.forward;
+    let roots = plan.roots();
+    let of_nodes: Vec<u32> = training.nodes.iter().flat_map(|node| &node.outputs).map(|of| of.output).collect();
+    let part = |(at, reg): (usize, &Reg)| {
+        let root = roots.get(reg).filter(|root| *root != reg && !of_nodes.contains(&(at as u32)))?;
+        let whole = match plan.outputs.iter().take(training.left as usize).position(|output| output == root) {
+            _ if (root.0 as usize) < plan.inputs.len() => Whole::Input(root.0 as usize),
+            Some(output) => Whole::Output(output),
+            None => Whole::Hidden,
+        };
+        Some((at, whole))
+    };
+    plan.outputs.iter().take(training.left as usize).enumerate().filter_map(part).collect()
+}
+
+/// A part of a tensor as one that is made now: what is made with grad mode off may not be written to with it on.
+fn shown(whole: Option<&Bound<'_, PyAny>>, part: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    let Some(whole) = whole else { return Ok(part.getattr("data")?.unbind()) };
+    if whole.getattr("requires_grad")?.is_truthy()? {
+        return Ok(part.clone().unbind());
+    }
+    let [sizes, strides, offset] = ["size", "stride", "storage_offset"].map(|name| part.call_method0(name));
+    Ok(whole.call_method1("as_strided", (sizes?, strides?, offset?))?.unbind())
 }
 
 fn random_state(py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -187,6 +236,13 @@ fn given(ran: Result<(), Failure>, outputs: Outputs) -> PyResult<Vec<Py<PyAny>>>
     }
 }
 
+/// What the plan of a derivative gave.
+#[derive(IntoPyObject)]
+enum Backward {
+    Gradients(Vec<Py<PyAny>>),
+    Failed(String),
+}
+
 /// One call of a graph, for the derivative of one of its nodes.
 #[pyclass(frozen, module = "flambeau._native")]
 pub struct Call {
@@ -212,14 +268,9 @@ impl Call {
         each.map(|out| Ok((out.dtype.torch_name(), of(&out.sizes)?, of(&out.strides)?))).collect()
     }
 
-    /// The gradients of the inputs that have one. `kept` and `gradients` are tensors. `None`: the plan failed, and its part
-    /// of the graph is to be run once more; nothing but this can be seen of it.
-    fn backward(
-        &self,
-        py: Python<'_>,
-        kept: Vec<Py<PyAny>>,
-        gradients: Vec<Py<PyAny>>,
-    ) -> PyResult<Option<Vec<Py<PyAny>>>> {
+    /// The gradients of the inputs that have one. `kept` and `gradients` are tensors. A text says why the plan failed; its
+    /// part of the graph is to be run once more then.
+    fn backward(&self, py: Python<'_>, kept: Vec<Py<PyAny>>, gradients: Vec<Py<PyAny>>) -> PyResult<Backward> {
         let (mut kept, mut tapes) = (kept.iter(), self.tapes.iter());
         let read = |at| if self.node.tapes.contains(&at) { tapes.next() } else { kept.next() };
         let reads: Vec<&Py<PyAny>> = (0..self.node.of.reads.len()).filter_map(read).collect();
@@ -233,16 +284,18 @@ impl Call {
             Err(Failure::Before(why) | Failure::Raised(why) | Failure::Wrong(why, None))
                 if self.node.again.is_some() =>
             {
-                counters::eager_fallback(py, "backward_failed");
-                say::warn_once(
-                    py,
-                    "backward_failed",
-                    &format!("a derivative was computed op by op, as its plan failed: {why}"),
-                );
-                Ok(None)
+                Ok(Backward::Failed(why))
             }
-            ran => given(ran, outputs).map(Some),
+            ran => given(ran, outputs).map(Backward::Gradients),
         }
+    }
+
+    /// Notes that the plan failed where the graph itself did not.
+    #[expect(clippy::unused_self, reason = "a method of what failed")]
+    fn say_failed(&self, py: Python<'_>, why: &str) {
+        counters::eager_fallback(py, "backward_failed");
+        let text = format!("a derivative was computed op by op, as its plan failed: {why}");
+        say::warn_once(py, "backward_failed", &text);
     }
 
     /// What its part of the graph takes.
@@ -264,6 +317,11 @@ impl Call {
     fn wanted(&self) -> Vec<usize> {
         let place = |of: &Taken| self.node.of.takes.iter().position(|taken| taken == of);
         self.node.of.gradients.iter().filter_map(place).collect()
+    }
+
+    /// For each gradient, the outputs without whose gradients there is none.
+    fn reached_by(&self) -> Vec<Vec<u32>> {
+        self.node.of.reached_by.clone()
     }
 
     /// Whether its part of the graph can be run once more.

@@ -256,6 +256,8 @@ impl Scope<'_> {
             ensure(taken == node.backward.inputs.len(), || "a derivative of other inputs".to_owned())?;
             let given = node.backward.outputs.len();
             ensure(given == node.gradients.len(), || "a derivative of other outputs".to_owned())?;
+            let reached = node.reached_by.iter().flatten().all(|at| (*at as usize) < node.outputs.len());
+            ensure(reached && node.reached_by.len() == given, || "a gradient of no output".to_owned())?;
             let all = [&node.reads, &node.gradients, &node.takes];
             ensure(all.into_iter().flatten().all(known), || "a derivative by nothing".to_owned())?;
             for followed in &node.outputs {

@@ -3,13 +3,14 @@
 
 use crate::graph::functional::{Lowering, Value};
 use flambeau_core::graph::{Core, CoreId, CoreOp};
-use flambeau_ir::graph::{Graph, Node, NodeId, NodeOp, Target, ValueMeta};
+use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::TensorMeta;
-use flambeau_ops::Saved;
 use flambeau_ops::decompose::{Outcome, refuse};
+use flambeau_ops::{Mark, Saved};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A core graph and where its tensor inputs come from.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Functional {
     pub values: Vec<CoreId>,
     /// For each output, the outputs that it is computed of.
     pub made_of: Vec<BTreeSet<u32>>,
+    /// For each output, the inputs that autograd connects it with.
+    pub reached: Vec<BTreeSet<u32>>,
     /// Whether something that autograd follows is written to.
     pub rewritten: bool,
 }
@@ -41,6 +44,8 @@ pub struct Follow {
     nodes: Vec<bool>,
     /// Memory of which autograd may have saved something.
     saved: BTreeSet<usize>,
+    /// For each base, the inputs that autograd connects it with, a bit each.
+    connected: Vec<Vec<u64>>,
 }
 
 impl Follow {
@@ -49,6 +54,33 @@ impl Follow {
         self.nodes.truncate(input.0 as usize);
         self.nodes.resize(input.0 as usize, false);
         self.nodes.push(follows);
+    }
+
+    /// Connects a new base with an input.
+    pub fn connect(&mut self, base: usize, input: Option<u32>) {
+        self.connected.resize(self.connected.len().max(base + 1), vec![]);
+        if let Some(input) = input {
+            let (own, word) = (&mut self.connected[base], input as usize / 64);
+            own.resize(own.len().max(word + 1), 0);
+            own[word] |= 1 << (input % 64);
+        }
+    }
+
+    /// Connects a base with all that another one is connected with.
+    fn reach(&mut self, base: usize, from: usize) {
+        let Some(words) = self.connected.get(from).cloned().filter(|_| base != from) else { return };
+        self.connected.resize(self.connected.len().max(base + 1), vec![]);
+        let own = &mut self.connected[base];
+        own.resize(own.len().max(words.len()), 0);
+        own.iter_mut().zip(words).for_each(|(own, word)| *own |= word);
+    }
+
+    fn reached(&self, base: usize) -> BTreeSet<u32> {
+        let words = self.connected.get(base).map_or(&[][..], Vec::as_slice);
+        let bits = |(at, word): (u32, &u64)| {
+            (0..64).filter(|bit| word >> bit & 1 == 1).map(move |bit| at * 64 + bit).collect::<Vec<_>>()
+        };
+        (0..).zip(words).flat_map(bits).collect()
     }
 
     /// Forgets the nodes from this one on: they were taken back.
@@ -95,6 +127,13 @@ pub fn made_of(graph: &Graph) -> Vec<BTreeSet<u32>> {
         of.push(found);
     }
     graph.outputs.iter().map(|id| of[id.0 as usize].clone()).collect()
+}
+
+/// The nodes among arguments.
+fn nodes(args: &[Arg], kwargs: &[(Arc<str>, Arg)]) -> Vec<NodeId> {
+    let mut found = Vec::new();
+    args.iter().chain(kwargs.iter().map(|(_, arg)| arg)).for_each(|arg| arg.nodes(&mut |id| found.push(id)));
+    found
 }
 
 impl Lowering<'_> {
@@ -149,6 +188,9 @@ impl Lowering<'_> {
         if self.follow.is_none() {
             return Ok(());
         }
+        if self.follow.as_ref().is_some_and(|follow| follow.off) && requires_grad(&node.meta) {
+            return refuse("a view that is a leaf, as it is made with grad mode off");
+        }
         let made = match (outcome, &node.meta) {
             (Outcome::Fresh(id), ValueMeta::Tensor(meta)) => meta.requires_grad && !self.follows(*id),
             (Outcome::With(_, then), _) => return self.check_followed(node, then),
@@ -161,41 +203,98 @@ impl Lowering<'_> {
         if made { refuse("a leaf that requires grad, made in the graph") } else { Ok(()) }
     }
 
-    /// Notes what autograd saves of a call with these arguments, which writes to one of them or gives `value`.
-    pub fn note_saved<'a>(
+    /// Refuses writes of which autograd takes another view: those that it does not see, and those of what they read as well.
+    pub fn check_targets(
         &mut self,
         node: &Node,
-        target: &Target,
-        (written, args): (Option<NodeId>, impl ExactSizeIterator<Item = &'a NodeId>),
+        written: &[NodeId],
+        (target, args, kwargs): (&Target, &[Arg], &[(Arc<str>, Arg)]),
+    ) -> Result<(), Reason> {
+        if self.follow.is_none() {
+            return Ok(());
+        }
+        for id in written {
+            let Value::Tensor { base, severed, .. } = self.values[id.0 as usize] else { continue };
+            let followed = self.bases[base].followed || self.follows(self.bases[base].value);
+            if severed && (followed || requires_grad(&node.meta)) {
+                return refuse("a write, which autograd does not see, to a tensor that it follows");
+            }
+            let reads = flambeau_ops::canonical(target).is_none_or(|canon| canon.op.saved != Saved::Nothing);
+            let of_base =
+                |id: &NodeId| matches!(self.values[id.0 as usize], Value::Tensor { base: b, .. } if b == base);
+            if reads && nodes(args, kwargs).iter().filter(|id| of_base(id)).count() > 1 {
+                return refuse("a write to what a derivative of torch's may read");
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what autograd saves of a call, which writes to these arguments and gives `value`, and what it connects.
+    pub fn note_call(
+        &mut self,
+        node: &Node,
+        (target, args, kwargs): (&Target, &[Arg], &[(Arc<str>, Arg)]),
+        written: &[NodeId],
         value: &Value,
     ) {
         let Some(follow) = self.follow.as_mut().filter(|follow| !follow.off) else { return };
+        let mut given = nodes(args, kwargs);
+        let canon = flambeau_ops::canonical(target);
+        if canon.as_ref().is_some_and(|canon| canon.op.has(Mark::TakesForm)) {
+            given.truncate(1);
+        }
+        let base_of = |value: &Value| if let Value::Tensor { base, .. } = value { Some(*base) } else { None };
+        let made: Vec<usize> = match value {
+            Value::Tuple(items) => items.iter().filter_map(base_of).collect(),
+            value => base_of(value).into_iter().collect(),
+        };
+        let of_node = |id: &NodeId| &self.values[id.0 as usize];
+        // A view has the memory of its argument.
+        let given_bases: Vec<usize> = given.iter().map(of_node).filter_map(base_of).collect();
+        let new = made.iter().copied().filter(|base| !given_bases.contains(base));
+        let into = new.chain(written.iter().map(of_node).filter_map(base_of));
+        for base in into {
+            for id in &given {
+                if let Value::Tensor { base: from, meta, severed: false, .. } = of_node(id)
+                    && (meta.requires_grad || self.bases[*from].followed)
+                {
+                    follow.reach(base, *from);
+                }
+            }
+        }
         if !requires_grad(&node.meta) {
             return;
         }
-        let saved = flambeau_ops::canonical(target).map_or(Saved::All, |canon| canon.op.saved);
-        let keeps_arguments = match saved {
-            Saved::All | Saved::Arguments => true,
-            Saved::Factors => args.len() > 1,
-            Saved::Nothing => false,
-        };
-        let base_of = |value: &Value| if let Value::Tensor { base, .. } = value { Some(*base) } else { None };
         // Of what it writes to it saves a copy.
-        let read = args.filter(|id| Some(**id) != written).map(|id| &self.values[id.0 as usize]);
-        let read: Vec<usize> = read.filter_map(base_of).collect();
-        if written.is_none() && base_of(value).is_some_and(|base| read.contains(&base)) {
+        let read: Vec<usize> =
+            given.iter().filter(|id| !written.contains(id)).map(of_node).filter_map(base_of).collect();
+        if written.is_empty() && made.iter().any(|base| read.contains(base)) {
             return;
         }
+        let saved = canon.map_or(Saved::All, |canon| canon.op.saved);
+        let keeps_arguments = match saved {
+            Saved::All | Saved::Arguments => true,
+            Saved::Factors => given.len() > 1,
+            Saved::Nothing => false,
+        };
         if keeps_arguments {
             follow.saved.extend(read);
         }
         // Forms that write to their argument may save the result where others save the argument.
-        if saved == Saved::All || written.is_some() && saved == Saved::Arguments {
-            match value {
-                Value::Tuple(items) => follow.saved.extend(items.iter().filter_map(base_of)),
-                value => follow.saved.extend(base_of(value)),
-            }
+        let in_place = written.iter().map(of_node).filter_map(base_of).any(|base| made.contains(&base));
+        if saved == Saved::All || in_place && saved == Saved::Arguments {
+            follow.saved.extend(made);
         }
+    }
+
+    /// For each output, the inputs that autograd connects it with.
+    pub fn reached(&self) -> Vec<BTreeSet<u32>> {
+        let Some(follow) = &self.follow else { return vec![] };
+        let of = |id: &NodeId| match &self.values[id.0 as usize] {
+            Value::Tensor { base, .. } => follow.reached(*base),
+            _ => BTreeSet::new(),
+        };
+        self.graph.outputs.iter().map(of).collect()
     }
 
     /// Notes what a write does to what autograd follows.

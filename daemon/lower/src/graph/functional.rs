@@ -119,6 +119,7 @@ pub fn functionalise(
         (NodeOp::Placeholder(_), ValueMeta::Tensor(meta)) => Some(meta.requires_grad),
         _ => None,
     };
+    let reached = lowering.reached();
     Ok(Functional {
         core: lowering.core,
         inputs: lowering.inputs,
@@ -126,6 +127,7 @@ pub fn functionalise(
         followed_outputs,
         values,
         made_of: made_of(graph),
+        reached,
         rewritten: lowering.follow.is_some_and(|follow| follow.rewritten),
     })
 }
@@ -193,6 +195,7 @@ impl Lowering<'_> {
         let (strides, requires_grad) = (meta.strides.clone(), meta.requires_grad);
         if let Some(follow) = &mut self.follow {
             follow.set(value, requires_grad);
+            follow.connect(self.bases.len(), requires_grad.then_some(input));
         }
         self.bases.push(Base { value, input: Some(input), memory: value, strides, requires_grad, followed: false });
         Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false }
@@ -247,11 +250,13 @@ impl Lowering<'_> {
             call.lower(&mut self.core, &mut self.draws).map_err(|_| reason)
         })?;
         self.check_followed(node, &outcome)?;
+        let written = outcome.written();
+        self.check_targets(node, &written, (target, args, kwargs))?;
         let mut value = self.outcome(&node.meta, outcome, node.view)?;
         if let Value::Tensor { severed, .. } = &mut value {
             *severed |= flambeau_ops::canonical(target).is_some_and(|canon| canon.op.has(Mark::Severs));
         }
-        self.note_saved(node, target, (written, values.keys()), &value);
+        self.note_call(node, (target, args, kwargs), &written, &value);
         Ok(value)
     }
 

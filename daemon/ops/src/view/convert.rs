@@ -5,7 +5,7 @@ use super::has_format;
 use crate::call::{Answer, Call, differentiable, invalid};
 use crate::layout::{Format, preserved, strides_in, suggest_format};
 use crate::registry::{
-    Mark::{OfMetadata, Writes},
+    Mark::{OfMetadata, TakesForm, Writes},
     OpDef, Saved,
     place::*,
 };
@@ -67,7 +67,10 @@ pub(crate) static OPS: &[OpDef] = &[
         .derives(decompose::convert)
         .is(OfMetadata)
         .saves(Saved::Nothing),
-    OpDef::new("type_as", "input:T, other:T", type_as, METHOD).derives(decompose::convert).saves(Saved::Nothing),
+    OpDef::new("type_as", "input:T, other:T", type_as, METHOD)
+        .derives(decompose::convert)
+        .saves(Saved::Nothing)
+        .is(TakesForm),
     OpDef::new("copy_", "input:T, src:T, non_blocking:B=False", copy_, METHOD)
         .is(Writes)
         .derives(decompose::copy)

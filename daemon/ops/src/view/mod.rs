@@ -7,7 +7,11 @@ mod parts;
 
 use crate::call::{Answer, Call, broadcast, invalid};
 use crate::layout::{Format, Sizes};
-use crate::registry::{Mark::Severs, OpDef, Saved, place::*};
+use crate::registry::{
+    Mark::{Severs, TakesForm},
+    OpDef, Saved,
+    place::*,
+};
 use crate::{InferError, Inferred};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -24,7 +28,10 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("reshape", "input:T, shape:L*", reshape, BOTH)
         .derives(|cx| decompose::shaped(cx, false))
         .saves(Saved::Nothing),
-    OpDef::new("reshape_as", "input:T, other:T", reshape_as, METHOD).derives(|cx| decompose::shaped(cx, false)),
+    OpDef::new("reshape_as", "input:T, other:T", reshape_as, METHOD)
+        .derives(|cx| decompose::shaped(cx, false))
+        .saves(Saved::Nothing)
+        .is(TakesForm),
     OpDef::new("flatten", "input:T, start_dim:I=0, end_dim:I=-1", flatten, BOTH)
         .saves(Saved::Nothing)
         .derives(|cx| decompose::shaped(cx, false)),

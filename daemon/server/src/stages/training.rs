@@ -18,11 +18,11 @@ pub fn pays(graph: &Graph) -> bool {
 
 /// The plans, and the kernels of all of them in order.
 pub fn plans(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Result<(Training, Vec<Kernel>), Reason> {
-    let Functional { core, inputs, followed_inputs, followed_outputs, values, made_of, rewritten } =
+    let Functional { core, inputs, followed_inputs, followed_outputs, values, made_of, reached, rewritten } =
         flambeau_lower::functional(graph, options)?;
     let left = core.outputs.len() as u32;
     let written: Vec<u32> = core.writes.iter().map(|(input, _)| *input).collect();
-    let wanted = Wanted { inputs: followed_inputs, outputs: followed_outputs, values, made_of, rewritten };
+    let wanted = Wanted { inputs: followed_inputs, outputs: followed_outputs, values, made_of, reached, rewritten };
     let parts = flambeau_derive::derive(&core, &wanted)?;
     let mut nodes = Vec::new();
     let mut backward = Vec::new();
@@ -36,6 +36,7 @@ pub fn plans(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Resul
             reads: node.reads,
             outputs: node.outputs,
             gradients: node.gradients,
+            reached_by: node.reached_by,
             draws: again.as_ref().is_some_and(draws),
             graph: again,
             takes: takes.unwrap_or_default(),
