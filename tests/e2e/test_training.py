@@ -445,7 +445,15 @@ def part_and_rest(x, y):
     return part[0], part, x.sin() * 2, y.detach().expand(2, 3, 3)
 
 
+def written_without_grad_mode(x, y):
+    t = y.detach() * 2
+    with torch.no_grad():
+        t.add_(x)
+    return t * 1, t.sin() * y
+
+
 EDGES = [
+    written_without_grad_mode,
     leaf_made_without_grad_mode,
     changed_where_autograd_does_not_see_it,
     followed_through_a_detached_tensor,
@@ -459,6 +467,21 @@ EDGES = [
 def test_what_autograd_follows(fn):
     check(fn, leaf(3, 3), leaf(3, 3), native=False)
     check(fn, torch.randn(3, 3).t().requires_grad_(), leaf(3, 3), native=False)
+
+
+def test_gradients_of_an_output_are_those_by_way_of_it():
+    def program(x):
+        t = x.sin() * 2
+        return F.linear(t.squeeze(), t), t.squeeze()
+
+    compiled, found = flambeau.compile(program), []
+    x = leaf(3, 4)
+    for fn in (program, compiled):
+        made = fn(*twins([x]))
+        made[1].retain_grad()
+        made[0].sum().backward()
+        found.append(made[1].grad)
+    assert_same(found[1], found[0])
 
 
 def test_inputs_of_outputs_without_gradients_have_none():

@@ -56,6 +56,8 @@ pub struct Wanted {
     pub made_of: Vec<BTreeSet<u32>>,
     /// For each output, the inputs that autograd connects it with.
     pub reached: Vec<BTreeSet<u32>>,
+    /// For each output, whether something is computed of its value that is not computed of the output itself.
+    pub shared: Vec<bool>,
     /// Something that autograd follows was written to.
     pub rewritten: bool,
 }

@@ -50,7 +50,7 @@ pub fn divide(core: &Core, wanted: &Wanted) -> Result<Division, Reason> {
         if made.is_empty() {
             continue;
         }
-        if !merged.is_empty() {
+        if !merged.is_empty() || wanted.shared[*at as usize] {
             return refuse("an output that is computed of the same as another, which ends a node of autograd");
         }
         ends.insert(*at, chain.clone());

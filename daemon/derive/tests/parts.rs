@@ -27,7 +27,8 @@ fn graph(make: impl FnOnce(&mut dyn FnMut(CoreOp) -> CoreId, CoreId) -> Vec<Core
 fn parts((core, values): (Core, Vec<CoreId>), made_of: Vec<BTreeSet<u32>>) -> Parts {
     let outputs = vec![true; values.len()];
     let reached = vec![BTreeSet::from([0]); values.len()];
-    let wanted = Wanted { inputs: vec![true], outputs, values, made_of, reached, rewritten: false };
+    let shared = vec![false; values.len()];
+    let wanted = Wanted { inputs: vec![true], outputs, values, made_of, reached, shared, rewritten: false };
     derive(&core, &wanted).unwrap()
 }
 
@@ -90,8 +91,8 @@ fn what_a_later_node_reads_of_an_earlier_one_is_an_output_that_nobody_sees() {
 #[test]
 fn what_has_no_derivative_is_refused_by_name() {
     let (core, values) = graph(|add, x| vec![add(CoreOp::Binary(Binary::Fmod, x, x))]);
-    let (made_of, reached) = (vec![BTreeSet::new()], vec![BTreeSet::from([0])]);
-    let wanted = Wanted { inputs: vec![true], outputs: vec![true], values, made_of, reached, rewritten: false };
+    let (made_of, reached, shared) = (vec![BTreeSet::new()], vec![BTreeSet::from([0])], vec![false]);
+    let wanted = Wanted { inputs: vec![true], outputs: vec![true], values, made_of, reached, shared, rewritten: false };
     let reason = derive(&core, &wanted).unwrap_err();
     assert!(reason.detail.contains("Fmod"), "{reason:?}");
 }

@@ -29,6 +29,8 @@ pub struct Functional {
     pub made_of: Vec<BTreeSet<u32>>,
     /// For each output, the inputs that autograd connects it with.
     pub reached: Vec<BTreeSet<u32>>,
+    /// For each output, whether something is computed of its value that is not computed of the output itself.
+    pub shared: Vec<bool>,
     /// Whether something that autograd follows is written to.
     pub rewritten: bool,
 }
@@ -287,6 +289,33 @@ impl Lowering<'_> {
         }
     }
 
+    /// For each output, whether a call takes the tensor that it shows, and not by way of the output.
+    pub fn shared(&self) -> Vec<bool> {
+        let base_of = |id: NodeId| match self.values[id.0 as usize] {
+            Value::Tensor { base, .. } => Some(base),
+            _ => None,
+        };
+        let of = |output: &NodeId| {
+            let base = base_of(*output);
+            // The output, and what shows it or a part of it.
+            let mut shows: BTreeSet<NodeId> = BTreeSet::from([*output]);
+            let mut shared = false;
+            for (at, node) in self.graph.nodes.iter().enumerate() {
+                let NodeOp::Call { args, kwargs, .. } = &node.op else { continue };
+                let (id, taken) = (NodeId(at as u32), nodes(args, kwargs));
+                if base_of(id) == base {
+                    if taken.iter().any(|of| shows.contains(of)) {
+                        shows.insert(id);
+                    }
+                } else {
+                    shared |= taken.iter().any(|of| base_of(*of) == base && !shows.contains(of));
+                }
+            }
+            base.is_some() && shared
+        };
+        self.graph.outputs.iter().map(of).collect()
+    }
+
     /// For each output, the inputs that autograd connects it with.
     pub fn reached(&self) -> Vec<BTreeSet<u32>> {
         let Some(follow) = &self.follow else { return vec![] };
@@ -305,8 +334,8 @@ impl Lowering<'_> {
         }
         let off = follow.off;
         let (before, after) = (self.follows(self.bases[base].value), self.follows(value));
-        if off && before {
-            return refuse("a write, with grad mode off, to a tensor that autograd follows");
+        if off && (before || after) {
+            return refuse("a write, with grad mode off, to or of what autograd follows");
         }
         if self.bases[base].input.is_some() && (before || after) {
             return refuse("a write to an input that autograd follows");

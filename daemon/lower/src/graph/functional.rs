@@ -119,7 +119,7 @@ pub fn functionalise(
         (NodeOp::Placeholder(_), ValueMeta::Tensor(meta)) => Some(meta.requires_grad),
         _ => None,
     };
-    let reached = lowering.reached();
+    let (reached, shared) = (lowering.reached(), lowering.shared());
     Ok(Functional {
         core: lowering.core,
         inputs: lowering.inputs,
@@ -128,6 +128,7 @@ pub fn functionalise(
         values,
         made_of: made_of(graph),
         reached,
+        shared,
         rewritten: lowering.follow.is_some_and(|follow| follow.rewritten),
     })
 }

@@ -18,11 +18,12 @@ pub fn pays(graph: &Graph) -> bool {
 
 /// The plans, and the kernels of all of them in order.
 pub fn plans(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Result<(Training, Vec<Kernel>), Reason> {
-    let Functional { core, inputs, followed_inputs, followed_outputs, values, made_of, reached, rewritten } =
+    let Functional { core, inputs, followed_inputs, followed_outputs, values, made_of, reached, shared, rewritten } =
         flambeau_lower::functional(graph, options)?;
     let left = core.outputs.len() as u32;
     let written: Vec<u32> = core.writes.iter().map(|(input, _)| *input).collect();
-    let wanted = Wanted { inputs: followed_inputs, outputs: followed_outputs, values, made_of, reached, rewritten };
+    let wanted =
+        Wanted { inputs: followed_inputs, outputs: followed_outputs, values, made_of, reached, shared, rewritten };
     let parts = flambeau_derive::derive(&core, &wanted)?;
     let mut nodes = Vec::new();
     let mut backward = Vec::new();
