@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from . import gradients
 from .driver import Options, Run
 
 MODES = ["plain", "wrap", "leaf", "flat"]
@@ -48,3 +49,11 @@ def test_found_before(mode):
     report = Run(options, say=quiet).all()
     assert report.programs[mode] == 2 * len(FOUND)
     assert not report.failures, failures(report)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_gradients(part):
+    """The same programs at each commit: what fails was broken by the change."""
+    programs = (gradients.written(seed) for seed in range(100 * part, 100 * part + 100))
+    failed = [f"{why}\n{program.source()}" for program in programs if (why := gradients.failure(program))]
+    assert not failed, failed
