@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -132,6 +133,8 @@ def _again(
     )
 
 
+_keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
+"""Whether the present backward pass is one after which the graph is used again; older versions of torch do not say."""
 _undefined = threading.local()
 """`met`: a taped op gave no gradient where the plan takes zeros for it. Eager's own may be `None` then."""
 
@@ -188,12 +191,13 @@ def taped_backward(holder: torch.Tensor, gradients: list[torch.Tensor | None]) -
     if not pairs:
         _undefined.met = True
         return [torch.zeros_like(taken, memory_format=torch.contiguous_format) for taken in tape.inputs]
+    given: tuple[torch.Tensor | None, ...]
     try:
         given = torch.autograd.grad(
             [output for output, _ in pairs],
             tape.inputs,
             [gradient for _, gradient in pairs],
-            retain_graph=torch._C._autograd._get_current_graph_task_keep_graph(),
+            retain_graph=_keeps_graph(),
             allow_unused=True,
         )
     except RuntimeError:

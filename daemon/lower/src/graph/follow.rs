@@ -291,6 +291,9 @@ impl Lowering<'_> {
 
     /// For each output, whether a call takes the tensor that it shows, and not by way of the output.
     pub fn shared(&self) -> Vec<bool> {
+        if self.follow.is_none() {
+            return vec![];
+        }
         let base_of = |id: NodeId| match self.values[id.0 as usize] {
             Value::Tensor { base, .. } => Some(base),
             _ => None,
