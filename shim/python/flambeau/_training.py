@@ -33,7 +33,7 @@ class Flambeau(Function):
         if not any(is_there):
             return (None,) * (3 + len(call.reached_by()))
         try:
-            kept = ctx.saved_tensors
+            kept = list(ctx.saved_tensors)
         except RuntimeError as error:
             # It may have been kept for outputs alone that have no gradients.
             if all(is_there) or "second time" in str(error):
@@ -41,6 +41,8 @@ class Flambeau(Function):
             return None, None, None, *_again(call, ctx.versions, gradients, create_graph=False)
         if torch.is_grad_enabled():
             return None, None, None, *_again(call, ctx.versions, gradients, create_graph=True)
+        # What nothing else holds goes while the plan runs.
+        ctx.maybe_clear_saved_tensors()
         device = next(gradient.device for gradient in gradients if gradient is not None)
         pairs = zip(gradients, call.layouts(), strict=True)
         taken = [_laid_out(gradient, dtype, size, stride, device) for gradient, (dtype, size, stride) in pairs]

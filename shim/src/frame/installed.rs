@@ -247,7 +247,7 @@ impl Installed {
             Body::Eager(graph) => Run::Eager(EagerBody::new(py, graph, &slot)?),
             Body::Native(plan) => {
                 let guard = |source| tensor_guard(&frame, source);
-                let body = NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, &slot, &guard)?;
+                let body = NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, &slot, &guard, false)?;
                 match context.records.then(|| recorded::graph(py, &body, plan)).flatten() {
                     Some(graph) => Run::Recorded(RecordedBody::new(body, graph)),
                     None => Run::Native(body),
@@ -255,10 +255,12 @@ impl Installed {
             }
             Body::Training(training) => {
                 let guard = |source| tensor_guard(&frame, source);
-                let load =
-                    |plan: &_, slot: &dyn Fn(SourceId) -> usize, guard: &dyn Fn(SourceId) -> Option<TensorGuard>| {
-                        NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, slot, guard)
-                    };
+                let load = |plan: &_,
+                            slot: &dyn Fn(SourceId) -> usize,
+                            guard: &dyn Fn(SourceId) -> Option<TensorGuard>,
+                            owns| {
+                    NativeBody::new(py, plan, &delivery.artifacts, &context.plugin_dirs, slot, guard, owns)
+                };
                 Run::Training(TrainingBody::new(py, training, &slot, &guard, &load)?)
             }
             // There is nothing for a back end to compile.

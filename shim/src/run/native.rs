@@ -120,7 +120,7 @@ pub enum Work {
 
 impl NativeBody {
     /// Makes a plan ready: kernels are loaded, ops are found. `slot` gives the place of an input among a call's values, and
-    /// `guard` what is known of it.
+    /// `guard` what is known of it. `owns`: it is run by [`NativeBody::run_owning`] alone.
     pub fn new(
         py: Python<'_>,
         plan: &Plan,
@@ -128,6 +128,7 @@ impl NativeBody {
         plugin_dirs: &[PathBuf],
         slot: &dyn Fn(SourceId) -> usize,
         guard: &dyn Fn(SourceId) -> Option<TensorGuard>,
+        owns: bool,
     ) -> Result<NativeBody, String> {
         let torch = Torch::get(py)?;
         if !plan.inputs.iter().map(|source| slot(*source)).eq(0..plan.inputs.len()) {
@@ -136,7 +137,7 @@ impl NativeBody {
         let load = |artifact| launch::kernel(plugin_dirs, &plan.backend, plan.device, artifact, artifacts);
         let kernels = plan.kernels.iter().map(|kernel| load(&kernel.artifact));
         let own_memory = if plan.kernels.is_empty() { None } else { launch::own_memory(plugin_dirs, &plan.backend)? };
-        let Ready { steps, parts, commit } = prepare::steps(py, torch, plan, guard)?;
+        let Ready { steps, parts, commit } = prepare::steps(py, torch, plan, guard, owns)?;
         Ok(NativeBody {
             torch,
             stream: Stream::of(torch, plan.device)?,
@@ -187,6 +188,31 @@ impl NativeBody {
         self.run_parts(py, values, symbols, outputs)
     }
 
+    /// As [`NativeBody::run`]; each of the tensors is given up after its last use.
+    pub fn run_owning(
+        &self,
+        py: Python<'_>,
+        tensors: Vec<Py<PyAny>>,
+        symbols: &[i64],
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
+        if self.does_nothing() {
+            return Ok(());
+        }
+        let mut regs = Regs::new(self.torch, self.threads(), &[], self.regs);
+        for (reg, tensor) in tensors.iter().enumerate() {
+            // SAFETY: a live tensor, as its node of autograd kept it or was given it.
+            let own = unsafe { Owned::again(self.torch, self.torch.handle(tensor.as_ptr())) };
+            regs.own(reg, own.map_err(Failure::Before)?);
+        }
+        drop(tensors);
+        self.run_with(py, regs, symbols, outputs)
+    }
+
+    fn threads(&self) -> u32 {
+        if fork::is_child() { 1 } else { self.torch.threads() }
+    }
+
     fn run_parts(
         &self,
         py: Python<'_>,
@@ -194,8 +220,16 @@ impl NativeBody {
         symbols: &[i64],
         outputs: &mut Outputs,
     ) -> Result<(), Failure> {
-        let threads = if fork::is_child() { 1 } else { self.torch.threads() };
-        let mut regs = Regs::new(self.torch, threads, &values[..self.inputs], self.regs);
+        self.run_with(py, Regs::new(self.torch, self.threads(), &values[..self.inputs], self.regs), symbols, outputs)
+    }
+
+    fn run_with(
+        &self,
+        py: Python<'_>,
+        mut regs: Regs<'_>,
+        symbols: &[i64],
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
         regs.stream = self.stream.current(self.torch).map_err(Failure::Before)?;
         regs.places = self.own_memory.clone().map(|own| Box::new(Places::new(own)));
         let mut begun = 0;

@@ -33,12 +33,13 @@ pub struct Ready {
     pub commit: usize,
 }
 
-/// Makes the steps of a plan ready. `guard` gives what is known of an input.
+/// Makes the steps of a plan ready. `guard` gives what is known of an input. `owns`: inputs are given up after their last use.
 pub fn steps(
     py: Python<'_>,
     torch: &Torch,
     plan: &Plan,
     guard: &dyn Fn(SourceId) -> Option<TensorGuard>,
+    owns: bool,
 ) -> Result<Ready, String> {
     let own_memory = plan.steps.iter().any(|step| matches!(step, PlanStep::Import(_) | PlanStep::Reserve(_)));
     let roots = plan.roots();
@@ -62,6 +63,7 @@ pub fn steps(
             maker.note(Reg(reg), Some(guard.dtype), &guard.sizes);
         }
     }
+    let mut ends = if owns { ends(plan, &maker.roots) } else { HashMap::new() };
     let (mut steps, mut works) = (Vec::with_capacity(plan.steps.len()), Vec::with_capacity(plan.steps.len()));
     let mut commit = None;
     for (at, step) in plan.steps.iter().enumerate() {
@@ -83,10 +85,30 @@ pub fn steps(
             steps.push(step);
             works.push(work);
         }
+        for reg in ends.remove(&at).into_iter().flatten() {
+            steps.push(Step::Free(reg.0 as usize));
+            works.push(if maker.objects.contains(&reg.0) { Work::Python } else { Work::Brief });
+        }
     }
     let commit = commit.unwrap_or(steps.len());
     let parts = parts(&works);
     Ok(Ready { steps, parts, commit })
+}
+
+/// The inputs that are used last by each step, but for those that leave.
+fn ends(plan: &Plan, roots: &BTreeMap<Reg, Reg>) -> HashMap<usize, Vec<Reg>> {
+    let mut last: BTreeMap<Reg, usize> = BTreeMap::new();
+    for (at, step) in plan.steps.iter().enumerate() {
+        step.registers(&mut |reg| {
+            let root = *roots.get(&reg).unwrap_or(&reg);
+            if (root.0 as usize) < plan.inputs.len() && !plan.outputs.contains(&root) {
+                last.insert(root, at);
+            }
+        });
+    }
+    let mut ends: HashMap<usize, Vec<Reg>> = HashMap::new();
+    last.into_iter().for_each(|(reg, at)| ends.entry(at).or_default().push(reg));
+    ends
 }
 
 /// Makes the step part of the call before it, if it is one that checks or ends registers; else gives it back.

@@ -15,11 +15,11 @@ use flambeau_ir::plan::{Plan, PlanArg, PlanStep, Reg, TAPED_BACKWARD, Taken, Tra
 use flambeau_ir::source::SourceId;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyList, PyTuple};
 use std::sync::OnceLock;
 
-/// Makes a plan ready, with the place of each input and what is known of it.
-type Load<'a> = dyn Fn(&Plan, &dyn Fn(SourceId) -> usize, &dyn Fn(SourceId) -> Option<TensorGuard>) -> Result<NativeBody, String>
+/// Makes a plan ready, with the place of each input and what is known of it, and whether it owns its inputs.
+type Load<'a> = dyn Fn(&Plan, &dyn Fn(SourceId) -> usize, &dyn Fn(SourceId) -> Option<TensorGuard>, bool) -> Result<NativeBody, String>
     + 'a;
 
 /// The plans of a graph ready to run.
@@ -99,7 +99,7 @@ impl TrainingBody {
             let again = of.graph.as_ref().map(|graph| EagerBody::new(py, graph, &place)).transpose()?;
             let is_written = |taken: &Taken| matches!(taken, Taken::Input(i) if training.written.contains(i));
             Ok::<_, String>(Shared::new(Node {
-                backward: load(&of.backward, &place, &|_| None)?,
+                backward: load(&of.backward, &place, &|_| None, true)?,
                 again,
                 written: (0..of.takes.len()).filter(|at| is_written(&of.takes[*at])).collect(),
                 tapes: of.backward.steps.iter().filter_map(tape).collect(),
@@ -107,7 +107,7 @@ impl TrainingBody {
             }))
         };
         Ok(TrainingBody {
-            forward: load(&training.forward, slot, guard)?,
+            forward: load(&training.forward, slot, guard, false)?,
             left: training.left as usize,
             parts: parts(training),
             nodes: training.nodes.iter().map(node).collect::<Result<_, _>>()?,
@@ -268,19 +268,24 @@ impl Call {
         each.map(|out| Ok((out.dtype.torch_name(), of(&out.sizes)?, of(&out.strides)?))).collect()
     }
 
-    /// The gradients of the inputs that have one. `kept` and `gradients` are tensors. A text says why the plan failed; its
+    /// The gradients of the inputs that have one. `kept` and `gradients` are lists of tensors, which are emptied. A text says why the plan failed; its
     /// part of the graph is to be run once more then.
-    fn backward(&self, py: Python<'_>, kept: Vec<Py<PyAny>>, gradients: Vec<Py<PyAny>>) -> PyResult<Backward> {
-        let (mut kept, mut tapes) = (kept.iter(), self.tapes.iter());
-        let read = |at| if self.node.tapes.contains(&at) { tapes.next() } else { kept.next() };
-        let reads: Vec<&Py<PyAny>> = (0..self.node.of.reads.len()).filter_map(read).collect();
-        let values: Vec<Input> =
-            reads.into_iter().chain(&gradients).map(|tensor| Input::new(tensor.as_ptr())).collect();
-        if values.len() != self.node.backward.inputs() {
+    fn backward(&self, py: Python<'_>, kept: Bound<'_, PyList>, gradients: Bound<'_, PyList>) -> PyResult<Backward> {
+        let (mut saved, mut tapes) = (kept.iter().map(Bound::unbind), self.tapes.iter());
+        let mut read = |at| match self.node.tapes.contains(&at) {
+            true => tapes.next().map(|tape| tape.clone_ref(py)),
+            false => saved.next(),
+        };
+        let mut tensors: Vec<Py<PyAny>> = (0..self.node.of.reads.len()).filter_map(&mut read).collect();
+        tensors.extend(gradients.iter().map(Bound::unbind));
+        for list in [&kept, &gradients] {
+            list.del_slice(0, list.len())?;
+        }
+        if tensors.len() != self.node.backward.inputs() {
             return Err(PyRuntimeError::new_err("other tensors than the derivative takes"));
         }
         let mut outputs = Outputs::new();
-        match self.node.backward.run(py, &values, &self.symbols, &mut outputs) {
+        match self.node.backward.run_owning(py, tensors, &self.symbols, &mut outputs) {
             Err(Failure::Before(why) | Failure::Raised(why) | Failure::Wrong(why, None))
                 if self.node.again.is_some() =>
             {

@@ -63,6 +63,7 @@ functions! {
     numel = c"aoti_torch_get_numel": fn(Handle, *mut i64) -> Status;
     empty_strided = c"aoti_torch_empty_strided": fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Status;
     reinterpret = c"aoti_torch__reinterpret_tensor": fn(Handle, i64, *const i64, *const i64, i64, *mut Handle) -> Status;
+    new_handle = c"aoti_torch_new_tensor_handle": fn(Handle, *mut Handle) -> Status;
     delete = c"aoti_torch_delete_tensor_object": fn(Handle) -> Status;
     num_threads = c"torch_get_num_threads": fn(*mut u32) -> Status;
     requires_grad = c"_ZNK3c1010TensorImpl13requires_gradEv": fn(*const c_void) -> bool;

@@ -39,6 +39,15 @@ impl Owned {
         Ok(Owned { torch, handle })
     }
 
+    /// One more reference to a tensor.
+    ///
+    /// # Safety
+    /// `handle` is a live tensor's.
+    pub unsafe fn again(torch: &'static Torch, handle: Handle) -> Result<Owned, String> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::make(torch, |ret| (torch.c.new_handle)(handle, ret)) }
+    }
+
     /// An uninitialised tensor.
     pub fn empty(
         torch: &'static Torch,
