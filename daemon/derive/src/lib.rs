@@ -6,6 +6,7 @@
 //! rule an op; calls of torch without one go on a [`tape`]), and cuts it off from the graph ([`split`]): what it reads of the
 //! graph is either computed again or kept.
 
+mod cut;
 mod nodes;
 mod rules;
 mod split;

@@ -2,6 +2,7 @@
 //! and reads only what is kept anyway; the rest is kept. An input is kept only if the derivative reads it itself, as eager
 //! keeps it then too: torch raises where what is kept was changed meanwhile, and here it must not do so more often.
 
+use crate::cut::{ENDLESS, Network};
 use crate::nodes::Division;
 use crate::sweep::Joint;
 use crate::{Node, Parts, Wanted};
@@ -12,23 +13,26 @@ use flambeau_ir::plan::Taken;
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::contiguous_strides;
 use flambeau_ops::decompose::refuse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Up to so many elementwise operations are done again.
-const MOST_AGAIN: usize = 12;
+/// What a size that varies is taken for.
+const GUESS: u64 = 32;
 
 struct Split<'a> {
     joint: &'a Joint,
     /// For each value, whether a gradient of an output goes into it.
     backward: Vec<bool>,
     kept: BTreeSet<CoreId>,
+    /// Values that are those which are kept, but for what autograd makes of them.
+    twins: BTreeMap<CoreId, CoreId>,
 }
 
 /// Cuts the derivatives of all nodes off.
 pub fn split(core: &Core, wanted: &Wanted, division: &Division, joints: &[Joint]) -> Result<Parts, Reason> {
     let mut splits = Vec::new();
     for joint in joints {
-        let mut split = Split { joint, backward: backward(joint), kept: BTreeSet::new() };
+        let (kept, twins) = (BTreeSet::new(), BTreeMap::new());
+        let mut split = Split { joint, backward: backward(joint), kept, twins };
         let needed = split.needed();
         split.keep(&needed);
         splits.push(split);
@@ -105,6 +109,41 @@ fn operands(op: &CoreOp) -> Vec<CoreId> {
     if let CoreOp::Sloped(value, ..) = op { vec![*value] } else { op.operands() }
 }
 
+/// Whether it only hands its operand on, so that this is kept instead.
+fn is_passed_on(op: &CoreOp) -> bool {
+    op.is_view() || matches!(op, CoreOp::Copy(_) | CoreOp::Stop(_) | CoreOp::Sloped(..))
+}
+
+/// Whether it may be computed again for the derivative.
+fn is_done_again(op: &CoreOp) -> bool {
+    is_elementwise(op) || is_passed_on(op)
+}
+
+/// The memory that a value takes; of sizes that vary a guess.
+fn bytes(node: &CoreNode) -> u64 {
+    let size = |dim: &Dim| dim.as_const().map_or(GUESS, |n| n.unsigned_abs());
+    node.sizes.iter().map(size).fold(node.dtype.size() as u64, u64::saturating_mul).clamp(2, 1 << 50)
+}
+
+/// For each value the first that is the same, whatever autograd makes of it.
+fn same(core: &Core) -> Vec<CoreId> {
+    let mut same: Vec<CoreId> = Vec::with_capacity(core.nodes().len());
+    let mut known: HashMap<CoreNode, CoreId> = HashMap::new();
+    for id in core.ids() {
+        check_time();
+        let mut node = core.node(id).clone();
+        same.push(match &mut node.op {
+            CoreOp::Stop(of) | CoreOp::Sloped(of, ..) => same[of.0 as usize],
+            CoreOp::Extern(_) | CoreOp::Result(..) | CoreOp::Input(_) => id,
+            op => {
+                op.operands_mut().into_iter().for_each(|of| *of = same[of.0 as usize]);
+                *known.entry(node).or_insert(id)
+            }
+        });
+    }
+    same
+}
+
 /// Whether it is computed element by element.
 fn is_elementwise(op: &CoreOp) -> bool {
     matches!(op, CoreOp::Unary(..) | CoreOp::Binary(..) | CoreOp::Select(..) | CoreOp::Cast(_))
@@ -170,38 +209,58 @@ impl Split<'_> {
         }
     }
 
-    /// Chooses what is kept.
+    /// Chooses what is kept: what costs least memory, of that what takes the least to compute the rest of it again.
     fn keep(&mut self, needed: &[CoreId]) {
-        let elementwise = |split: &Split<'_>, id: &&CoreId| is_elementwise(&split.node(**id).op);
-        let at_once: Vec<CoreId> = needed.iter().filter(|id| !elementwise(self, id)).copied().collect();
-        self.kept.extend(at_once);
-        for id in needed {
-            check_time();
-            if is_elementwise(&self.node(*id).op) && !self.kept.contains(id) && !self.is_cheap(*id) {
-                self.kept.insert(*id);
-            }
-        }
-    }
-
-    /// Whether a value takes few operations on what is kept.
-    fn is_cheap(&self, id: CoreId) -> bool {
-        let mut left = MOST_AGAIN;
-        let mut todo = vec![id];
+        let core = &self.joint.core;
+        let same = same(core);
+        let leaves: BTreeSet<CoreId> = self.joint.leaves.iter().map(|id| same[id.0 as usize]).collect();
+        let needed: BTreeSet<CoreId> = needed.iter().map(|id| same[id.0 as usize]).collect();
+        let mut values: BTreeMap<CoreId, usize> = BTreeMap::new();
+        let mut todo: Vec<CoreId> = needed.iter().copied().collect();
         while let Some(id) = todo.pop() {
-            let node = self.node(id);
-            if self.kept.contains(&id) || is_free(&node.op) {
+            let node = core.node(id);
+            if is_free(&node.op) || values.contains_key(&id) {
                 continue;
             }
-            let again = is_elementwise(&node.op)
-                || node.op.is_view()
-                || matches!(node.op, CoreOp::Copy(_) | CoreOp::Stop(_) | CoreOp::Sloped(..));
-            if !again || left == 0 {
-                return false;
+            values.insert(id, values.len());
+            if is_done_again(&node.op) {
+                todo.extend(operands(&node.op).into_iter().map(|of| same[of.0 as usize]));
             }
-            left -= usize::from(is_elementwise(&node.op));
-            todo.extend(operands(&node.op));
         }
-        true
+        let (source, sink) = (2 * values.len(), 2 * values.len() + 1);
+        let mut network = Network::new(sink + 1);
+        for (id, at) in &values {
+            check_time();
+            let node = core.node(*id);
+            let cost = match node.op {
+                CoreOp::Input(_) if !needed.contains(id) => ENDLESS,
+                // They are there anyway.
+                CoreOp::Input(_) => 1,
+                _ if leaves.contains(id) => 1,
+                ref op if is_passed_on(op) => ENDLESS,
+                _ => bytes(node),
+            };
+            network.add(2 * at, 2 * at + 1, cost);
+            if needed.contains(id) {
+                network.add(2 * at + 1, sink, ENDLESS);
+            }
+            if is_done_again(&node.op) {
+                for of in operands(&node.op) {
+                    if let Some(of) = values.get(&same[of.0 as usize]) {
+                        network.add(2 * of + 1, 2 * at, ENDLESS);
+                    }
+                }
+            } else {
+                network.add(source, 2 * at, ENDLESS);
+            }
+        }
+        let reaches = network.cut(source, sink);
+        self.kept =
+            values.into_iter().filter(|(_, at)| !reaches[2 * at] && reaches[2 * at + 1]).map(|(id, _)| id).collect();
+        self.twins = core
+            .ids()
+            .filter_map(|id| Some((id, same[id.0 as usize])).filter(|(id, of)| id != of && self.kept.contains(of)))
+            .collect();
     }
 
     /// `kept` gives the output that a value is.
@@ -213,6 +272,9 @@ impl Split<'_> {
             // It lies in memory as it leaves the forward part.
             let strides = kept(*id).map_or_else(|| node.strides.clone(), |output| output.strides.clone());
             copy.take(*id, CoreNode { op: CoreOp::Input(at as u32), strides, ..node.clone() });
+        }
+        for (id, of) in &self.twins {
+            copy.map.insert(*id, copy.map[of]);
         }
         for id in joint.core.ids() {
             if let CoreOp::Input(i) = joint.core.node(id).op

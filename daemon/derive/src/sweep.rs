@@ -26,6 +26,8 @@ pub struct Joint {
     pub inputs: u32,
     /// Outputs of the node.
     pub outputs: Vec<Followed>,
+    /// Values that leave the graph.
+    pub leaves: Vec<CoreId>,
     /// What has a gradient, its value, and the gradient.
     pub gradients: Vec<(Taken, CoreId, CoreId)>,
 }
@@ -134,7 +136,8 @@ pub fn sweep(
             gradients.push((Taken::Output(*output), own, gradient));
         }
     }
-    Ok(Joint { core: sweep.core, count: core.nodes().len(), inputs, outputs, gradients })
+    let leaves = wanted.values.clone();
+    Ok(Joint { core: sweep.core, count: core.nodes().len(), inputs, outputs, leaves, gradients })
 }
 
 /// Gives zeros to inputs that autograd connects with an output, though nothing of them is left in it.
