@@ -285,7 +285,7 @@ impl Split<'_> {
             }
         }
         let wanted: Vec<CoreId> = joint.gradients.iter().map(|(.., id)| *id).collect();
-        copy.reach(&wanted);
+        copy.reach_late(&wanted, &|id| self.backward[id.0 as usize]);
         let mut taken = BTreeSet::new();
         for (_, of, gradient) in &joint.gradients {
             let id = copy.map[gradient];
@@ -376,6 +376,31 @@ impl<'a> Copying<'a> {
 
     /// Copies these nodes, and all that they are made of.
     fn reach(&mut self, wanted: &[CoreId]) {
+        let live = self.live(wanted);
+        self.copy(live);
+    }
+
+    /// As [`Copying::reach`]; what is not `early` stands where it is used first, so that it is not in memory long before.
+    fn reach_late(&mut self, wanted: &[CoreId], early: &dyn Fn(CoreId) -> bool) {
+        let live = self.live(wanted);
+        let (mut order, mut done) = (Vec::new(), BTreeSet::new());
+        for first in live.iter().copied().filter(|id| early(*id)).chain(wanted.iter().copied()) {
+            let mut todo = vec![(first, false)];
+            while let Some((id, made)) = todo.pop() {
+                check_time();
+                if made {
+                    order.push(id);
+                } else if live.contains(&id) && done.insert(id) {
+                    todo.push((id, true));
+                    todo.extend(operands(&self.from.node(id).op).into_iter().rev().map(|of| (of, false)));
+                }
+            }
+        }
+        self.copy(order);
+    }
+
+    /// These nodes and all that they are made of, as far as they are not copied.
+    fn live(&self, wanted: &[CoreId]) -> BTreeSet<CoreId> {
         let mut live = BTreeSet::new();
         let mut todo: Vec<CoreId> = wanted.to_vec();
         while let Some(id) = todo.pop() {
@@ -383,7 +408,11 @@ impl<'a> Copying<'a> {
                 todo.extend(operands(&self.from.node(id).op));
             }
         }
-        for id in live {
+        live
+    }
+
+    fn copy(&mut self, order: impl IntoIterator<Item = CoreId>) {
+        for id in order {
             check_time();
             let mut node = self.from.node(id).clone();
             if let CoreOp::Stop(of) | CoreOp::Sloped(of, ..) = node.op {
