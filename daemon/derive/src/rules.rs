@@ -316,7 +316,7 @@ fn view(cx: &mut Sweep<'_>, node: &CoreNode, gradient: CoreId) -> Result<(), Rea
         CoreOp::Permute(a, order) => {
             let mut back = vec![0; order.len()];
             order.iter().enumerate().for_each(|(d, o)| back[*o as usize] = d);
-            let given = cx.permute(gradient, &back);
+            let given = permuted(cx, gradient, &back);
             cx.give(*a, given);
         }
         CoreOp::Reshape(a) => {
@@ -337,6 +337,15 @@ fn view(cx: &mut Sweep<'_>, node: &CoreNode, gradient: CoreId) -> Result<(), Rea
         _ => return refuse("no derivative of a view by sums of indices"),
     }
     Ok(())
+}
+
+/// A gradient in another order; the tensor before one that is in another order already.
+fn permuted(cx: &mut Sweep<'_>, gradient: CoreId, order: &[usize]) -> CoreId {
+    let (inner, order) = match &cx.core().node(gradient).op {
+        CoreOp::Permute(inner, first) => (*inner, order.iter().map(|d| first[*d] as usize).collect()),
+        _ => (gradient, order.to_vec()),
+    };
+    if order.iter().copied().eq(0..order.len()) { inner } else { cx.permute(inner, &order) }
 }
 
 /// The elements from `low` on, as many as `size`; zero where there are none.

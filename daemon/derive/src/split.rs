@@ -284,14 +284,15 @@ impl Split<'_> {
                 copy.take(id, CoreNode { op, ..joint.core.node(id).clone() });
             }
         }
-        let wanted: Vec<CoreId> = joint.gradients.iter().map(|(.., id)| *id).collect();
-        copy.reach_late(&wanted, &|id| self.backward[id.0 as usize]);
-        let mut taken = BTreeSet::new();
-        for (_, of, gradient) in &joint.gradients {
-            let id = copy.map[gradient];
-            let output = copy.output(id, &joint.core.node(*of).strides, &mut taken);
-            copy.to.outputs.push(output);
+        // Each leaves as soon as it is known, and what it is made of may go.
+        let (mut taken, mut outputs) = (BTreeSet::new(), BTreeMap::new());
+        let known: BTreeMap<(CoreId, usize), CoreId> =
+            joint.gradients.iter().enumerate().map(|(at, (_, of, gradient))| ((*gradient, at), *of)).collect();
+        for ((gradient, at), of) in known {
+            copy.reach_late(&[gradient], &|id| self.backward[id.0 as usize]);
+            outputs.insert(at, copy.output(copy.map[&gradient], &joint.core.node(of).strides, &mut taken));
         }
+        copy.to.outputs = outputs.into_values().collect();
         copy.to
     }
 }
