@@ -502,6 +502,21 @@ def test_inputs_of_outputs_without_gradients_have_none():
         assert_same(found[1], found[0])
 
 
+def test_outputs_without_gradients_have_no_part_in_those_of_others():
+    def program(x):
+        y = x * 2
+        return y.sin() + 1, y.sqrt() * 3, y.rsqrt()
+
+    compiled = flambeau.compile(program)
+    for at in range(3):
+        found = []
+        for fn in (program, compiled):
+            x = torch.tensor([0.0, 1.0, 4.0]).requires_grad_()
+            fn(x)[at].sum().backward()
+            found.append(x.grad)
+        assert_same(found[1], found[0])
+
+
 def test_parts_that_autograd_does_not_follow_can_be_written_to():
     compiled = flambeau.compile(part_and_rest)
     for fn in (part_and_rest, compiled):

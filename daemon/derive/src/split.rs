@@ -121,7 +121,7 @@ fn is_done_again(op: &CoreOp) -> bool {
 
 /// The memory that a value takes; of sizes that vary a guess.
 fn bytes(node: &CoreNode) -> u64 {
-    let size = |dim: &Dim| dim.as_const().map_or(GUESS, |n| n.unsigned_abs());
+    let size = |dim: &Dim| dim.as_const().map_or(GUESS, i64::unsigned_abs);
     node.sizes.iter().map(size).fold(node.dtype.size() as u64, u64::saturating_mul).clamp(2, 1 << 50)
 }
 

@@ -52,7 +52,8 @@ class Flambeau(Function):
             why, given = given, _again(call, ctx.versions, gradients, create_graph=False)
             if all(is_there):
                 call.say_failed(why)
-        elif _undefined.met and call.runs_again():
+        elif call.runs_again() and (_undefined.met or not (all(is_there) or _is_finite(given))):
+            # An output without a gradient has no part in eager's; here it gets zeros, and zero times infinity is none.
             given = _again(call, ctx.versions, gradients, create_graph=False)
         if not all(is_there):
             reached = zip(given, call.reached_by(), strict=True)
@@ -95,6 +96,10 @@ def _laid_out(
         return gradient
     made = torch.empty_strided(size, stride, dtype=getattr(torch, dtype), device=device)
     return made.zero_() if gradient is None else made.copy_(gradient)
+
+
+def _is_finite(gradients: list[torch.Tensor]) -> bool:
+    return all(bool(gradient.sum().isfinite()) for gradient in gradients)
 
 
 def _again(

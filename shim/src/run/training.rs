@@ -272,9 +272,8 @@ impl Call {
     /// part of the graph is to be run once more then.
     fn backward(&self, py: Python<'_>, kept: Bound<'_, PyList>, gradients: Bound<'_, PyList>) -> PyResult<Backward> {
         let (mut saved, mut tapes) = (kept.iter().map(Bound::unbind), self.tapes.iter());
-        let mut read = |at| match self.node.tapes.contains(&at) {
-            true => tapes.next().map(|tape| tape.clone_ref(py)),
-            false => saved.next(),
+        let mut read = |at| {
+            if self.node.tapes.contains(&at) { tapes.next().map(|tape| tape.clone_ref(py)) } else { saved.next() }
         };
         let mut tensors: Vec<Py<PyAny>> = (0..self.node.of.reads.len()).filter_map(&mut read).collect();
         tensors.extend(gradients.iter().map(Bound::unbind));
