@@ -63,6 +63,22 @@ class Place:
         if how is not None:
             yield {"died": f"{how}exit code {code}", "errors": text}
 
+    def rows(self, worker: str, names: list[str], job: dict[str, Any], silence: float) -> dict[str, dict[str, Any]]:
+        """What `worker` reports of each name; who ends its process is a crash, and the others go on in another one."""
+        rows: dict[str, dict[str, Any]] = {}
+        waiting = names
+        while waiting:
+            running = waiting[0]
+            for event in self.events(worker, {**job, "names": waiting}, silence):
+                if "start" in event:
+                    running = event["start"]
+                elif "done" in event:
+                    rows[event.pop("done")] = event
+                elif "died" in event:
+                    rows[running] = {"status": "crash", "detail": f"{event['died']}: {event['errors'][-300:]}"}
+            waiting = [name for name in names if name not in rows]
+        return rows
+
     @staticmethod
     def _read(child: subprocess.Popen[bytes], silence: float) -> Iterator[dict[str, Any]]:
         """Its events; gives back how it died, or `None` if it said that it came to its end."""

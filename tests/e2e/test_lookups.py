@@ -8,6 +8,7 @@ import contextvars
 import datetime
 import decimal
 import functools
+import gc
 import inspect
 import itertools
 import numbers
@@ -917,3 +918,26 @@ def test_no_break_where_others_are_registered():
     before = sum(flambeau.counters()["graph_breaks"].values())
     assert flambeau.compile(fn)(torch.ones(1), object()).item() == 3
     assert sum(flambeau.counters()["graph_breaks"].values()) == before or not COUNTED
+
+
+def test_a_class_that_names_its_subclasses_itself():
+    def below(cls):
+        try:
+            return issubclass(cls, collections.abc.Iterable)
+        except TypeError as error:
+            return str(error)
+
+    class Plain:
+        pass
+
+    class Own(collections.abc.Iterable):
+        def __subclasses__():
+            return None
+
+    try:
+        compiled = flambeau.compile(below)
+        assert compiled(Plain) == below(Plain)
+        assert "must return a list" in below(Plain)
+    finally:
+        del Own
+        gc.collect()

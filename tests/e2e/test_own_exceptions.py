@@ -272,3 +272,16 @@ def test_weak_references_to_them():
         return x + 1, reference() is None
 
     compared(program, whole=False)
+
+
+def test_object_makes_none_of_them():
+    class Own(Exception):
+        pass
+
+    def program(x):
+        try:
+            return x + 1, object.__new__(Own)
+        except TypeError as error:
+            return x - 1, error
+
+    compared(program, whole=False)

@@ -166,7 +166,7 @@ def test_all_iterators_are_tested():
     lazy = {path for path in TABLE if path.startswith("itertools.")} - {"itertools.tee"}
     assert lazy == set(ITERATORS)
     deques = {path for path in TABLE if path.startswith("collections.deque")}
-    functions = {path for path in TABLE if path.startswith("torch._C._FunctionBase.")}
+    functions = {path for path in TABLE if path.startswith(("torch._C._FunctionBase.", "torch._foreach_"))}
     others = {"itertools.tee", "_functools.cmp_to_key"}
     assert set(TABLE) - lazy - set(HEAPS) - set(BISECTS) - set(HELPERS) - deques - functions == others
 

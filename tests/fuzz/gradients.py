@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 import flambeau
+from tests import internal
 
 IDX = torch.tensor([0, 1, 1])
 NAMES = {"torch": torch, "F": F, "IDX": IDX}
@@ -191,9 +192,7 @@ def failure(program: Program) -> str:
     for part, value in expected.items():
         if apart(value, ours[part], slack):
             return f"{part}: {ours[part]} instead of {value}"
-    reasons = {"internal", "output_mismatch", "run_failed", "backward_failed"} & set(
-        flambeau.counters()["eager_fallbacks"]
-    )
+    reasons = internal.counted(flambeau.counters())
     return f"a fallback that is a mistake: {reasons}" if reasons else ""
 
 

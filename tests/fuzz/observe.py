@@ -20,7 +20,8 @@ import torch
 
 from . import world
 
-_ADDRESS = re.compile(r"0x[0-9a-f]+")
+# Addresses, and the names of autograd's nodes: those of graphs are others than those of ops.
+_ADDRESS = re.compile(r"0x[0-9a-f]+|(?<=grad_fn=)<\w+>")
 _FLOAT = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?")
 _SCALARS = (type(None), bool, int, float, str, bytes, complex, range, type(...), torch.dtype, torch.device, torch.Size)
 _ITERATED = ([], (), range(0), "", {}, {}.items(), {}.values(), set())

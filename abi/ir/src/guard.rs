@@ -105,8 +105,6 @@ pub enum GuardKind {
     EmptyCell,
     /// It is what named tuples read a field with, and gives this item.
     TupleField(u32),
-    /// A tensor's `.grad` is `None`.
-    NoGrad,
     /// The same object as another source's value.
     Same(SourceId),
     /// Not the same object as another source's value.
@@ -150,7 +148,6 @@ impl GuardKind {
             | GuardKind::MethodOf(_)
             | GuardKind::EmptyCell
             | GuardKind::TupleField(_)
-            | GuardKind::NoGrad
             | GuardKind::Len(_)
             | GuardKind::AtLeast(_)
             | GuardKind::Longest(_)
@@ -221,7 +218,6 @@ impl GuardKind {
             GuardKind::MethodOf(path) => format!("{of} is a bound {path}"),
             GuardKind::Gives(path, value) => format!("{path}() == {}", constant(value)),
             GuardKind::EmptyCell => format!("the cell {of} is empty"),
-            GuardKind::NoGrad => format!("{of}.grad is None"),
             GuardKind::Same(other) => format!("{of} is {}", name(*other)),
             GuardKind::NotSame(other) => format!("{of} is not {}", name(*other)),
             GuardKind::Distinct(all) => format!("different objects: {}", names(all)),

@@ -84,6 +84,8 @@ pub enum Question {
     Collection(ObjId),
     /// Whether there are weak references to an instance of a class of Python.
     WeakReferences(ObjId),
+    /// `.grad` of a tensor that is a leaf; torch warns of reading that of others.
+    Grad(ObjId),
     /// `sys.modules.get(name)`.
     SysModule(String),
     /// Calls an allow-listed pure built-in, by path, on plain values.

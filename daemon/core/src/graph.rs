@@ -115,6 +115,22 @@ pub struct ExternCall {
     pub in_place: bool,
 }
 
+impl ExternCall {
+    /// A call that only computes its results.
+    pub fn pure((op, overload): (&str, &str), out: Option<&str>, args: Vec<ExternArg>, results: usize) -> ExternCall {
+        ExternCall {
+            op: op.into(),
+            overload: overload.into(),
+            out: out.map(Into::into),
+            args,
+            results: results as u32,
+            order: None,
+            draws: false,
+            in_place: false,
+        }
+    }
+}
+
 /// An argument of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ExternArg {

@@ -4,9 +4,9 @@
 use crate::Wanted;
 use flambeau_core::graph::{Core, CoreId, CoreOp, OutputBase};
 use flambeau_ir::bounds::check_time;
-use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::Reason;
 use flambeau_ops::decompose::refuse;
+use flambeau_ops::differentiable;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A graph divided into nodes of autograd.
@@ -126,15 +126,10 @@ fn active(core: &Core, inputs: &[bool]) -> Vec<bool> {
             CoreOp::Stop(_) => false,
             CoreOp::Sloped(_, of, _) => active[of.0 as usize],
             CoreOp::Extern(_) => node.op.operands().iter().any(|id| active[id.0 as usize]),
-            op => is_continuous(node.dtype) && op.operands().iter().any(|id| active[id.0 as usize]),
+            op => differentiable(node.dtype) && op.operands().iter().any(|id| active[id.0 as usize]),
         });
     }
     active
-}
-
-/// Whether values of a type can have gradients.
-pub fn is_continuous(dtype: DType) -> bool {
-    dtype.is_float() || dtype.is_complex()
 }
 
 /// The values of the outputs that require grad.

@@ -286,15 +286,14 @@ fn reduce(
             cx.give(a, given);
         }
         ReduceOp::Max | ReduceOp::Min => {
-            // All that are equal to the extreme share the gradient.
+            // All that are equal to the extreme share the gradient; as torch multiplies, none is NaN where that is.
             let dtype = cx.dtype(a);
             let is_extreme = cx.binary(Binary::Eq, a, result);
             let counted = cx.cast(is_extreme, dtype);
             let over: Vec<usize> = over.iter().map(|d| *d as usize).collect();
             let count = cx.reduce(ReduceOp::Sum, counted, &over);
-            let share = cx.div(gradient, count);
-            let zero = cx.real(0.0, dtype);
-            let given = cx.select(is_extreme, share, zero);
+            let own = cx.mul(gradient, counted);
+            let given = cx.div(own, count);
             cx.give(a, given);
         }
         ReduceOp::Prod => return refuse("no derivative of a product of elements"),

@@ -1,6 +1,7 @@
 //! A graph with its derivative, cut in two: what the derivative reads of the graph is computed again where that costs little
-//! and reads only what is kept anyway; the rest is kept. An input is kept only if the derivative reads it itself, as eager
-//! keeps it then too: torch raises where what is kept was changed meanwhile, and here it must not do so more often.
+//! and reads only what is kept anyway; the rest is kept. An input or an output is kept only if the derivative reads it
+//! itself, as eager keeps it then too: torch raises where what is kept was changed meanwhile, and here it must not do so
+//! more often.
 
 use crate::cut::{ENDLESS, Network};
 use crate::nodes::Division;
@@ -34,7 +35,7 @@ pub fn split(core: &Core, wanted: &Wanted, division: &Division, joints: &[Joint]
         let (kept, twins) = (BTreeSet::new(), BTreeMap::new());
         let mut split = Split { joint, backward: backward(joint), kept, twins };
         let needed = split.needed();
-        split.keep(&needed);
+        split.keep(wanted, &needed);
         splits.push(split);
     }
     let (forward, places) = forward(core, division, &splits)?;
@@ -210,10 +211,10 @@ impl Split<'_> {
     }
 
     /// Chooses what is kept: what costs least memory, of that what takes the least to compute the rest of it again.
-    fn keep(&mut self, needed: &[CoreId]) {
+    fn keep(&mut self, wanted: &Wanted, needed: &[CoreId]) {
         let core = &self.joint.core;
         let same = same(core);
-        let leaves: BTreeSet<CoreId> = self.joint.leaves.iter().map(|id| same[id.0 as usize]).collect();
+        let leaves: BTreeSet<CoreId> = wanted.values.iter().map(|id| same[id.0 as usize]).collect();
         let needed: BTreeSet<CoreId> = needed.iter().map(|id| same[id.0 as usize]).collect();
         let mut values: BTreeMap<CoreId, usize> = BTreeMap::new();
         let mut todo: Vec<CoreId> = needed.iter().copied().collect();
@@ -232,11 +233,10 @@ impl Split<'_> {
         for (id, at) in &values {
             check_time();
             let node = core.node(*id);
+            let is_there = node.op.is_input() || leaves.contains(id);
             let cost = match node.op {
-                CoreOp::Input(_) if !needed.contains(id) => ENDLESS,
-                // They are there anyway.
-                CoreOp::Input(_) => 1,
-                _ if leaves.contains(id) => 1,
+                _ if is_there && needed.contains(id) => 1,
+                _ if is_there => ENDLESS,
                 ref op if is_passed_on(op) => ENDLESS,
                 _ => bytes(node),
             };

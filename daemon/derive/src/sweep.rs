@@ -26,8 +26,6 @@ pub struct Joint {
     pub inputs: u32,
     /// Outputs of the node.
     pub outputs: Vec<Followed>,
-    /// Values that leave the graph.
-    pub leaves: Vec<CoreId>,
     /// What has a gradient, its value, and the gradient.
     pub gradients: Vec<(Taken, CoreId, CoreId)>,
 }
@@ -73,16 +71,8 @@ impl Sweep<'_> {
     /// No kernel computes with complex numbers.
     fn add_complex(&mut self, a: CoreId, b: CoreId) -> CoreId {
         let meta = TensorMeta::contiguous(self.dtype(a), self.core.device, self.sizes(a));
-        let call = ExternCall {
-            op: "aten::add".into(),
-            overload: "Tensor".into(),
-            out: Some("out".into()),
-            args: vec![ExternArg::Value(a), ExternArg::Value(b), ExternArg::Const(Const::Int(1))],
-            results: 1,
-            order: None,
-            draws: false,
-            in_place: false,
-        };
+        let args = vec![ExternArg::Value(a), ExternArg::Value(b), ExternArg::Const(Const::Int(1))];
+        let call = ExternCall::pure(("aten::add", "Tensor"), Some("out"), args, 1);
         extern_call(&mut self.core, call, &[meta])[0]
     }
 }
@@ -136,8 +126,7 @@ pub fn sweep(
             gradients.push((Taken::Output(*output), own, gradient));
         }
     }
-    let leaves = wanted.values.clone();
-    Ok(Joint { core: sweep.core, count: core.nodes().len(), inputs, outputs, leaves, gradients })
+    Ok(Joint { core: sweep.core, count: core.nodes().len(), inputs, outputs, gradients })
 }
 
 /// Gives zeros to inputs that autograd connects with an output, though nothing of them is left in it.

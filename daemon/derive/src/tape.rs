@@ -70,16 +70,8 @@ pub fn of_taped(cx: &mut Sweep<'_>, call: &ExternCall, results: &[Option<CoreId>
         tensors.into_iter().zip(flags).filter(|(_, flag)| is_set(flag)).map(|(id, _)| id).collect();
     let metas: Vec<TensorMeta> =
         wanted.iter().map(|id| TensorMeta::contiguous(cx.dtype(*id), cx.core().device, cx.sizes(*id))).collect();
-    let backward = ExternCall {
-        op: TAPED_BACKWARD.into(),
-        overload: "default".into(),
-        out: None,
-        args: vec![ExternArg::Value(*tape), ExternArg::List(given.collect())],
-        results: metas.len() as u32,
-        order: None,
-        draws: false,
-        in_place: false,
-    };
+    let args = vec![ExternArg::Value(*tape), ExternArg::List(given.collect())];
+    let backward = ExternCall::pure((TAPED_BACKWARD, "default"), None, args, metas.len());
     let made = extern_call(cx.core_mut(), backward, &metas);
     wanted.into_iter().zip(made).for_each(|(of, gradient)| cx.give(of, gradient));
 }

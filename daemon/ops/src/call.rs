@@ -223,6 +223,20 @@ impl<'a> Call<'a> {
         self.ambient.grad_enabled && !self.ambient.inference_mode
     }
 
+    /// The kind of number that a parameter is. Torch reads it from a tensor without dimensions that no gradient goes
+    /// through.
+    pub fn factor(&self, name: &str) -> Result<Category, InferError> {
+        match self.bound.arg(name) {
+            Some(OpArg::Tensor(t)) => {
+                let beside = ["input", "other"].iter().filter_map(|name| self.tensor(name).ok());
+                let is_read = t.ndim() == 0 && !t.requires_grad && beside.into_iter().all(|o| o.device == t.device);
+                if is_read { Ok(category(t.dtype)) } else { Err(InferError::NoRule) }
+            }
+            Some(number) => number.seen_number().ok_or(InferError::NoRule),
+            None => Ok(Category::Integer),
+        }
+    }
+
     /// Whether a differentiable result of this dtype requires grad when `inputs` are what it depends on.
     pub fn grad_of<'t>(&self, dtype: DType, inputs: impl IntoIterator<Item = &'t TensorMeta>) -> bool {
         self.grad_mode() && differentiable(dtype) && inputs.into_iter().any(|t| t.requires_grad)

@@ -307,24 +307,14 @@ impl Decompose<'_> {
 
     fn torch(
         &mut self,
-        (op, overload): (&str, &str),
+        target: (&str, &str),
         out: Option<&str>,
         args: Vec<ExternArg>,
         results: &[TensorMeta],
         draw: Option<u32>,
     ) -> Vec<CoreId> {
-        let count = results.len() as u32;
-        let call = ExternCall {
-            op: op.into(),
-            overload: overload.into(),
-            out: out.map(Into::into),
-            args,
-            results: count,
-            order: draw,
-            draws: draw.is_some(),
-            in_place: false,
-        };
-        extern_call(self.core, call, results)
+        let pure = ExternCall::pure(target, out, args, results.len());
+        extern_call(self.core, ExternCall { order: draw, draws: draw.is_some(), ..pure }, results)
     }
 }
 
@@ -385,15 +375,7 @@ pub fn index_put(core: &mut Core, base: CoreId, indices: Vec<ExternArg>, value: 
     let base = row_major(core, base);
     let CoreNode { dtype, sizes, .. } = core.node(base).clone();
     let accumulate = ExternArg::Const(Const::Bool(false));
-    let call = ExternCall {
-        op: "aten::index_put".into(),
-        overload: "default".into(),
-        out: None,
-        args: vec![ExternArg::Value(base), ExternArg::List(indices), ExternArg::Value(value), accumulate],
-        results: 1,
-        order: None,
-        draws: false,
-        in_place: false,
-    };
+    let args = vec![ExternArg::Value(base), ExternArg::List(indices), ExternArg::Value(value), accumulate];
+    let call = ExternCall::pure(("aten::index_put", "default"), None, args, 1);
     extern_call(core, call, &[TensorMeta::contiguous(dtype, core.device, sizes)])[0]
 }

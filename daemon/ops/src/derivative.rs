@@ -157,22 +157,12 @@ impl<'a> Back<'a> {
     /// A call of torch that gives several.
     pub(crate) fn torch_all(
         &mut self,
-        (op, overload): (&str, &str),
+        target: (&str, &str),
         out: Option<&str>,
         args: Vec<ExternArg>,
         metas: &[TensorMeta],
     ) -> Vec<CoreId> {
-        let call = ExternCall {
-            op: op.into(),
-            overload: overload.into(),
-            out: out.map(Into::into),
-            args,
-            results: metas.len() as u32,
-            order: None,
-            draws: false,
-            in_place: false,
-        };
-        extern_call(self.core, call, metas)
+        extern_call(self.core, ExternCall::pure(target, out, args, metas.len()), metas)
     }
 }
 

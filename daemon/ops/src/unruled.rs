@@ -178,7 +178,6 @@ pub(crate) static OPS: &[OpDef] = &[
     marked("lobpcg*", Checks),
     marked("_lobpcg", Checks),
     marked("triangular_solve*", Checks),
-    marked("_foreach_*", ForEffect),
     marked("_assert*", ForEffect).is(Checks),
     marked("detach_", Writes).is(Severs),
     marked("requires_grad_", Writes).is(SetsGrad),

@@ -98,6 +98,14 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             let any = unsafe { raw::has_weak_references(live(describer, *object)?) };
             Ok(AnswerValue::Const(Const::Bool(any)))
         }
+        Question::Grad(tensor) => {
+            let tensor = live(describer, *tensor)?;
+            // SAFETY: a live object.
+            let found = unsafe { guard::Grad::new(py).map(|getters| getters.of(py, tensor)) };
+            let found = found.map_err(|e| (ReasonCode::Internal, e.to_string()))?;
+            Ok(found
+                .map_or(AnswerValue::Missing, |grad| AnswerValue::Object(Some(describer.reach(grad.as_ptr(), DEPTH)))))
+        }
         Question::SysModule(name) => sys_module(describer, name),
         Question::Eval { path, args, names } => evaluate::evaluate(py, path, args, names),
         Question::TorchCall { target, args, kwargs, ambient } => {

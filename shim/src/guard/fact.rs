@@ -88,8 +88,6 @@ pub enum Fact {
     EmptyCell,
     /// What named tuples read a field with: the item.
     TupleField(u32),
-    /// `.grad is None`
-    NoGrad(super::source::Read),
     /// Same object as another value.
     Same(Other),
     /// Another object than another value.
@@ -176,7 +174,6 @@ impl Fact {
                 Fact::Gives(crate::python::paths::object_at(py, path)?.unbind(), Constant::new(py, value))
             }
             GuardKind::TupleField(item) => Fact::TupleField(*item),
-            GuardKind::NoGrad => Fact::NoGrad(super::source::grad(py)?),
             GuardKind::Same(other) => Fact::Same(Other::Source(other.0)),
             GuardKind::NotSame(other) => Fact::NotSame(Other::Source(other.0)),
             GuardKind::Distinct(sources) => Fact::Distinct(sources.iter().map(|s| slot(*s)).collect()),
@@ -230,9 +227,9 @@ impl Fact {
     }
 
     /// Whether it is seen to fail of the source's value before the facts on the way there were looked at. False as well
-    /// where that cannot be said: it takes other values, or getters of torch.
+    /// where that cannot be said: it takes other values.
     pub fn fails_alone(&self, py: Python<'_>, torch: &Torch, source: u32, values: &mut Values<'_>) -> bool {
-        let takes_others = matches!(self, Fact::NoGrad(_) | Fact::Same(_) | Fact::NotSame(_));
+        let takes_others = matches!(self, Fact::Same(_) | Fact::NotSame(_));
         if self.is_across() || takes_others || !values.stands_alone(source) {
             return false;
         }
@@ -306,7 +303,6 @@ impl Fact {
                     given.is_ok_and(|given| expected.is(py, given.as_ptr()))
                 }
                 Fact::EmptyCell => is_cell(value) && super::source::cell_contents(value).is_null(),
-                Fact::NoGrad(read) => values.step(py, value, read) == ffi::Py_None(),
                 Fact::Same(Other::Source(other)) => values.get(py, *other) == value,
                 Fact::NotSame(Other::Source(other)) => values.get(py, *other) != value,
                 Fact::Same(Other::Slot(_))

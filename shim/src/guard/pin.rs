@@ -318,8 +318,7 @@ impl<'a> Pinner<'a> {
                     self.class(value);
                     self.field(value, std::mem::size_of::<ffi::PyObject>());
                 }
-                Fact::NoGrad(_)
-                | Fact::Same(_)
+                Fact::Same(_)
                 | Fact::NotSame(_)
                 | Fact::NoKeyIn(..)
                 | Fact::NotRegisteredIn(..)

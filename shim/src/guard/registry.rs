@@ -119,6 +119,10 @@ fn walk(class: &Bound<'_, PyAny>, found: &mut dyn FnMut(&Bound<'_, PyAny>) -> Py
                 Checks::Own => return Ok(true),
             }
         }
+        // SAFETY: as above.
+        if unsafe { names_its_subclasses(py, class.as_ptr()) } {
+            return Ok(true);
+        }
         for below in types.call_method1("__subclasses__", (&class,))?.try_iter()? {
             let below = below?;
             if Checks::of(&below, &abc_meta) == Checks::Own {
@@ -128,6 +132,20 @@ fn walk(class: &Bound<'_, PyAny>, found: &mut dyn FnMut(&Bound<'_, PyAny>) -> Py
         }
     }
     Ok(false)
+}
+
+/// Whether `class.__subclasses__` is another one than that of `type`.
+///
+/// # Safety
+/// A live type.
+unsafe fn names_its_subclasses(py: Python<'_>, class: Raw) -> bool {
+    let name = crate::python::gil::interned!(py, "__subclasses__");
+    // SAFETY: types that are ready; the look-ups run no code.
+    unsafe {
+        let own = crate::python::raw::type_lookup(class, name.as_ptr());
+        let (owner, _) = crate::python::raw::type_lookup_where(ffi::Py_TYPE(class).cast(), name.as_ptr());
+        !own.is_null() || !std::ptr::eq(owner, (&raw mut ffi::PyType_Type).cast())
+    }
 }
 
 /// What the metaclass of a class goes by when it is asked for subclasses.

@@ -45,8 +45,8 @@ pub enum Read {
     Mro(usize),
     /// A closure cell of a function.
     Closure(usize),
-    /// `.grad`.
-    Grad(Py<PyAny>),
+    /// `.grad` of a leaf.
+    Grad(Grad),
     /// A pointer-sized field of an object of the kind that the test accepts; null reads as `None` where the flag is set.
     Field(fn(Raw) -> bool, usize, bool),
     /// A pointer-sized field of an object of exactly the type at this address, never null.
@@ -63,6 +63,42 @@ pub enum Read {
     ContextValue(bool),
     /// What an `lru_cache` keeps for a call.
     Cached(Cached),
+}
+
+/// Torch's getters for `.grad`.
+pub struct Grad {
+    is_leaf: Py<PyAny>,
+    grad: Py<PyAny>,
+}
+
+impl Grad {
+    /// Those of the class of all tensors.
+    pub fn new(py: Python<'_>) -> PyResult<Grad> {
+        let class = crate::python::paths::resolve(py, "torch._C.TensorBase")?;
+        Ok(Grad { is_leaf: class.getattr("is_leaf")?.unbind(), grad: class.getattr("grad")?.unbind() })
+    }
+
+    /// What `.grad` gives; `None` if the object is no tensor or no leaf, of which torch warns.
+    ///
+    /// # Safety
+    /// A live object, GIL held; its class is one of torch's, whose getters run no user code.
+    pub unsafe fn of(&self, py: Python<'_>, object: Raw) -> Option<Py<PyAny>> {
+        // SAFETY: getset descriptors of tensors, called on a tensor; what they give is a new reference or null.
+        unsafe {
+            let get = |getter: &Py<PyAny>| {
+                let read = (*ffi::Py_TYPE(getter.as_ptr())).tp_descr_get?;
+                Py::<PyAny>::from_owned_ptr_or_opt(py, read(getter.as_ptr(), object, raw::class_of(object)))
+            };
+            if !crate::torch::Torch::get(py).is_ok_and(|torch| torch.is_tensor(object)) {
+                return None;
+            }
+            let found = if get(&self.is_leaf)?.as_ptr() == ffi::Py_True() { get(&self.grad) } else { None };
+            if found.is_none() {
+                ffi::PyErr_Clear();
+            }
+            found
+        }
+    }
 }
 
 /// A call of a function with an `lru_cache`.
@@ -235,7 +271,7 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
         Step::TypeAttr(s) => Read::TypeAttr(name(s)),
         Step::Mro(i) => Read::Mro(*i as usize),
         Step::Closure(i) => Read::Closure(*i as usize),
-        Step::Grad => grad(py)?,
+        Step::Grad => Read::Grad(Grad::new(py)?),
         Step::Ahead => Read::Ahead(1),
         Step::DrawnFrom(i) => Read::DrawnFrom(*i as usize),
         Step::ContextValue { own_default } => Read::ContextValue(*own_default),
@@ -263,10 +299,6 @@ fn read(py: Python<'_>, step: &Step) -> PyResult<Read> {
 }
 
 /// The step to a tensor's `.grad`, through torch's own getter.
-pub fn grad(py: Python<'_>) -> PyResult<Read> {
-    Ok(Read::Grad(crate::python::paths::resolve(py, "torch._C.TensorBase")?.getattr("grad")?.unbind()))
-}
-
 /// A function's closure tuple, or null.
 ///
 /// # Safety
@@ -413,14 +445,7 @@ impl<'a> Values<'a> {
         unsafe {
             match read {
                 Read::Slot(name) => self.own(py, raw::slot(base, name.as_ptr())),
-                Read::Grad(getter) => {
-                    let Some(get) = (*ffi::Py_TYPE(getter.as_ptr())).tp_descr_get else { return null_mut() };
-                    let is_tensor = crate::torch::Torch::get(py).is_ok_and(|torch| torch.is_tensor(base));
-                    if !is_tensor {
-                        return null_mut();
-                    }
-                    self.own(py, get(getter.as_ptr(), base, raw::class_of(base)))
-                }
+                Read::Grad(getters) => self.own(py, getters.of(py, base).map_or(null_mut(), Py::into_ptr)),
                 Read::Ahead(most) if iterators::is_known(base) => {
                     let items = iterators::ahead(&Bound::from_borrowed_ptr(py, base), *most);
                     self.own(py, items.map_or(null_mut(), Py::into_ptr))

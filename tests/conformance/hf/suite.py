@@ -1,8 +1,8 @@
 """`cargo xtask conformance hf`: small models of transformers' architectures, eagerly and compiled.
 
-The table (`table.json`) says of each: its status, breaks, graphs that run op by op, and what `torch.compile` breaks
-(`--torch`). A run is red where an architecture is wrong, broken, or less whole than the table says. The last page of
-the report ranks what breaks by the number of architectures.
+The table (`table.json`) says of each: its status, breaks, graphs that run op by op, the same of two training steps
+(`--training`), and what `torch.compile` breaks (`--torch`). A run is red where an architecture is wrong, broken, or
+less whole than the table says. The last page of the report ranks what breaks by the number of architectures.
 """
 
 from __future__ import annotations
@@ -22,33 +22,8 @@ FILE = Path(__file__).parent / "table.json"
 BATCH = 12
 SILENCE = 300.0
 """Seconds that one architecture may take."""
+WORKER, TRAINER = "tests.conformance.hf.worker", "tests.conformance.hf.training"
 GOOD = ("right", "asks", "none")
-
-
-class Run:
-    """Runs batches, each in a process; who ends it is a crash, and the others go on in another process."""
-
-    worker = "tests.conformance.hf.worker"
-    silence = SILENCE
-
-    def __init__(self, place: children.Place):
-        self.place = place
-
-    def batch(self, names: list[str], way: str) -> dict[str, dict[str, Any]]:
-        """A row for each name."""
-        rows: dict[str, dict[str, Any]] = {}
-        waiting = names
-        while waiting:
-            running = waiting[0]
-            for event in self.place.events(self.worker, {"names": waiting, "way": way}, self.silence):
-                if "start" in event:
-                    running = event["start"]
-                elif "done" in event:
-                    rows[event.pop("done")] = event
-                elif "died" in event:
-                    rows[running] = {"status": "crash", "detail": f"{event['died']}: {event['errors'][-200:]}"}
-            waiting = [name for name in names if name not in rows]
-        return rows
 
 
 def whole(row: dict[str, Any]) -> bool:
@@ -106,6 +81,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--torch", action="store_true", help="run torch.compile instead, and keep its breaks in the table"
     )
+    parser.add_argument("--training", action="store_true", help="two training steps, with their gradients")
     parser.add_argument("--update", action="store_true", help="write the table")
     parser.add_argument("--json", type=Path, help="where to write a report")
     parser.add_argument("--jobs", type=int, default=2)
@@ -116,24 +92,29 @@ def main(argv: list[str]) -> int:
     names = options.names or build.names()[int(at) :: int(of)]
     known: dict[str, dict[str, Any]] = json.loads(FILE.read_text()) if FILE.exists() else {}
     found, failures = dict[str, dict[str, Any]](), dict[str, str]()
-    way = "torch" if options.torch else "flambeau"
+    worker = TRAINER if options.training else WORKER
+    job = {"way": "torch" if options.torch else "flambeau"}
     batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
     with children.Place("hf") as place, ThreadPoolExecutor(options.jobs) as pool:
-        for future in as_completed([pool.submit(Run(place).batch, batch, way) for batch in batches]):
+        for future in as_completed([pool.submit(place.rows, worker, batch, job, SILENCE) for batch in batches]):
             for name, row in future.result().items():
                 if options.torch:
                     theirs = {"status": row["status"], "breaks": row.get("breaks", 0)}
                     found[name] = {**known.get(name, {"status": "none"}), "torch": theirs}
                     continue
-                found[name] = kept(row)
-                if "torch" in known.get(name, {}):
-                    found[name]["torch"] = known[name]["torch"]
-                if why := worse(known.get(name), found[name]):
+                before, now = known.get(name, {}), kept(row)
+                if why := worse(before.get("training") if options.training else before, now):
                     failures[name] = why
+                    print(f"WORSE {name}: {why}", file=sys.stderr)
+                if options.training:
+                    found[name] = {**before, "training": now}
+                else:
+                    found[name] = {**now, **{key: before[key] for key in ("torch", "training") if key in before}}
             print(f"{len(found)} of {len(names)}", file=sys.stderr, flush=True)
     if options.update:
         FILE.write_text(json.dumps(dict(sorted({**known, **found}.items())), indent=1, sort_keys=True) + "\n")
     if options.json:
         options.json.write_text(json.dumps({"rows": found, "failures": failures}, indent=1, sort_keys=True))
-    print("\n".join([*pages(found), *(f"WORSE {name}: {why}" for name, why in sorted(failures.items()))]))
+    shown = {name: row["training"] for name, row in found.items()} if options.training else found
+    print("\n".join([*pages(shown), *(f"WORSE {name}: {why}" for name, why in sorted(failures.items()))]))
     return 1 if failures else 0

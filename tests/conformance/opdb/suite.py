@@ -33,23 +33,6 @@ def table(path: Path) -> dict[str, tuple[int, int]]:
     return {name: (int(samples), int(native)) for name, samples, native in parted}
 
 
-def run(place: children.Place, names: list[str], gradients: bool) -> dict[str, dict[str, Any]]:
-    """A row for each operator; who ends its process is a crash, and the others go on in another one."""
-    rows: dict[str, dict[str, Any]] = {}
-    waiting = names
-    while waiting:
-        running = waiting[0]
-        for event in place.events(WORKER, {"names": waiting, "gradients": gradients}, SILENCE):
-            if "start" in event:
-                running = event["start"]
-            elif "done" in event:
-                rows[event.pop("done")] = event
-            elif "died" in event:
-                rows[running] = {"status": "crash", "detail": f"{event['died']}: {event['errors'][-300:]}"}
-        waiting = [name for name in names if name not in rows]
-    return rows
-
-
 def worse(known: tuple[int, int] | None, row: dict[str, Any]) -> str:
     """Why a row is a failure; empty if it is none."""
     if row["status"] not in ("right", "none"):
@@ -91,7 +74,8 @@ def main(argv: list[str]) -> int:
     known, found, failures = table(path), dict[str, dict[str, Any]](), dict[str, str]()
     batches = [names[at : at + BATCH] for at in range(0, len(names), BATCH)]
     with children.Place("opdb") as place, ThreadPoolExecutor(options.jobs) as pool:
-        for future in as_completed([pool.submit(run, place, batch, options.gradients) for batch in batches]):
+        job = {"gradients": options.gradients}
+        for future in as_completed([pool.submit(place.rows, WORKER, batch, job, SILENCE) for batch in batches]):
             found |= future.result()
             print(f"{len(found)} of {len(names)}", file=sys.stderr, flush=True)
     failures = {name: why for name, row in found.items() if (why := worse(known.get(name), row))}

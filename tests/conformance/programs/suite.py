@@ -24,13 +24,9 @@ from .program import Known, programs
 FILE = Path(__file__).parent / "table.json"
 BATCH = 20
 NOT_RUN = "not run"
-
-
-class Run(hf.Run):
-    """Runs batches of programs, each in a process."""
-
-    worker = "tests.conformance.programs.worker"
-    silence = 120.0
+SILENCE = 120.0
+"""Seconds that one program may take."""
+WORKER = "tests.conformance.programs.worker"
 
 
 def kept(row: dict[str, Any]) -> dict[str, Any]:
@@ -126,8 +122,8 @@ def main(argv: list[str]) -> int:
     found, failures = dict[str, dict[str, Any]](), dict[str, str]()
     batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
     with children.Place("programs") as place, ThreadPoolExecutor(options.jobs) as pool:
-        way = "torch" if options.torch else "flambeau"
-        for future in as_completed([pool.submit(Run(place).batch, batch, way) for batch in batches]):
+        job = {"way": "torch" if options.torch else "flambeau"}
+        for future in as_completed([pool.submit(place.rows, WORKER, batch, job, SILENCE) for batch in batches]):
             for name, row in future.result().items():
                 if options.torch:
                     found[name] = {**table.get(name, {"status": "none", "detail": NOT_RUN}), "torch": theirs(row)}

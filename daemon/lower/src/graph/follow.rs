@@ -8,7 +8,7 @@ use flambeau_ir::reason::Reason;
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::TensorMeta;
 use flambeau_ops::decompose::{Outcome, refuse};
-use flambeau_ops::{Mark, Saved};
+use flambeau_ops::{Mark, Saved, differentiable};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ impl Follow {
                 ref op => op.operands().iter().any(|id| self.nodes[id.0 as usize]),
             });
         }
-        self.nodes[id.0 as usize] && (core.node(id).dtype.is_float() || core.node(id).dtype.is_complex())
+        self.nodes[id.0 as usize] && differentiable(core.node(id).dtype)
     }
 }
 

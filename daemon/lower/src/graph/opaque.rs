@@ -84,6 +84,10 @@ pub struct Call<'a> {
 impl Call<'_> {
     /// Adds the call as torch's own.
     pub fn lower(&self, core: &mut Core, draws: &mut u32) -> Result<Outcome, Reason> {
+        let names_out = self.kwargs.iter().any(|(name, arg)| &**name == "out" && *arg != Arg::Const(Const::None));
+        if self.written.is_none() && (flambeau_ops::writes_first(self.target) || names_out) {
+            return refuse("a call that writes to other than one tensor");
+        }
         let Some(Chosen { overload, args }) = self.choose() else {
             return refuse("no aten overload makes a new tensor from these arguments");
         };

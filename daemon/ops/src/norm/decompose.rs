@@ -137,16 +137,7 @@ fn batch_statistics(cx: &mut Decompose, running: Option<(CoreId, CoreId)>) -> Do
         Some(_) => ("aten::_native_batch_norm_legit_functional", "default", 5),
         None => ("aten::_native_batch_norm_legit", "no_stats", 3),
     };
-    let call = ExternCall {
-        op: op.into(),
-        overload: overload.into(),
-        out: None,
-        args,
-        results,
-        order: None,
-        draws: false,
-        in_place: false,
-    };
+    let call = ExternCall::pure((op, overload), None, args, results);
     let call = cx.core.push(CoreOp::Extern(call.into()), cx.result()?.dtype, vec![]);
     let normalised = Outcome::Fresh(call_result(cx.core, call, 0, &cx.result()?));
     if running.is_none() {

@@ -112,16 +112,16 @@ pub(super) fn scaled(cx: &mut Decompose, op: Binary, reflected: bool) -> Done {
     if reflected {
         std::mem::swap(&mut a, &mut b);
     }
-    let alpha = cx.number("alpha")?;
+    let alpha = cx.bound.constant("alpha").cloned();
     if dtype == DType::Bool {
-        return if op == Binary::Add && alpha == Const::Int(1) {
+        return if op == Binary::Add && alpha == Some(Const::Int(1)) {
             fresh(cx.binary(Binary::Or, a, b))
         } else {
             refuse("bool arithmetic")
         };
     }
-    if !matches!(alpha, Const::Int(1)) && alpha != Const::Float(1.0) {
-        let factor = cx.constant(&alpha, dtype, vec![])?;
+    if !matches!(alpha, Some(Const::Int(1))) && alpha != Some(Const::Float(1.0)) {
+        let factor = cx.operand("alpha", dtype)?;
         b = cx.mul(b, factor);
     }
     fresh(cx.binary(op, a, b))

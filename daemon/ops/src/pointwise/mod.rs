@@ -26,7 +26,7 @@ const UNARY: &str = "input:T, *, out:T=None";
 const BINARY: &str = "input:TN, other:TN, *, out:T=None";
 const TENSORS: &str = "input:T, other:T, *, out:T=None";
 const TENSOR_FIRST: &str = "input:T, other:TN, *, out:T=None";
-const SCALED: &str = "input:TN, other:TN, *, alpha:N=1, out:T=None";
+const SCALED: &str = "input:TN, other:TN, *, alpha:TN=1, out:T=None";
 
 /// One operand, computed in a float type: ints and bools become the default dtype.
 const fn float(name: &'static str) -> OpDef {
@@ -69,7 +69,7 @@ pub(crate) static OPS: &[OpDef] = &[
         .also(&["subtract"])
         .binary("sub")
         .saves(Saved::Nothing),
-    OpDef::new("rsub", "input:T, other:TN, *, alpha:N=1", reflected_subtraction, FN)
+    OpDef::new("rsub", "input:T, other:TN, *, alpha:TN=1", reflected_subtraction, FN)
         .is(NoBools)
         .derives(|cx| decompose::scaled(cx, Binary::Sub, true))
         .saves(Saved::Nothing),
@@ -194,11 +194,8 @@ pub(crate) static OPS: &[OpDef] = &[
 pub(super) fn arithmetic(call: &mut Call) -> Answer {
     let over = call.operands(&["input", "other"])?;
     let dtype = over.dtype()?;
-    if call.bound.value("alpha").is_some() {
-        let alpha = call.bound.constant("alpha").cloned().map(OpArg::Const).and_then(|a| a.seen_number());
-        if alpha.ok_or(InferError::NoRule)? > category(dtype).max(Category::Integer) {
-            return invalid("For integral input tensors, argument alpha must not be a floating point number.");
-        }
+    if call.bound.value("alpha").is_some() && call.factor("alpha")? > category(dtype).max(Category::Integer) {
+        return invalid("For integral input tensors, argument alpha must not be a floating point number.");
     }
     let result = call.pointwise(&over, dtype, Some(dtype))?;
     call.finish(result, "input")

@@ -29,10 +29,10 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("lerp", "input:T, end:T, weight:TN, *, out:T=None", lerp, ALL)
         .derives(decompose::lerp)
         .saves(Saved::Arguments),
-    OpDef::new("addcmul", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", addcmul, ALL)
+    OpDef::new("addcmul", "input:T, tensor1:T, tensor2:T, *, value:TN=1, out:T=None", addcmul, ALL)
         .derives(decompose::addcmul)
         .saves(Saved::Arguments),
-    OpDef::new("addcdiv", "input:T, tensor1:T, tensor2:T, *, value:N=1, out:T=None", addcdiv, ALL)
+    OpDef::new("addcdiv", "input:T, tensor1:T, tensor2:T, *, value:TN=1, out:T=None", addcdiv, ALL)
         .derives(decompose::addcdiv),
     OpDef::new("masked_fill", "input:T, mask:T, value:TN", masked_fill, ALL)
         .derives(decompose::masked_fill)
@@ -97,6 +97,7 @@ fn lerp(call: &mut Call) -> Answer {
 fn addcmul(call: &mut Call) -> Answer {
     let over = call.operands(&["input", "tensor1", "tensor2"])?;
     let dtype = over.dtype()?;
+    call.factor("value")?;
     let result = call.pointwise(&over, dtype, Some(dtype))?;
     call.finish(result, "input")
 }
@@ -108,6 +109,7 @@ fn addcdiv(call: &mut Call) -> Answer {
         return Err(InferError::NoRule);
     }
     let dtype = floated(call, over.dtype()?)?;
+    call.factor("value")?;
     let result = call.pointwise(&over, dtype, Some(dtype))?;
     call.finish(result, "input")
 }

@@ -85,7 +85,7 @@ pub(super) fn extreme(cx: &mut Decompose, op: ReduceOp) -> Done {
         return Ok(Outcome::Fresh(cx.binary(op, a, b)));
     }
     if cx.meta.as_tensor().is_some() {
-        return plain(cx, op);
+        return extreme_of_all(cx, op);
     }
     let x = cx.tensor("input")?;
     let name = if op == ReduceOp::Max { "aten::max" } else { "aten::min" };
@@ -97,6 +97,26 @@ pub(super) fn extreme(cx: &mut Decompose, op: ReduceOp) -> Done {
     let metas = cx.results()?;
     let ids = cx.call((name, "dim"), None, args, &metas);
     Ok(Outcome::Tuple(ids.into_iter().map(Outcome::Fresh).collect()))
+}
+
+/// Unlike along dimensions, elements that are not the extreme have no part in its gradient even if that is not finite.
+fn extreme_of_all(cx: &mut Decompose, op: ReduceOp) -> Done {
+    let dtype = compute_type(cx.result()?.dtype);
+    let x = cx.operand("input", dtype)?;
+    let over: Vec<usize> = (0..cx.sizes(x).len()).collect();
+    if cx.training.is_none() || over.is_empty() || !dtype.is_float() {
+        return plain(cx, op);
+    }
+    let total = cx.reduce(op, x, &over);
+    let (equal, nan) = (cx.binary(Binary::Eq, x, total), cx.unary(Unary::IsNan, x));
+    let all_nan = cx.unary(Unary::IsNan, total);
+    let is_extreme = cx.select(all_nan, nan, equal);
+    let (counted, zero) = (cx.cast(is_extreme, dtype), cx.real(0.0, dtype));
+    let picked = cx.select(is_extreme, x, zero);
+    let (sum, count) = (cx.reduce(ReduceOp::Sum, picked, &over), cx.reduce(ReduceOp::Sum, counted, &over));
+    let (of, total) = (cx.div(sum, count), cx.stopped(total));
+    let total = cx.sloped(total, of, |cx| cx.real(1.0, DType::Bool));
+    shaped(cx, total)
 }
 
 pub(super) fn mean(cx: &mut Decompose) -> Done {

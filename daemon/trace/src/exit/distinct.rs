@@ -61,6 +61,7 @@ impl Tracer<'_> {
             self.sets_apart(),
             self.cells_apart(),
             self.slots_apart(),
+            self.grads_apart(),
             self.items_apart(&counted),
             classes,
         ];
@@ -123,6 +124,12 @@ impl Tracer<'_> {
             |(_, a), (_, b)| a.slot_writes.keys().any(|name| b.slots.contains_key(name)),
             |(a, _), (b, _)| self.sources_apart(*a, *b),
         )
+    }
+
+    fn grads_apart(&self) -> Vec<Pair> {
+        let tensors = self.arenas.tensors.iter();
+        let known: Vec<_> = tensors.filter_map(|(_, t)| Some((t.origin?, t.grad.as_ref()?.written))).collect();
+        self.apart_from_changed(&known)
     }
 
     /// A class that was changed, from those where something was looked up, and their bases. Classes of other names are apart

@@ -3,7 +3,7 @@
 use super::build::Builder;
 use crate::state::tracer::{Recalled, Tracer, Written};
 use crate::value::flow::{Flow, stop};
-use crate::value::{DictId, SetValue, Value};
+use crate::value::{DictId, Gradient, SetValue, Value};
 use flambeau_ir::exit::Effect;
 use flambeau_ir::guard::Ambient;
 use flambeau_ir::reason::ReasonCode;
@@ -110,6 +110,17 @@ impl Tracer<'_> {
                 });
             }
         }
+        self.grad_effects(builder)
+    }
+
+    fn grad_effects(&mut self, builder: &mut Builder) -> Flow<()> {
+        let written = |grad: &Gradient| grad.written.then(|| grad.value.clone());
+        let grads = self.arenas.tensors.iter().filter_map(|(_, t)| Some((t.origin?, written(t.grad.as_ref()?)?)));
+        for (origin, value) in grads.collect::<Vec<_>>() {
+            let value = self.build(builder, &value)?;
+            let target = builder.source(origin.source);
+            builder.exit.effects.push(Effect::SetDescriptor(target, "grad".into(), value));
+        }
         Ok(())
     }
 
@@ -126,6 +137,7 @@ impl Tracer<'_> {
             + arenas.sets.iter().filter(|(_, s)| s.origin.is_some() && s.is_changed()).count()
             + arenas.cells.iter().filter(|(_, c)| c.origin.is_some() && c.dirty).count()
             + arenas.instances.iter().filter(|(_, i)| i.origin.is_some() && !i.slot_writes.is_empty()).count()
+            + arenas.tensors.iter().filter(|(_, t)| t.grad.as_ref().is_some_and(|grad| grad.written)).count()
             + self.class_writes.len()
             + self.drawn().count()
     }

@@ -29,6 +29,15 @@ pub(crate) fn counts_references(code: &Code) -> bool {
     code.names.iter().any(|name| name == "getrefcount")
 }
 
+/// Whether it hides a method of an optimizer from `torch.compile`, by `torch._compile._disable_dynamo`: the method does nothing
+/// that a trace must not see.
+fn wraps_a_part_of_an_optimizer(function: &Function) -> bool {
+    let (code, module) = (&function.code, function.module.as_deref());
+    *code.qualname == *"_disable_dynamo.<locals>.inner"
+        && code.filename.ends_with("/torch/_compile.py")
+        && module.is_some_and(|module| module.starts_with("torch.optim."))
+}
+
 /// Built-in types whose objects `object.__new__` does not make.
 const OWN_LAYOUT: &[&str] = &[
     "builtins.int",
@@ -163,6 +172,10 @@ impl Tracer<'_> {
         let direct = std::mem::take(&mut self.direct);
         if is_disabled(&function.code.qualname, &function.code.filename) {
             return stop(ReasonCode::Disabled, function.qualname.to_string());
+        }
+        if wraps_a_part_of_an_optimizer(function) {
+            let wrapped = self.get_attr(&Value::Function(function.clone()), "__wrapped__")?;
+            return self.call(&wrapped, args);
         }
         if let Some(path) = self.special_path(function) {
             self.read_all(&mut args.pos)?;
@@ -560,9 +573,6 @@ impl Tracer<'_> {
             // `namespace_new` in CPython's `Objects/namespaceobject.c` makes an object with an empty dict, whatever it is given.
             "types.SimpleNamespace" => Ok(self.new_instance(class, attrs)),
             "builtins.object" => {
-                if class.derives("builtins.BaseException") {
-                    return self.make_exception(class, args);
-                }
                 let message = "object.__new__() takes exactly one argument (the type to instantiate)";
                 self.refuse_excess(&class, args, ["__new__", "__init__"], message)?;
                 self.refuse_abstract(&class)?;

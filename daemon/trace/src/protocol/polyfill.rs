@@ -18,7 +18,8 @@ impl Tracer<'_> {
     /// The function that stands for the callable of C at this path. It reads what the callable goes through: where that is
     /// another at each call, plain Python does.
     pub(crate) fn polyfill(&mut self, path: &str) -> Flow<Option<Value>> {
-        let others = path.starts_with("torch.") && !path.starts_with(FUNCTION_BASE) || path.starts_with("flambeau.");
+        let of_torch = path.starts_with(FUNCTION_BASE) || path.starts_with("torch._foreach_");
+        let others = path.starts_with("torch.") && !of_torch || path.starts_with("flambeau.");
         if self.frame.options.cautious || others {
             return Ok(None);
         }

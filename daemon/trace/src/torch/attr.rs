@@ -3,12 +3,14 @@
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
-use crate::value::{DictId, TensorId, Tuple, Value};
+use crate::value::{DictId, Gradient, Origin, TensorId, Tuple, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::device::DeviceKind;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, Target, ValueMeta};
+use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::source::Step;
 use std::rc::Rc;
 
 impl Tracer<'_> {
@@ -89,6 +91,7 @@ impl Tracer<'_> {
             "itemsize" => Value::int(meta.dtype.size() as i64),
             "nbytes" => Value::dim(meta.numel().mul(&Dim::Const(meta.dtype.size() as i64))),
             "grad_fn" if !meta.requires_grad => Value::NONE,
+            "grad" if let Some(origin) = tensor.origin => return self.grad(id, origin).map(Some),
             "grad_fn"
             | "grad"
             | "_version"
@@ -125,6 +128,37 @@ impl Tracer<'_> {
         self.storage(id).is_some_and(|storage| self.regraded.contains(&storage))
     }
 
+    /// What a leaf from outside has as its gradient.
+    fn grad(&mut self, id: TensorId, of: Origin) -> Flow<Value> {
+        if let Some(known) = &self.arenas.tensors[id].grad {
+            return Ok(known.value.clone());
+        }
+        let AnswerValue::Object(Some(object)) = self.ask_one(Question::Grad(of.object))? else {
+            return self.ask_itself("Tensor.grad");
+        };
+        let source = self.step(of.source, Step::Grad);
+        let value = self.wrap(object, source)?;
+        self.arenas.tensors.note(id).grad = Some(Gradient { value: value.clone(), written: false });
+        Ok(value)
+    }
+
+    /// `tensor.grad = value`, where torch takes it.
+    fn set_grad(&mut self, id: TensorId, value: Value) -> Flow<()> {
+        let meta = |id: TensorId| {
+            let meta = &self.arenas.tensors[id].meta;
+            (&meta.sizes, meta.dtype, meta.device)
+        };
+        let fits = match &value {
+            Value::Tensor(grad) => *grad != id && meta(*grad) == meta(id),
+            value => value.is_none(),
+        };
+        if !fits || self.arenas.tensors[id].origin.is_none() {
+            return stop(ReasonCode::SideEffect, "setting Tensor.grad");
+        }
+        self.arenas.tensors[id].grad = Some(Gradient { value, written: true });
+        Ok(())
+    }
+
     /// `tensor.data`: unlike `detach()` it has a version counter of its own, so writes to it go unnoticed by autograd.
     fn data_of(&mut self, id: TensorId) -> Flow<Value> {
         let (node, mut meta) = (self.arenas.tensors[id].node, self.arenas.tensors[id].meta.clone());
@@ -143,6 +177,9 @@ impl Tracer<'_> {
 
     /// `tensor.name = value`.
     pub(crate) fn set_tensor_attr(&mut self, id: TensorId, name: &str, value: Value) -> Flow<()> {
+        if name == "grad" {
+            return self.set_grad(id, value);
+        }
         let class = self.class_of(&Value::Tensor(id))?;
         if self.type_lookup(&class, name)?.is_some() {
             return stop(ReasonCode::SideEffect, format!("setting Tensor.{name}"));

@@ -509,7 +509,8 @@ impl Tracer<'_> {
     /// A tensor made by a node.
     pub(crate) fn new_tensor(&mut self, node: NodeId, meta: TensorMeta, base: Option<TensorId>) -> Value {
         let is_leaf = !meta.requires_grad;
-        let tensor = TensorValue { node, meta, class: None, origin: None, attrs: None, is_leaf, base, severed: false };
+        let (class, origin, attrs, grad) = (None, None, None, None);
+        let tensor = TensorValue { node, meta, class, origin, attrs, is_leaf, base, grad, severed: false };
         Value::Tensor(self.arenas.tensors.push(tensor))
     }
 
@@ -628,6 +629,10 @@ impl Tracer<'_> {
         let inplace = flambeau_ops::writes_first(target) && !args.pos.is_empty();
         let out = args.kw.iter().position(|(n, _)| &**n == "out");
         let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
+        let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
+        if written.and_then(argument).is_some_and(|value| !matches!(value, Value::Tensor(_))) {
+            return stop(ReasonCode::OpUnknown, format!("{name} writes to several tensors"));
+        }
         let stores = is(name, Mark::Stores);
         let mut mutates: Vec<usize> = written.or(stores.then_some(0)).into_iter().collect();
         let answer = self.ask_one(question)?;

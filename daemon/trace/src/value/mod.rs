@@ -25,7 +25,7 @@ pub use key::Key;
 pub use list::{ListId, ListValue};
 pub use parts::Parts;
 pub use set::{History, Made, SetId, SetValue};
-pub use tensor::{TensorId, TensorValue};
+pub use tensor::{Gradient, TensorId, TensorValue};
 pub use tuple::Tuple;
 
 use flambeau_ir::code::Const;

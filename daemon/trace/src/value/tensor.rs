@@ -1,12 +1,21 @@
 //! Tensors: a graph node's value with its metadata.
 
-use super::{Class, Id, Origin};
+use super::{Class, Id, Origin, Value};
 use flambeau_ir::graph::NodeId;
 use flambeau_ir::tensor::TensorMeta;
 use std::rc::Rc;
 
 /// Names a tensor object; same id, same object (`is`).
 pub type TensorId = Id<TensorValue>;
+
+/// `.grad` of a tensor.
+#[derive(Clone, Debug)]
+pub struct Gradient {
+    /// What it is now.
+    pub value: Value,
+    /// Whether the trace put it there.
+    pub written: bool,
+}
 
 /// One tensor object.
 #[derive(Clone, Debug)]
@@ -25,6 +34,8 @@ pub struct TensorValue {
     pub is_leaf: bool,
     /// The tensor whose storage it shares (`_base`), for views made in the trace.
     pub base: Option<TensorId>,
+    /// `.grad` of an input of the frame, as far as it is known.
+    pub grad: Option<Gradient>,
     /// It shares its base's memory and nothing of its history (`detach`, `data`).
     pub severed: bool,
 }
