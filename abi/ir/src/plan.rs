@@ -409,6 +409,9 @@ pub const TAPED: &str = "flambeau::taped";
 /// tensors that get one, contiguous.
 pub const TAPED_BACKWARD: &str = "flambeau::taped_backward";
 
+/// What it names where an output is a tensor of an input's memory: no other call gives its argument's.
+pub const DETACH: &str = "aten::detach";
+
 /// An argument of a torch op.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PlanArg {

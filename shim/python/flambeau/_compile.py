@@ -123,11 +123,20 @@ def check(mode: str | None, options: dict[str, Any] | None) -> None:
         raise NotImplementedError("options= is not available yet; set what you need on flambeau.config")
 
 
+@functools.cache
+def keep_annotations() -> None:
+    """Has `typing` keep what `record_function` evaluates in an annotation: a trace finds it there."""
+    import torch
+
+    torch.autograd.profiler.record_function("")
+
+
 def start(target: Any, options: Options) -> Any:
     """The compiled form of `target`, by what it is."""
     # Torch takes seconds to import; the command `flambeau` is quick without it.
     import torch
 
+    keep_annotations()
     if isinstance(target, torch.nn.Module):
         return view(target, options)
     if isinstance(target, types.FunctionType):

@@ -2,12 +2,13 @@
 //! detached or computed with grad mode off, become ends for the derivative.
 
 use crate::graph::functional::{Lowering, Value};
-use flambeau_core::graph::{Core, CoreId, CoreOp};
+use flambeau_core::graph::{Core, CoreId, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
 use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
+use flambeau_ir::plan::DETACH;
 use flambeau_ir::reason::Reason;
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::TensorMeta;
-use flambeau_ops::decompose::{Outcome, refuse};
+use flambeau_ops::decompose::{Outcome, extern_call, refuse};
 use flambeau_ops::{Mark, Saved, differentiable};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub struct Follow {
     pub off: bool,
     /// Something that autograd follows was written to.
     pub rewritten: bool,
+    /// Inputs that were written to with grad mode off.
+    renewed: BTreeSet<usize>,
     /// For each node, whether it depends on an input that requires grad.
     nodes: Vec<bool>,
     /// Memory of which autograd may have saved something.
@@ -172,6 +175,10 @@ impl Lowering<'_> {
         base: usize,
         (meta, is_view, severed): (&TensorMeta, bool, bool),
     ) -> Result<CoreId, Reason> {
+        let follow = self.follow.as_ref();
+        if meta.requires_grad && follow.is_some_and(|follow| !follow.off && follow.renewed.contains(&base)) {
+            return refuse("a call of what was written to with grad mode off");
+        }
         if meta.requires_grad && !severed || !self.follows(value) {
             return Ok(value);
         }
@@ -190,7 +197,8 @@ impl Lowering<'_> {
         if self.follow.is_none() {
             return Ok(());
         }
-        if self.follow.as_ref().is_some_and(|follow| follow.off) && requires_grad(&node.meta) {
+        let off = self.follow.as_ref().is_some_and(|follow| follow.off);
+        if off && requires_grad(&node.meta) && outcome.written().is_empty() {
             return refuse("a view that is a leaf, as it is made with grad mode off");
         }
         let made = match (outcome, &node.meta) {
@@ -329,18 +337,51 @@ impl Lowering<'_> {
         self.graph.outputs.iter().map(of).collect()
     }
 
+    /// Whether another output shows the memory of this one.
+    pub fn is_shown_again(&self, base: usize, output: NodeId) -> bool {
+        let shares = |id: &NodeId| matches!(&self.values[id.0 as usize], Value::Tensor { base: b, .. } if *b == base);
+        self.graph.outputs.iter().any(|id| *id != output && shares(id))
+    }
+
+    /// An output that shows a whole input of which autograd does not know it for a view: torch's own call makes it.
+    pub fn detached(&mut self, base: usize, output: NodeId, meta: &TensorMeta) -> Result<CoreOutput, Reason> {
+        let held = &self.bases[base];
+        let is_call = match &self.graph.node(output).op {
+            NodeOp::Call { target: Target::Method(name), .. } => &**name == "detach",
+            _ => false,
+        };
+        let is_whole = held.strides == meta.strides && self.core.node(held.value).sizes == meta.sizes;
+        let Some(input) = held.input.filter(|_| is_call && is_whole && !self.is_shown_again(base, output)) else {
+            return refuse("a detached tensor that leaves, whose memory another has");
+        };
+        let of = self.core.ids().find(|id| self.core.node(*id).op == CoreOp::Input(input));
+        let Some(mut of) = of else { return refuse("a detached tensor of no input") };
+        if self.follow.is_some() {
+            let node = self.core.node(of).clone();
+            of = self.core.push(CoreOp::Stop(of), node.dtype, node.sizes);
+        }
+        let call = ExternCall::pure((DETACH, "default"), None, vec![ExternArg::Value(of)], 1);
+        let value = extern_call(&mut self.core, call, std::slice::from_ref(meta))[0];
+        let (sizes, strides) = (meta.sizes.clone(), meta.strides.clone());
+        Ok(CoreOutput { base: OutputBase::Value(value), sizes, strides, offset: 0.into() })
+    }
+
     /// Notes what a write does to what autograd follows.
     pub fn check_written(&mut self, base: usize, value: CoreId) -> Result<(), Reason> {
         let Some(follow) = &self.follow else { return Ok(()) };
         if follow.saved.contains(&base) {
             return refuse("a write to what a derivative of torch's may read");
         }
-        let off = follow.off;
+        let (off, is_input) = (follow.off, self.bases[base].input.is_some());
         let (before, after) = (self.follows(self.bases[base].value), self.follows(value));
+        if off && is_input {
+            self.follow.iter_mut().for_each(|follow| _ = follow.renewed.insert(base));
+            return Ok(());
+        }
         if off && (before || after) {
             return refuse("a write, with grad mode off, to or of what autograd follows");
         }
-        if self.bases[base].input.is_some() && (before || after) {
+        if is_input && (before || after) {
             return refuse("a write to an input that autograd follows");
         }
         self.bases[base].followed |= after;

@@ -28,7 +28,7 @@ pub struct Base {
     pub input: Option<u32>,
     /// What lies in an input's memory: not yet `value` where that is written at the end.
     memory: CoreId,
-    strides: Vec<Dim>,
+    pub(crate) strides: Vec<Dim>,
     requires_grad: bool,
     /// Something that autograd follows was written to it.
     pub followed: bool,
@@ -215,8 +215,8 @@ impl Lowering<'_> {
         if let Some(data) = self.data(node, target, args) {
             return Ok(data);
         }
-        if let (Some(follow), true, [Arg::Const(Const::Bool(on))]) = (&mut self.follow, target.sets_grad_mode(), args) {
-            follow.off = !*on;
+        if let (true, [Arg::Const(Const::Bool(on))]) = (target.sets_grad_mode(), args) {
+            self.follow.iter_mut().for_each(|follow| follow.off = !*on);
             return Ok(Value::Other);
         }
         let (mut values, mut metas) = (BTreeMap::new(), BTreeMap::new());
@@ -685,12 +685,6 @@ impl Lowering<'_> {
         self.core.push(op, DType::I64, sizes.to_vec())
     }
 
-    /// Whether the user has another tensor with the memory of this output.
-    fn is_seen(&self, base: usize, output: NodeId) -> bool {
-        let shares = |id: &NodeId| matches!(&self.values[id.0 as usize], Value::Tensor { base: b, .. } if *b == base);
-        self.bases[base].input.is_some() || self.graph.outputs.iter().any(|id| *id != output && shares(id))
-    }
-
     /// Whether the graph writes to the input whose memory it is.
     fn is_written(&self, base: usize) -> bool {
         let Base { value, input, .. } = &self.bases[base];
@@ -710,8 +704,10 @@ impl Lowering<'_> {
             let Value::Tensor { base, views, meta, severed } = self.values[id.0 as usize].clone() else {
                 return refuse("an output that is no tensor");
             };
-            if severed && self.is_seen(base, id) {
-                return refuse("a detached tensor that leaves, whose memory another has");
+            if severed && (self.bases[base].input.is_some() || self.is_shown_again(base, id)) {
+                let out = self.detached(base, id, &meta)?;
+                self.core.outputs.push(out);
+                continue;
             }
             if !views.is_empty() && self.bases[base].requires_grad && self.is_written(base) {
                 // Autograd refuses the use of one that was made before the write.

@@ -6,7 +6,7 @@ use crate::value::{Class, DictValue, Key, Origin};
 use flambeau_ir::guard::{Guard, GuardKind};
 use flambeau_ir::object::{ClassDesc, ObjectData};
 use flambeau_ir::source::{SourceId, Step};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 
 /// Two sources whose objects have to differ.
@@ -65,8 +65,14 @@ impl Tracer<'_> {
             self.items_apart(&counted),
             classes,
         ];
-        for (a, b) in kinds.into_iter().flatten().filter(|_| !flambeau_ir::mutated!("no_guard_of_other_objects")) {
-            self.guard(a, GuardKind::NotSame(b));
+        for pairs in kinds.into_iter().filter(|_| !flambeau_ir::mutated!("no_guard_of_other_objects")) {
+            let all = all_apart(&pairs);
+            for (a, b) in pairs.into_iter().filter(|(a, b)| !all.contains(a) || !all.contains(b)) {
+                self.guard(a, GuardKind::NotSame(b));
+            }
+            if let Some(first) = all.first() {
+                self.guard(*first, GuardKind::Distinct(all.into_iter().collect()));
+            }
         }
         self.guard_drawn();
     }
@@ -192,6 +198,25 @@ impl Tracer<'_> {
             _ => self.sources_apart(a.owner?, b.owner?),
         })
     }
+}
+
+/// Many sources of which each two are a pair; none if there are few.
+fn all_apart(pairs: &[Pair]) -> BTreeSet<SourceId> {
+    const FEW: usize = 4;
+    let mut beside: BTreeMap<SourceId, BTreeSet<SourceId>> = BTreeMap::new();
+    for (a, b) in pairs {
+        beside.entry(*a).or_default().insert(*b);
+        beside.entry(*b).or_default().insert(*a);
+    }
+    let mut order: Vec<SourceId> = beside.keys().copied().collect();
+    order.sort_by_key(|source| std::cmp::Reverse(beside[source].len()));
+    let mut all: BTreeSet<SourceId> = BTreeSet::new();
+    for source in order {
+        if all.is_subset(&beside[&source]) {
+            all.insert(source);
+        }
+    }
+    if all.len() > FEW { all } else { BTreeSet::new() }
 }
 
 /// The `sources` of all pairs of which one `changes` the other, each once.

@@ -14,14 +14,14 @@ use crate::state::graph::Writes;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::frame::{FrameEnd, Generator, GeneratorId, Slot};
-use crate::value::{Payload, Value};
+use crate::value::{Payload, TensorId, Value};
 use build::{Builder, Identity};
 use flambeau_bytecode::resume::NAMES;
 use flambeau_core::trace::Trace;
 use flambeau_ir::code::Const;
 use flambeau_ir::exit::{Effect, End, Exit};
 use flambeau_ir::frame::BackendKind;
-use flambeau_ir::graph::{Arg, NodeOp, Target};
+use flambeau_ir::graph::{Arg, NodeId, NodeOp, Target};
 use flambeau_ir::guard::{Ambient, GuardKind};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -178,10 +178,11 @@ impl Tracer<'_> {
             .nodes
             .iter()
             .any(|n| matches!(n.op, NodeOp::Placeholder(_)) && n.meta.as_tensor().is_some_and(|t| t.requires_grad));
-        let needs_autograd = needs_input && (initial || touches) || self.makes_leaves();
+        let may_need = needs_input && (initial || touches) || self.makes_leaves();
+        let needs_autograd = may_need && (self.makes_leaves() || self.sees_autograd(&builder.outputs));
         builder.exit.handles = self.graph.before.handled;
         let mut graph = std::mem::take(&mut self.graph);
-        if !needs_autograd {
+        if !may_need {
             // Without autograd, switching grad mode changes nothing.
             graph.drop_calls(0, switches_grad_mode);
         }
@@ -201,6 +202,30 @@ impl Tracer<'_> {
             exact: self.exact,
             overlap,
         })
+    }
+
+    /// Whether autograd follows a call of the graph, or an output may show an input that it follows: a plan makes views of
+    /// inputs with the grad mode in which the frame began.
+    fn sees_autograd(&self, outputs: &[NodeId]) -> bool {
+        let followed = |id: NodeId| self.graph.nodes[id.0 as usize].meta.as_tensor().is_some_and(|t| t.requires_grad);
+        let mut on = self.frame.ambient.grad_enabled;
+        let mut sees = false;
+        for node in &self.graph.nodes {
+            let NodeOp::Call { target, args, kwargs, .. } = &node.op else { continue };
+            if let (true, [Arg::Const(Const::Bool(now))]) = (target.sets_grad_mode(), args.as_slice()) {
+                on = *now;
+                continue;
+            }
+            let given = args.iter().chain(kwargs.iter().map(|(_, arg)| arg));
+            given.for_each(|arg| arg.nodes(&mut |id| sees |= on && followed(id)));
+        }
+        let mut tensors = self.arenas.tensors.iter();
+        let shows = |id: TensorId| {
+            let root = &self.arenas.tensors[self.root(id, false)];
+            root.origin.is_some() && followed(root.node)
+        };
+        sees || self.graph.may_view
+            || tensors.any(|(id, tensor)| tensor.origin.is_none() && outputs.contains(&tensor.node) && shows(id))
     }
 
     /// Whether a call makes a leaf that requires grad, which it does in any grad mode.

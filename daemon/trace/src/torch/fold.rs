@@ -75,6 +75,12 @@ impl Tracer<'_> {
                 let Some(Value::Const(Const::Bool(on))) = args.pos.first() else { return Ok(None) };
                 Value::bool(std::mem::replace(&mut self.error_on_break, *on))
             }
+            // Optimizers ask for breaks for the sake of how `torch.compile` lowers writes.
+            "torch._dynamo.decorators.graph_break"
+                if self.stack.last().is_some_and(|frame| frame.file.ends_with("/torch/optim/optimizer.py")) =>
+            {
+                Value::NONE
+            }
             "torch._dynamo.decorators.graph_break" => return stop(ReasonCode::UserBreak, "graph_break()"),
             "torch.numel"
             | "torch.is_floating_point"

@@ -384,7 +384,7 @@ impl Tracer<'_> {
 
     /// The tensor whose storage a view shares, through all views made in the trace, or, with `of_history`, those that
     /// autograd knows of.
-    fn root(&self, mut id: TensorId, of_history: bool) -> TensorId {
+    pub(crate) fn root(&self, mut id: TensorId, of_history: bool) -> TensorId {
         while let TensorValue { base: Some(base), severed, .. } = &self.arenas.tensors[id]
             && !(of_history && *severed)
         {

@@ -5,7 +5,7 @@ use super::regs::Regs;
 use crate::guard::Expr;
 use crate::python::consts;
 use crate::torch::outside::outside;
-use flambeau_ir::plan::{PlanArg, PlanStep, TAPED, TAPED_BACKWARD};
+use flambeau_ir::plan::{DETACH, PlanArg, PlanStep, TAPED, TAPED_BACKWARD};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -133,7 +133,7 @@ fn find(
     let schema = overload.getattr("_schema")?;
     let arguments: Vec<Bound<'_, PyAny>> = schema.getattr("arguments")?.extract()?;
     for returned in schema.getattr("returns")?.extract::<Vec<Bound<'_, PyAny>>>()? {
-        if has_results && !returned.getattr("alias_info")?.is_none() {
+        if has_results && op != DETACH && !returned.getattr("alias_info")?.is_none() {
             return Err(PyRuntimeError::new_err("it returns its argument's memory"));
         }
     }
