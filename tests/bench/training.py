@@ -1,10 +1,11 @@
-"""Training steps as flambeau, eager torch and torch.compile run them: forward, loss, backward, SGD.
+"""Training steps as flambeau, eager torch and torch.compile run them: forward, loss, backward, optimizer.
 
 Fresh processes take turns; each compiler keeps its own caches between them, so that the first process is cold and the
 later ones are warm. Printed are medians, and the interval of the median of the pairs' ratios with a confidence of at
 least 95 %. Ratios are theirs / ours, so more is better.
 
-Usage: training.py [--models ...] [--batch N] [--pairs N] [--peers eager torch] [--json]
+Usage: training.py [--models ...] [--batch N] [--optimizer SGD|AdamW] [--compiled model|whole] [--pairs N]
+                   [--peers eager torch] [--json]
 """
 
 import argparse
@@ -25,6 +26,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--optimizer", default="SGD", choices=["SGD", "AdamW"])
+    parser.add_argument("--compiled", default="model", choices=["model", "whole"], help="what is compiled")
     parser.add_argument("--pairs", type=int, default=7, help="processes of each (default: 7)")
     parser.add_argument("--peers", nargs="+", default=["eager", "torch"], choices=["eager", "torch"])
     parser.add_argument("--steady", type=float, default=1.5, help="seconds of steps, per process")
@@ -38,10 +41,11 @@ def measure(model: str, options: argparse.Namespace) -> dict[str, Any]:
     runs: dict[str, list[dict[str, float]]] = {compiler: [] for compiler in ("flambeau", *options.peers)}
     caches = Caches()
     call = (model, str(options.batch), str(options.steady))
+    how = (str(options.threads), options.optimizer, options.compiled)
     try:
         for pair in range(options.pairs):
             for compiler in list(runs) if pair % 2 else reversed(list(runs)):
-                runs[compiler].append(caches.run("training_step.py", *call, compiler, str(options.threads)))
+                runs[compiler].append(caches.run("training_step.py", *call, compiler, *how))
     finally:
         caches.close()
     row: dict[str, Any] = {"model": model, "batch": options.batch}

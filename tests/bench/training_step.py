@@ -1,10 +1,10 @@
-"""One process that trains one model as one compiler runs it, and prints a line of JSON. The optimizer is plain SGD, and
-runs as it is.
+"""One process that trains one model as one compiler runs it, and prints a line of JSON. Compiled is the model, or the
+whole step: forward, loss, backward, optimizer.
 
 Seconds and MB. `first` is the first step (forward, loss, backward, optimizer), less one eager step; `step` the median
 of later steps; `peak_mb` how far a step raises resident memory above where it stands.
 
-Usage: training_step.py MODEL BATCH SECONDS eager|flambeau|torch [THREADS]
+Usage: training_step.py MODEL BATCH SECONDS eager|flambeau|torch [THREADS] [SGD|AdamW] [model|whole]
 """
 
 import json
@@ -136,15 +136,20 @@ def main() -> None:
     torch.set_num_threads(int(sys.argv[5]) if len(sys.argv) > 5 else 2)
     torch.manual_seed(0)
     model, args, kwargs, target = MODELS[name](batch)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    kind, compiled = sys.argv[6] if len(sys.argv) > 6 else "SGD", sys.argv[7] if len(sys.argv) > 7 else "model"
+    optimizer = getattr(torch.optim, kind)(model.parameters(), lr=1e-3)
 
-    def step(call: Callable) -> None:
+    def plain_step(call: Callable) -> None:
         optimizer.zero_grad()
         made = call(*args, **kwargs)
         loss = made.loss if target is None else nn.functional.cross_entropy(made, target)
         loss.backward()
         optimizer.step()
 
+    def make(compiler: Callable) -> tuple[Callable, Callable]:
+        return (model, compiler(plain_step)) if compiled == "whole" else (compiler(model), plain_step)
+
+    step = plain_step
     step(model)
     eager = min(timed(lambda: step(model)) for _ in range(3))
     begun = time.perf_counter()
@@ -152,9 +157,9 @@ def main() -> None:
     if compiler == "flambeau":
         import flambeau
 
-        call = flambeau.compile(model)
+        call, step = make(flambeau.compile)
     elif compiler == "torch":
-        call = torch.compile(model)
+        call, step = make(torch.compile)
     step(call)
     first = time.perf_counter() - begun - eager
     for _ in range(UNTIMED):

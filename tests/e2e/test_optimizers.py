@@ -393,3 +393,17 @@ def test_writes_where_autograd_is_off(program):
 
     assert_same(run(flambeau.compile(program)), run(program))
     assert not breaks()
+
+
+def test_calls_of_torch_where_autograd_is_off():
+    def program(p, q):
+        with torch.no_grad():
+            products = p @ q, torch.linalg.inv(p) + torch.sort(q)[0]
+            return *products, torch.nn.functional.conv1d(p[None], q[:, :, None]), p.softmax(-1)
+
+    p, q = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
+    compiled = flambeau.compile(program)
+    for _ in range(2):
+        found, expected = compiled(p, q), program(p, q)
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+        assert not any(output.requires_grad for output in found)

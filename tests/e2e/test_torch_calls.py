@@ -546,3 +546,14 @@ def test_asking_for_strides_draws_nothing():
             torch.manual_seed(3)
             seen.append((*call(x), torch.rand(3)))
         assert_same(*seen)
+
+
+def test_parts_in_one_row_beside_others():
+    def rows(x):
+        row = x.reshape(-1)
+        return torch.nn.functional.pad(row, (1, 0)), (row + 1).roll(1, 0), torch.cat([row[1:], row[:1]]) * 2
+
+    part = torch.arange(64.0).view(8, 8)[:6:2, ::2]
+    compiled = flambeau.compile(rows)
+    for _ in range(2):
+        assert_same(compiled(part), rows(part))

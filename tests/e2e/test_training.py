@@ -600,3 +600,42 @@ def test_a_derivative_whose_plan_fails_is_computed_op_by_op():
     program(c, d).sum().backward()
     assert_same((a.grad, b.grad), (c.grad, d.grad))
     assert flambeau.counters()["eager_fallbacks"] == {"backward_failed": 1}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("filled", [1.0, float("nan")])
+def test_gradients_of_extremes_that_are_not_finite(value, filled):
+    def extremes(x):
+        return x.amax(1), x.amin(0, keepdim=True), (x * 2).max(), (x * 3).min(), x.amax()
+
+    def run(call):
+        x = torch.arange(12.0).view(3, 4) % 5
+        x[1, 2] = filled
+        x.requires_grad_()
+        found = []
+        for output in call(x):
+            output.backward(torch.full_like(output, value), retain_graph=True)
+            found.append(x.grad)
+            x.grad = None
+        return found
+
+    assert_same(run(flambeau.compile(extremes)), run(extremes))
+
+
+def test_an_output_that_autograd_does_not_save_may_change():
+    def two(x):
+        h = x * 3
+        return h, h.tanh().exp()
+
+    def run(call):
+        x = torch.linspace(-1, 1, 7).requires_grad_()
+        h, made = call(x)
+        with torch.no_grad():
+            h.zero_()
+        made.sum().backward()
+        return x.grad
+
+    compiled = flambeau.compile(two)
+    assert_same(run(compiled), run(two))
+    if MODE != "leaf":
+        assert {body for body, _ in bodies(compiled)} == {"native"}

@@ -207,8 +207,13 @@ impl Program {
             Fact::Equals(constant) => matches!(constant.value, Const::Int(_)),
             _ => false,
         };
-        let facts = self.facts.iter().enumerate().filter(|(_, (_, fact))| sized(fact));
-        facts.filter_map(|(index, (source, _))| Some((index, own(py, values.get(py, *source))?))).collect()
+        let mut found = Vec::new();
+        for (index, (source, _)) in self.facts.iter().enumerate().filter(|(_, (_, fact))| sized(fact)) {
+            // The facts on the way there may not hold.
+            let value = if values.stands_alone(*source) { own(py, values.get(py, *source)) } else { None };
+            found.extend(value.map(|value| (index, value)));
+        }
+        found
     }
 }
 

@@ -8,6 +8,7 @@ use crate::process::{counters, say};
 use crate::python::gil::Shared;
 use crate::run::{Failure, Outputs, failure};
 use crate::torch::Torch;
+use crate::torch::ambient::GradMode;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::frame::Subgradients;
 use flambeau_ir::guard::TensorGuard;
@@ -59,31 +60,6 @@ struct Node {
 unsafe impl Send for Node {}
 // SAFETY: as above.
 unsafe impl Sync for Node {}
-
-/// Grad mode is set while it lives.
-struct GradMode {
-    torch: &'static Torch,
-    before: bool,
-}
-
-impl GradMode {
-    fn new(torch: &'static Torch, on: bool) -> GradMode {
-        // SAFETY: reads and writes a thread-local flag.
-        let before = unsafe {
-            let before = (torch.c.grad_enabled)();
-            (torch.c.set_grad_enabled)(on);
-            before
-        };
-        GradMode { torch, before }
-    }
-}
-
-impl Drop for GradMode {
-    fn drop(&mut self) {
-        // SAFETY: writes a thread-local flag.
-        unsafe { (self.torch.c.set_grad_enabled)(self.before) };
-    }
-}
 
 impl TrainingBody {
     /// Makes the plans ready. Of the graph's inputs `load` knows the places.

@@ -2,12 +2,39 @@
 //!
 //! [`capture`] asks torch's own built-ins.
 
+use super::Torch;
 use crate::python::gil::GilOnce;
 use flambeau_ir::device::{DeviceKind, RUNNING};
 use flambeau_ir::guard::Ambient;
 use flambeau_ir::tensor::Device;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
+
+/// Grad mode is set while it lives.
+pub struct GradMode {
+    torch: &'static Torch,
+    before: bool,
+}
+
+impl GradMode {
+    /// Sets it.
+    pub fn new(torch: &'static Torch, on: bool) -> GradMode {
+        // SAFETY: reads and writes a thread-local flag.
+        let before = unsafe {
+            let before = (torch.c.grad_enabled)();
+            (torch.c.set_grad_enabled)(on);
+            before
+        };
+        GradMode { torch, before }
+    }
+}
+
+impl Drop for GradMode {
+    fn drop(&mut self) {
+        // SAFETY: writes a thread-local flag.
+        unsafe { (self.torch.c.set_grad_enabled)(self.before) };
+    }
+}
 
 /// The bound built-ins that [`capture`] calls.
 struct Calls {

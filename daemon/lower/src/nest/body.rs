@@ -336,7 +336,7 @@ impl Writer<'_> {
     fn viewed(
         &mut self,
         operand: CoreId,
-        view: &CoreNode,
+        (id, view): (CoreId, &CoreNode),
         index: &[Affine],
         mask: Option<InstId>,
     ) -> Result<InstId, Stop> {
@@ -349,6 +349,8 @@ impl Writer<'_> {
                 let lies = matches!(view.op, CoreOp::Reshape(_)) && self.stored(operand);
                 match lies.then(|| reshaped_strides(&from.sizes, &from.strides, &view.sizes)).flatten() {
                     Some(strides) => Ok(self.load(operand, Affine::dot(index, &strides), mask)),
+                    // Memory in another order: it is the view that needs some of its own.
+                    None if self.stored(operand) => Err(Stop::Unfit(Unfit::Realise(id))),
                     None => Err(Stop::Unfit(Unfit::Realise(operand))),
                 }
             }
@@ -405,7 +407,7 @@ impl Writer<'_> {
             | CoreOp::Permute(a, _)
             | CoreOp::Reshape(a)
             | CoreOp::Slice(a, ..)
-            | CoreOp::Sums(a, _) => self.viewed(*a, node, index, mask)?,
+            | CoreOp::Sums(a, _) => self.viewed(*a, (id, node), index, mask)?,
             CoreOp::Input(_)
             | CoreOp::Result(..)
             | CoreOp::Join(..)

@@ -5,6 +5,7 @@ use super::extents::{Extents, Interner, Room};
 use crate::guard::Expr;
 use crate::run::step::ops::OpError;
 use crate::run::step::regs::Regs;
+use crate::torch::ambient::GradMode;
 use crate::torch::outside::outside;
 use crate::torch::{Handle, Owned, Status, Torch};
 use flambeau_ir::code::Const;
@@ -75,7 +76,10 @@ impl DirectCall {
     /// Makes it.
     #[inline]
     pub fn run(&self, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
-        self.op.run(regs, symbols)?;
+        {
+            let _off = GradMode::new(regs.torch, false);
+            self.op.run(regs, symbols)?;
+        }
         self.expected.iter().try_for_each(|expected| expected.check(regs, symbols))?;
         self.freed.iter().for_each(|reg| regs.free(*reg));
         Ok(())

@@ -4,6 +4,7 @@ use super::extents::size;
 use super::regs::Regs;
 use crate::guard::Expr;
 use crate::python::consts;
+use crate::torch::ambient::GradMode;
 use crate::torch::outside::outside;
 use flambeau_ir::plan::{DETACH, PlanArg, PlanStep, TAPED, TAPED_BACKWARD};
 use pyo3::exceptions::PyRuntimeError;
@@ -99,6 +100,8 @@ impl Op {
             }
         };
         let positional = PyTuple::new(py, &objects[..positional])?;
+        // The graph may take tensors that require grad where it has grad mode off.
+        let _off = GradMode::new(regs.torch, false);
         let result = outside(|| self.overload.bind(py).call(positional, kwargs.as_ref()).map(Bound::unbind))?;
         if let [only] = self.results[..]
             && !result.bind(py).is_instance_of::<PyList>()
