@@ -271,6 +271,26 @@ def test_optimizers(name):
     torch.testing.assert_close(found, expected, rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["SGD", "AdamW", "AdamW of lists"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_optimizers_of_other_back_ends(name, backend):
+    def run(compiled):
+        given = parameters(3)
+        optimizer = OPTIMIZERS[name](given)
+        step = flambeau.compile(optimizer.step, backend=backend) if compiled else optimizer.step
+
+        def closure():
+            with torch.enable_grad():
+                optimizer.zero_grad()
+                loss = sum(p.sin().sum() for p in given)
+                loss.backward()
+                return loss
+
+        return [step(closure).item() for _ in range(4)], given
+
+    torch.testing.assert_close(run(True), run(False), rtol=2e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["SGD", "SGD plain", "Adam", "AdamW", "AdamW of lists", "RMSprop", "Adagrad"])
 def test_a_step_does_not_break(name):
     given = parameters(12)

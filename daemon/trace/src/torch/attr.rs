@@ -7,6 +7,7 @@ use crate::value::{DictId, Gradient, Origin, TensorId, Tuple, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::device::DeviceKind;
 use flambeau_ir::dim::Dim;
+use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Arg, Target, ValueMeta};
 use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
@@ -133,6 +134,10 @@ impl Tracer<'_> {
         if let Some(known) = &self.arenas.tensors[id].grad {
             return Ok(known.value.clone());
         }
+        if self.frame.options.backend == BackendKind::Fx {
+            // Such a back end may run a graph's derivative while it traces it.
+            return self.ask_itself("Tensor.grad");
+        }
         let AnswerValue::Object(Some(object)) = self.ask_one(Question::Grad(of.object))? else {
             return self.ask_itself("Tensor.grad");
         };
@@ -152,7 +157,8 @@ impl Tracer<'_> {
             Value::Tensor(grad) => *grad != id && meta(*grad) == meta(id),
             value => value.is_none(),
         };
-        if !fits || self.arenas.tensors[id].origin.is_none() {
+        let is_fx = self.frame.options.backend == BackendKind::Fx;
+        if is_fx || !fits || self.arenas.tensors[id].origin.is_none() {
             return stop(ReasonCode::SideEffect, "setting Tensor.grad");
         }
         self.arenas.tensors[id].grad = Some(Gradient { value, written: true });

@@ -61,6 +61,9 @@ impl Tracer<'_> {
         if let Some(value) = self.fold_ambient(path, args)? {
             return Ok(Some(value));
         }
+        if let Some(value) = self.fold_optimizer(path, args)? {
+            return Ok(Some(value));
+        }
         Ok(Some(match path {
             "torch._C._get_tracing_state" => Value::NONE,
             "torch.is_tensor" => Value::bool(matches!(args.pos.first(), Some(Value::Tensor(_)))),
@@ -74,12 +77,6 @@ impl Tracer<'_> {
             "flambeau._native.set_error_on_break" => {
                 let Some(Value::Const(Const::Bool(on))) = args.pos.first() else { return Ok(None) };
                 Value::bool(std::mem::replace(&mut self.error_on_break, *on))
-            }
-            // Optimizers ask for breaks for the sake of how `torch.compile` lowers writes.
-            "torch._dynamo.decorators.graph_break"
-                if self.stack.last().is_some_and(|frame| frame.file.ends_with("/torch/optim/optimizer.py")) =>
-            {
-                Value::NONE
             }
             "torch._dynamo.decorators.graph_break" => return stop(ReasonCode::UserBreak, "graph_break()"),
             "torch.numel"
@@ -140,6 +137,22 @@ impl Tracer<'_> {
 
     fn is_size(&self, value: &Value) -> bool {
         matches!(value, Value::Tuple(tuple) if tuple.class.as_ref().is_some_and(|class| class.derives("torch.Size")))
+    }
+
+    /// What torch's optimizers ask of its compilers.
+    fn fold_optimizer(&mut self, path: &str, args: &Args) -> Flow<Option<Value>> {
+        let is_optimizers = || self.stack.last().is_some_and(|frame| frame.file.ends_with("/torch/optim/optimizer.py"));
+        match (path, args.pos.first()) {
+            // For the sake of how `torch.compile` lowers writes.
+            ("torch._dynamo.decorators.graph_break", _) if is_optimizers() => Ok(Some(Value::NONE)),
+            // The count of steps as a number of Python's: what is computed of it is so precise.
+            ("torch.optim.optimizer._get_value", Some(Value::Tensor(id)))
+                if self.arenas.tensors[*id].meta.ndim() == 0 =>
+            {
+                self.torch_call(Target::Method("double".into()), args.clone()).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     fn fold_method(&mut self, id: TensorId, method: &str, args: &Args) -> Flow<Option<Value>> {

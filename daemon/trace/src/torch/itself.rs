@@ -64,6 +64,20 @@ impl Tracer<'_> {
         Ok(())
     }
 
+    /// A back end that takes FX reads the numbers of a call while it traces the graph, and tensors have none then.
+    pub(super) fn check_numbers(&mut self, target: &Target, args: &Args) -> Flow<()> {
+        let name = target_name(target);
+        let of_fractions = ["addcdiv", "addcmul"].iter().any(|op| name.trim_end_matches('_').ends_with(op));
+        let reads = |word: &str| word == "alpha" || word == "value" && of_fractions;
+        let mut words = args.kw.iter();
+        if self.frame.options.backend == BackendKind::Fx
+            && words.any(|(word, value)| reads(word) && matches!(value, Value::Tensor(_)))
+        {
+            return stop(ReasonCode::DataDependentValue, format!("{name} of a number that a tensor holds"));
+        }
+        Ok(())
+    }
+
     fn holds_numpy(&self, value: &Value) -> bool {
         match value {
             Value::Instance(id) => &*self.arenas.instances[*id].class.name.module == "numpy",

@@ -120,6 +120,7 @@ impl Tracer<'_> {
         let (graph_args, op_args, graph_kwargs, op_kwargs) = self.call_args(&args)?;
         self.check_leaf_made(&target, &args)?;
         self.check_data(&target, &args)?;
+        self.check_numbers(&target, &args)?;
         let ambient = self.ambient.clone();
         let answer = flambeau_ops::infer(&target, &op_args, &op_kwargs, &ambient, self);
         let (by_rule, torchs) = (answer.is_ok(), matches!(answer, Err(InferError::Refused)));
