@@ -639,3 +639,41 @@ def test_an_output_that_autograd_does_not_save_may_change():
     assert_same(run(compiled), run(two))
     if MODE != "leaf":
         assert {body for body, _ in bodies(compiled)} == {"native"}
+
+
+LAYERS = [
+    torch.nn.BatchNorm2d(6),
+    torch.nn.MaxPool2d(2, padding=1),
+    torch.nn.AvgPool2d(2, padding=1),
+    torch.nn.Conv2d(6, 6, 1),
+]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
+@pytest.mark.parametrize("last", ["turned", "channels last", "computed", "one position", "rows"])
+def test_images_in_any_layout(layer, last):
+    layouts = {
+        "turned": (lambda x: x.transpose(1, 2).unsqueeze(2), (2, 5, 6)),
+        "channels last": (lambda x: x.contiguous(memory_format=torch.channels_last), (2, 6, 4, 4)),
+        "computed": (lambda x: x.permute(0, 3, 1, 2).sin(), (2, 4, 4, 6)),
+        "one position": (lambda x: x.transpose(1, 3), (3, 2, 2, 6)),
+        "rows": (lambda x: x * 2, (2, 6, 4, 4)),
+    }
+    turn, sizes = layouts[last]
+
+    def run(compiled):
+        module = copy.deepcopy(layer).train()
+
+        def images(x):
+            return (module(turn(x) * 1.5).sin() * 2).exp()
+
+        torch.manual_seed(1)
+        x = torch.randn(sizes, requires_grad=True)
+        call, found = flambeau.compile(images) if compiled else images, []
+        for _ in range(2):
+            made = call(x)
+            made.backward(torch.linspace(0, 1, made.numel()).view(made.shape))
+            found.append([made.detach(), x.grad, *[p.grad for p in module.parameters()]])
+        return found
+
+    torch.testing.assert_close(run(True), run(False), rtol=1e-4, atol=1e-4)

@@ -2,13 +2,13 @@
 //! `derivative.rs`; those of primitive ops are in `daemon/derive`.
 
 use crate::build::Build;
-use crate::decompose::{extern_call, refuse};
+use crate::decompose::{extern_call, refuse, row_major};
 use crate::{attention, conv, index, loss, matmul, norm, pool, reduce};
 use flambeau_core::graph::{Core, CoreId, ExternArg, ExternCall};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::reason::Reason;
-use flambeau_ir::tensor::TensorMeta;
+use flambeau_ir::tensor::{TensorMeta, channels_last};
 
 /// Gives the arguments of a call their gradients.
 pub type Derivative = fn(&mut Back<'_>) -> Result<(), Reason>;
@@ -141,6 +141,18 @@ impl<'a> Back<'a> {
     /// Metadata of a tensor like this one.
     pub(crate) fn like(&self, of: CoreId) -> TensorMeta {
         self.meta(of, self.sizes(of))
+    }
+
+    /// A tensor of images as torch's own derivatives take it, and the metadata of its gradient, which lies as the tensor does:
+    /// with channels last if that is known, else row-major.
+    pub(crate) fn laid_out(&mut self, of: CoreId) -> (CoreId, TensorMeta) {
+        let (node, meta) = (self.core.node(of), self.like(of));
+        let last = channels_last(&node.sizes);
+        let is_known = node.op.is_input() || self.core.is_pinned(of);
+        if is_known && node.strides == last && last != meta.strides {
+            return (of, TensorMeta { strides: last, ..meta });
+        }
+        (row_major(self.core, of), meta)
     }
 
     /// A call of torch that gives one tensor of this metadata.

@@ -12,6 +12,7 @@ use flambeau_ir::reason::Reason;
 pub(crate) fn batch_norm(cx: &mut Back<'_>) -> Result<(), Reason> {
     let gradient = cx.gradient(0)?;
     let x = cx.tensor(0)?;
+    let (x, like) = cx.laid_out(x);
     let wanted = [cx.wants(0), cx.wants(1), cx.wants(2)];
     let last = if matches!(cx.arg(3), ExternArg::Value(_)) { 7 } else { 5 };
     let eps = cx.arg(last);
@@ -24,7 +25,7 @@ pub(crate) fn batch_norm(cx: &mut Back<'_>) -> Result<(), Reason> {
     let mut args = vec![ExternArg::Value(gradient), ExternArg::Value(x), cx.arg(1), none(), none()];
     args.extend([ExternArg::Value(mean), ExternArg::Value(inverse)]);
     args.extend([ExternArg::Const(Const::Bool(true)), eps, mask(&wanted)]);
-    let metas = [cx.like(x), statistic.clone(), statistic];
+    let metas = [like, statistic.clone(), statistic];
     let given = cx.torch_all(("aten::native_batch_norm_backward", "default"), None, args, &metas);
     cx.give_each(&given)
 }
