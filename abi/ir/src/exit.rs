@@ -2,6 +2,7 @@
 
 use crate::code::{CodeHash, Const};
 use crate::dim::Dim;
+use crate::kernel::DType;
 use crate::reason::Reason;
 use crate::source::SourceId;
 use serde::{Deserialize, Serialize};
@@ -116,13 +117,16 @@ pub enum Effect {
     SetDescriptor(BuildId, Arc<str>, BuildId),
     /// Sets ambient state that the frame changed for its caller, e.g. `torch.set_grad_enabled(False)`.
     SetGradMode(bool),
-    /// Regions of autocast that changed nothing else: counts those that were entered and not left, and forgets what is kept of
-    /// parameters in other types.
+    /// What the frame leaves of autocast.
     Autocast {
-        /// Less than none: so many were left.
+        /// How many regions were entered and not left; less than none: so many were left.
         entered: i16,
-        /// Whether it is forgotten.
+        /// Whether what is kept of parameters in other types is forgotten.
         clears: bool,
+        /// Whether it is kept from now on; `None`: as before.
+        keeps: Option<bool>,
+        /// By names of kinds of devices whether it is on from now on, and its type.
+        switched: Vec<(Arc<str>, bool, DType)>,
     },
     /// Sets how the calling thread takes graph breaks: a region that the frame entered or left before a break of its own.
     SetBreaks {

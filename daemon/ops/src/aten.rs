@@ -104,6 +104,11 @@ fn parse(line: &'static str) -> Option<(&'static str, Overload)> {
     Some((name, Overload { op, out: out.map(str::to_owned), rng, composed, ..read }))
 }
 
+/// Whether an op of this name is listed, and torch composes no overload of it of other ops.
+pub(crate) fn is_one_kernel(name: &str) -> bool {
+    OVERLOADS.get(name).is_some_and(|overloads| overloads.iter().all(|overload| !overload.composed))
+}
+
 /// Splits at commas outside of brackets and quotes.
 fn items(text: &str) -> Vec<&str> {
     let (mut depth, mut quoted, mut start, mut parts) = (0, false, 0, Vec::new());

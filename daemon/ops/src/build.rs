@@ -1,6 +1,6 @@
 //! Core values from core values: what decompositions and derivatives are written with.
 
-use crate::decompose::{View, apply, bits_of};
+use crate::decompose::{View, apply, bits_of, compute_type};
 use flambeau_core::graph::{Core, CoreId, CoreOp};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -78,21 +78,30 @@ pub trait Build {
         (0..rank).map(|d| if at(a, d).is(1) { at(b, d) } else { at(a, d) }).collect()
     }
 
-    /// One operand.
+    /// The value in the type in which it is computed with.
+    fn widened(&mut self, id: CoreId) -> CoreId {
+        self.cast(id, compute_type(self.dtype(id)))
+    }
+
+    /// One operand. Halves are computed with as float32, and rounded.
     fn unary(&mut self, op: Unary, a: CoreId) -> CoreId {
+        let (of, a) = (self.dtype(a), self.widened(a));
         let node = self.core().node(a);
         let dtype = if matches!(op, Unary::IsNan | Unary::IsInf | Unary::Not) { DType::Bool } else { node.dtype };
         let sizes = node.sizes.clone();
-        self.core_mut().push(CoreOp::Unary(op, a), dtype, sizes)
+        let made = self.core_mut().push(CoreOp::Unary(op, a), dtype, sizes);
+        if dtype == DType::Bool { made } else { self.cast(made, of) }
     }
 
-    /// Two operands of one type, broadcast.
+    /// Two operands of one type, broadcast. Halves are computed with as float32, and rounded.
     fn binary(&mut self, op: Binary, a: CoreId, b: CoreId) -> CoreId {
+        let (of, a, b) = (self.dtype(a), self.widened(a), self.widened(b));
         let sizes = self.common(&self.sizes(a), &self.sizes(b));
         let (a, b) = (self.expand(a, &sizes), self.expand(b, &sizes));
         let compares = matches!(op, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge);
         let dtype = if compares { DType::Bool } else { self.dtype(a) };
-        self.core_mut().push(CoreOp::Binary(op, a, b), dtype, sizes)
+        let made = self.core_mut().push(CoreOp::Binary(op, a, b), dtype, sizes);
+        if compares { made } else { self.cast(made, of) }
     }
 
     /// `a + b`
@@ -117,14 +126,18 @@ pub trait Build {
 
     /// `a * x`
     fn scale(&mut self, a: CoreId, x: f64) -> CoreId {
+        let (of, a) = (self.dtype(a), self.widened(a));
         let x = self.real(x, self.dtype(a));
-        self.mul(a, x)
+        let made = self.mul(a, x);
+        self.cast(made, of)
     }
 
     /// `a + x`
     fn offset(&mut self, a: CoreId, x: f64) -> CoreId {
+        let (of, a) = (self.dtype(a), self.widened(a));
         let x = self.real(x, self.dtype(a));
-        self.add(a, x)
+        let made = self.add(a, x);
+        self.cast(made, of)
     }
 
     /// `cond ? a : b`, broadcast.
@@ -135,7 +148,7 @@ pub trait Build {
         self.core_mut().push(CoreOp::Select(cond, a, b), dtype, sizes)
     }
 
-    /// Reduction over dimensions, which stay with size 1.
+    /// Reduction over dimensions, which stay with size 1. Halves are computed with as float32, and rounded.
     fn reduce(&mut self, op: ReduceOp, a: CoreId, dims: &[usize]) -> CoreId {
         let mut sizes = self.sizes(a);
         let mut over: Vec<u32> = dims.iter().map(|d| *d as u32).filter(|d| !sizes[*d as usize].is(1)).collect();
@@ -145,8 +158,10 @@ pub trait Build {
             return a;
         }
         over.iter().for_each(|d| sizes[*d as usize] = Dim::Const(1));
+        let (of, a) = (self.dtype(a), self.widened(a));
         let dtype = self.dtype(a);
-        self.core_mut().push(CoreOp::Reduce(op, a, over), dtype, sizes)
+        let made = self.core_mut().push(CoreOp::Reduce(op, a, over), dtype, sizes);
+        self.cast(made, of)
     }
 
     /// The same elements under other sizes.

@@ -48,9 +48,6 @@ pub(crate) fn run(
     if devices.foreign && canon.op.has(Mark::CpuOnly) || devices.mixed {
         return Err(InferError::NoRule);
     }
-    if ambient.autocasts() && canon.op.has(Mark::Autocast) {
-        return Err(InferError::NoRule);
-    }
     if canon.op.has(Mark::NoBools) && ["input", "other"].iter().any(|name| is_bool(bound.arg(name))) {
         return invalid("not implemented for bools");
     }
@@ -82,15 +79,10 @@ struct Devices {
 
 impl Devices {
     fn add(&mut self, arg: &OpArg) {
-        match arg {
-            OpArg::Tensor(t) => {
-                self.foreign |= !t.device.is_host();
-                self.mixed |= *self.first.get_or_insert(t.device) != t.device;
-            }
-            OpArg::List(items) | OpArg::Tuple(items) => items.iter().for_each(|i| self.add(i)),
-            OpArg::Slice(parts) => parts.iter().for_each(|i| self.add(i)),
-            OpArg::Const(_) | OpArg::Dim(_) => {}
-        }
+        arg.tensors(&mut |tensor| {
+            self.foreign |= !tensor.device.is_host();
+            self.mixed |= *self.first.get_or_insert(tensor.device) != tensor.device;
+        });
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod aten;
 mod attention;
+pub mod autocast;
 pub mod build;
 mod call;
 mod conv;
@@ -52,6 +53,18 @@ pub enum OpArg {
     Tuple(Vec<OpArg>),
     /// A slice.
     Slice(Box<[OpArg; 3]>),
+}
+
+impl OpArg {
+    /// Gives each tensor in it, in order.
+    pub fn tensors<'a>(&'a self, give: &mut impl FnMut(&'a TensorMeta)) {
+        match self {
+            OpArg::Tensor(tensor) => give(tensor),
+            OpArg::List(items) | OpArg::Tuple(items) => items.iter().for_each(|item| item.tensors(give)),
+            OpArg::Slice(parts) => parts.iter().for_each(|part| part.tensors(give)),
+            OpArg::Const(_) | OpArg::Dim(_) => {}
+        }
+    }
 }
 
 /// Decides facts about symbolic sizes while a rule runs.

@@ -69,8 +69,6 @@ pub enum Saved {
 pub enum Mark {
     /// Its rule holds on the CPU only: elsewhere torch lays the result out otherwise.
     CpuOnly,
-    /// Autocast changes its arguments, in a way that the rule does not know.
-    Autocast,
     /// It may raise for what its tensors hold.
     Checks,
     /// Torch raises where an operand is a bool, which fake tensors do not.

@@ -51,6 +51,7 @@ const STATES: &[&str] = &[
     "sys.exception",
     "sys.getrecursionlimit",
     "flambeau._autocast.depth",
+    "flambeau._autocast.kernels",
     "flambeau._begun.hash_seed",
     "torch._C._autograd._profiler_enabled",
     "torch._C._get_privateuse1_backend_name",

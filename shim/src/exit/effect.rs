@@ -3,13 +3,20 @@
 use super::build::{del_item, instance_dict, raised, set_item};
 use crate::process::region::Region;
 use crate::python::layout::{cached, deque, iterators};
-use crate::python::raw;
+use crate::python::{consts, raw};
+use flambeau_ir::code::Const;
 use flambeau_ir::exit::{BuildId, Effect};
+use flambeau_ir::kernel::DType;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySet, PyString, PyTuple};
 use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// Regions of autocast that were entered, whether what is kept is forgotten, and kept from now on; the switches of kinds of
+/// devices.
+type Left = ((i16, bool, Option<bool>), Vec<(Arc<str>, bool, DType)>);
 
 /// An [`Effect`] with its names made into objects; numbers are indices of builds.
 pub enum Change {
@@ -37,8 +44,8 @@ pub enum Change {
     SetCell(usize, Option<usize>),
     /// Grad mode.
     SetGradMode(bool),
-    /// Regions of autocast that were entered, and whether what is kept is forgotten.
-    Autocast(i16, bool),
+    /// What is left of autocast.
+    Autocast(Left),
     /// How graph breaks are taken.
     SetBreaks(Region),
     /// Items drawn from an iterator.
@@ -86,7 +93,9 @@ impl Change {
                 }
             }
             Effect::SetGradMode(on) => Change::SetGradMode(*on),
-            Effect::Autocast { entered, clears } => Change::Autocast(*entered, *clears),
+            Effect::Autocast { entered, clears, keeps, switched } => {
+                Change::Autocast(((*entered, *clears, *keeps), switched.clone()))
+            }
             Effect::SetBreaks { nested, error } => Change::SetBreaks(Region { nested: *nested, error: *error }),
         }
     }
@@ -154,7 +163,10 @@ impl Change {
                 region.enter();
                 Ok(())
             }
-            Change::Autocast(entered, clears) => autocast(py, *entered, *clears),
+            Change::Autocast(left) => {
+                let leave = crate::python::paths::resolve(py, "flambeau._autocast.leave")?;
+                leave.call1(left_of_autocast(py, left)?).map(drop)
+            }
             Change::SetGradMode(on) => {
                 crate::python::paths::resolve(py, "torch._C._set_grad_enabled")?.call1((*on,)).map(|_| ())
             }
@@ -183,15 +195,16 @@ fn recall<'py>(
     }
 }
 
-/// Regions of autocast that were entered or left.
-fn autocast(py: Python<'_>, entered: i16, clears: bool) -> PyResult<()> {
-    let count = if entered < 0 { "decrement" } else { "increment" };
-    let count = crate::python::paths::resolve(py, &format!("torch.autocast_{count}_nesting"))?;
-    (0..entered.unsigned_abs()).try_for_each(|_| count.call0().map(drop))?;
-    if clears {
-        crate::python::paths::resolve(py, "torch.clear_autocast_cache")?.call0()?;
-    }
-    Ok(())
+/// Arguments of `flambeau._autocast.leave`.
+fn left_of_autocast<'py>(
+    py: Python<'py>,
+    ((entered, clears, keeps), switched): &Left,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let one = |(kind, on, dtype): &(Arc<str>, bool, DType)| {
+        (&**kind, *on, consts::to_object(py, &Const::Dtype(*dtype))?).into_pyobject(py)
+    };
+    let switched = switched.iter().map(one).collect::<PyResult<Vec<_>>>()?;
+    (*entered, *clears, *keeps, switched).into_pyobject(py)
 }
 
 /// A store into (or delete from) the instance dict; on a type, through `type` itself so that its caches are told.

@@ -14,10 +14,11 @@ use crate::run::native::NativeBody;
 use crate::run::recorded;
 use crate::run::recorded::RecordedBody;
 use crate::run::training::TrainingBody;
+use crate::torch::ambient::AutocastOff;
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Graph, NodeOp};
-use flambeau_ir::guard::{GuardKind, TensorGuard};
+use flambeau_ir::guard::{Guard, GuardKind, TensorGuard};
 use flambeau_ir::plan::{Body, CompiledFrame};
 use flambeau_ir::source::{SourceId, Step};
 use flambeau_ir::{text, verify};
@@ -65,6 +66,8 @@ pub struct Installed {
     slots: Slots,
     body: Run,
     ending: Ending,
+    /// Whether autocast is on where it is called; its graph has the casts.
+    autocasts: bool,
     /// The result, if the exit does nothing but return it.
     plain: Option<Plain>,
     /// Runs that ended in its graph break.
@@ -273,7 +276,9 @@ impl Installed {
         let ending = Ending::new(py, &frame.exit, function, context.codes, &slot)?;
         let plain = ending.plain(py);
         let owners = Owners::new(py, function.as_ptr(), args);
-        Ok(Installed { frame, program, slots, body, ending, plain, broken: Cell::new(0), owners })
+        let is_on = |guard: &Guard| matches!(&guard.kind, GuardKind::Ambient(ambient) if ambient.autocasts());
+        let autocasts = frame.guards.guards.iter().any(is_on);
+        Ok(Installed { frame, program, slots, body, autocasts, ending, plain, broken: Cell::new(0), owners })
     }
 
     /// Whether the frame may run for this call, whose values are then filled in; else the index of a failing guard. Runs no
@@ -350,8 +355,10 @@ impl Installed {
         if !self.frame.indices.is_empty() && !indices::hold(py, &self.frame.indices, passed, &slot) {
             return Err(RunError::MayRaise("an index may lie outside of its dimension").into());
         }
+        let off = || self.autocasts.then(|| AutocastOff::new(py)).transpose().map_err(RunError::Python);
         match (&self.body, &self.plain) {
             (Run::Native(body), Some(Plain::Output(i))) => {
+                let _off = off()?;
                 let mut outputs = Outputs::new();
                 body.run(py, passed.values(), symbols, &mut outputs)?;
                 return Ok(Left::Value(outputs.swap_remove(*i)));
@@ -371,13 +378,16 @@ impl Installed {
         if let Run::Fx(body) = &self.body
             && body.needs_compile(symbols)
         {
+            let off = off()?;
             body.compile(py, &values, symbols)?;
+            drop(off);
             // The back end is user code: what was checked before it may no longer hold.
             if self.check(py, function, args, &mut Passed::default()).is_err() {
                 return Err(fallback("a guard no longer holds after the back end ran").into());
             }
         }
         let mut outputs = Outputs::new();
+        let off = off()?;
         let ran = match &self.body {
             Run::Eager(body) => body.run(py, &values, symbols, &mut outputs),
             Run::Fx(body) => body.run(py, &values, symbols, &mut outputs),
@@ -385,6 +395,7 @@ impl Installed {
             Run::Training(body) => body.run(py, passed.values(), &values, symbols, &mut outputs),
             Run::Recorded(body) => body.run(py, passed.values(), &values, symbols, &mut outputs),
         };
+        drop(off);
         ran?;
         if let Some(Plain::Output(i)) = self.plain {
             return Ok(Left::Value(outputs.swap_remove(i)));

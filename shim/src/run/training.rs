@@ -8,7 +8,7 @@ use crate::process::{counters, say};
 use crate::python::gil::Shared;
 use crate::run::{Failure, Outputs, failure};
 use crate::torch::Torch;
-use crate::torch::ambient::GradMode;
+use crate::torch::ambient::{AutocastOff, GradMode};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::frame::Subgradients;
 use flambeau_ir::guard::TensorGuard;
@@ -260,6 +260,7 @@ impl Call {
             return Err(PyRuntimeError::new_err("other tensors than the derivative takes"));
         }
         let mut outputs = Outputs::new();
+        let _off = AutocastOff::new(py)?;
         match self.node.backward.run_owning(py, tensors, &self.symbols, &mut outputs) {
             Err(Failure::Before(why) | Failure::Raised(why) | Failure::Wrong(why, None))
                 if self.node.again.is_some() =>
@@ -313,6 +314,7 @@ impl Call {
     fn again(&self, py: Python<'_>, takes: Vec<Option<Py<PyAny>>>) -> PyResult<Option<Vec<Py<PyAny>>>> {
         let Some(again) = &self.node.again else { return Ok(None) };
         let mut outputs = Outputs::new();
+        let _off = AutocastOff::new(py)?;
         let ran = again.run(py, &takes, &self.symbols, &mut outputs);
         given(ran, outputs).map(Some)
     }

@@ -9,6 +9,7 @@ use flambeau_ir::guard::Ambient;
 use flambeau_ir::tensor::Device;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
+use smallvec::SmallVec;
 
 /// Grad mode is set while it lives.
 pub struct GradMode {
@@ -36,11 +37,45 @@ impl Drop for GradMode {
     }
 }
 
+/// Autocast is off while it lives.
+pub struct AutocastOff<'py> {
+    py: Python<'py>,
+    /// Names of the kinds of devices where it was on.
+    on: SmallVec<[&'static str; RUNNING]>,
+}
+
+impl<'py> AutocastOff<'py> {
+    /// Switches it off.
+    pub fn new(py: Python<'py>) -> PyResult<AutocastOff<'py>> {
+        let calls = calls(py)?;
+        let mut off = AutocastOff { py, on: SmallVec::new() };
+        for kind in DeviceKind::running() {
+            if calls.autocast_enabled.bind(py).call1((kind.name,))?.is_truthy()? {
+                calls.set_autocast_enabled.bind(py).call1((kind.name, false))?;
+                off.on.push(kind.name);
+            }
+        }
+        Ok(off)
+    }
+}
+
+impl Drop for AutocastOff<'_> {
+    fn drop(&mut self) {
+        for kind in &self.on {
+            let set = calls(self.py).map(|calls| &calls.set_autocast_enabled);
+            if let Err(error) = set.and_then(|set| set.bind(self.py).call1((*kind, true))) {
+                error.write_unraisable(self.py, None);
+            }
+        }
+    }
+}
+
 /// The bound built-ins that [`capture`] calls.
 struct Calls {
     grad_enabled: Py<PyAny>,
     inference_mode: Py<PyAny>,
     autocast_enabled: Py<PyAny>,
+    set_autocast_enabled: Py<PyAny>,
     autocast_dtype: Py<PyAny>,
     autocast_cache: Py<PyAny>,
     default_dtype: Py<PyAny>,
@@ -82,6 +117,7 @@ fn load(py: Python<'_>) -> PyResult<Calls> {
         grad_enabled: of(&torch, "is_grad_enabled")?,
         inference_mode: of(&torch, "is_inference_mode_enabled")?,
         autocast_enabled: of(&torch, "is_autocast_enabled")?,
+        set_autocast_enabled: of(&torch, "set_autocast_enabled")?,
         autocast_dtype: of(&torch, "get_autocast_dtype")?,
         autocast_cache: of(&torch, "is_autocast_cache_enabled")?,
         default_dtype: of(&torch, "get_default_dtype")?,

@@ -5,12 +5,7 @@ pub(crate) mod derivative;
 
 use crate::call::{Answer, Call};
 use crate::layout::preserved;
-use crate::registry::{
-    Effect::DrawsIf,
-    Mark::{Autocast, CpuOnly},
-    OpDef,
-    place::*,
-};
+use crate::registry::{Effect::DrawsIf, Mark::CpuOnly, OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -26,7 +21,6 @@ pub(crate) static OPS: &[OpDef] = &[
         attention,
         NN,
     ).derives(decompose::attention)
-    .is(Autocast)
     .is(CpuOnly).effect(DrawsIf("dropout_p", 4)),
     OpDef::new(
         "_transformer_encoder_layer_fwd",
@@ -36,7 +30,6 @@ pub(crate) static OPS: &[OpDef] = &[
         encoder_layer,
         FN,
     ).lowers(decompose::encoder_layer)
-    .is(Autocast)
     .is(CpuOnly),
     OpDef::new(
         "_native_multi_head_attention",
@@ -45,7 +38,6 @@ pub(crate) static OPS: &[OpDef] = &[
         multi_head,
         FN,
     )
-    .is(Autocast)
     .is(CpuOnly),
 ];
 

@@ -5,7 +5,7 @@ pub(crate) mod derivative;
 
 use crate::call::{Answer, Call, invalid};
 use crate::layout::{Format, strides_in, suggest_format};
-use crate::registry::{Mark::Autocast, OpDef, Saved, place::*};
+use crate::registry::{OpDef, Saved, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -20,30 +20,24 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("conv1d", CONV, |call| conv(call, 1), FN)
         .derives(|cx| decompose::convolution(cx, 1, false))
         .paths(&["torch.nn.functional.conv1d"])
-        .is(Autocast)
         .saves(Saved::Factors),
     OpDef::new("conv2d", CONV, |call| conv(call, 2), FN)
         .derives(|cx| decompose::convolution(cx, 2, false))
         .paths(&["torch.nn.functional.conv2d"])
-        .is(Autocast)
         .saves(Saved::Factors),
     OpDef::new("conv3d", CONV, |call| conv(call, 3), FN)
         .derives(|cx| decompose::convolution(cx, 3, false))
         .paths(&["torch.nn.functional.conv3d"])
-        .is(Autocast)
         .saves(Saved::Factors),
     OpDef::new("conv_transpose1d", TRANSPOSED, |call| conv(call, 1), FN)
         .derives(|cx| decompose::convolution(cx, 1, true))
-        .paths(&["torch.nn.functional.conv_transpose1d"])
-        .is(Autocast),
+        .paths(&["torch.nn.functional.conv_transpose1d"]),
     OpDef::new("conv_transpose2d", TRANSPOSED, |call| conv(call, 2), FN)
         .derives(|cx| decompose::convolution(cx, 2, true))
-        .paths(&["torch.nn.functional.conv_transpose2d"])
-        .is(Autocast),
+        .paths(&["torch.nn.functional.conv_transpose2d"]),
     OpDef::new("conv_transpose3d", TRANSPOSED, |call| conv(call, 3), FN)
         .derives(|cx| decompose::convolution(cx, 3, true))
-        .paths(&["torch.nn.functional.conv_transpose3d"])
-        .is(Autocast),
+        .paths(&["torch.nn.functional.conv_transpose3d"]),
 ];
 
 /// A parameter with one value, or one per spatial dimension.

@@ -4,11 +4,7 @@ pub(crate) mod decompose;
 pub(crate) mod derivative;
 
 use crate::call::{Answer, Call, Pointwise, broadcast, invalid};
-use crate::registry::{
-    Mark::{Autocast, Checks},
-    OpDef,
-    place::*,
-};
+use crate::registry::{Mark::Checks, OpDef, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::kernel::DType;
 
@@ -21,32 +17,26 @@ pub(crate) static OPS: &[OpDef] = &[
         classes,
         NN,
     )
-    .derives(decompose::cross_entropy)
-    .is(Autocast),
+    .derives(decompose::cross_entropy),
     OpDef::new("nll_loss_nd", "input:T, target:T, weight:T=None, reduction:I=1, ignore_index:I=-100", classes, NN)
-        .is(Autocast)
         .is(Checks),
-    OpDef::new("mse_loss", ELEMENTWISE, elementwise, NN).is(Autocast),
-    OpDef::new("l1_loss", ELEMENTWISE, absolute, NN).is(Autocast),
-    OpDef::new("smooth_l1_loss", "input:T, target:T, reduction:I=1, beta:N=1.0, *, out:T=None", elementwise, NN)
-        .is(Autocast),
-    OpDef::new("huber_loss", "input:T, target:T, reduction:I=1, delta:N=1.0, *, out:T=None", of_same_sizes, NN)
-        .is(Autocast),
+    OpDef::new("mse_loss", ELEMENTWISE, elementwise, NN),
+    OpDef::new("l1_loss", ELEMENTWISE, absolute, NN),
+    OpDef::new("smooth_l1_loss", "input:T, target:T, reduction:I=1, beta:N=1.0, *, out:T=None", elementwise, NN),
+    OpDef::new("huber_loss", "input:T, target:T, reduction:I=1, delta:N=1.0, *, out:T=None", of_same_sizes, NN),
     OpDef::new(
         "binary_cross_entropy",
         "input:T, target:T, weight:T=None, reduction:I=1, *, out:T=None",
         of_same_sizes,
         NN,
     )
-    .is(Autocast)
     .is(Checks),
     OpDef::new(
         "binary_cross_entropy_with_logits",
         "input:T, target:T, weight:T=None, pos_weight:T=None, reduction:I=1",
         logits,
         FN,
-    )
-    .is(Autocast),
+    ),
 ];
 
 /// Scores against class numbers (dimension 1 of the scores, or the only one).

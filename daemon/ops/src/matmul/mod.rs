@@ -4,35 +4,27 @@ pub(crate) mod decompose;
 pub(crate) mod derivative;
 
 use crate::call::{Answer, Call, broadcast, invalid};
-use crate::registry::{Mark::Autocast, OpDef, Saved, place::*};
+use crate::registry::{OpDef, Saved, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::tensor::TensorMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("linear", "input:T, weight:T, bias:T=None", linear, NN)
-        .derives(decompose::linear)
-        .is(Autocast)
-        .saves(Saved::Factors),
+    OpDef::new("linear", "input:T, weight:T, bias:T=None", linear, NN).derives(decompose::linear).saves(Saved::Factors),
     OpDef::new("matmul", "input:T, other:T, *, out:T=None", matmul, BOTH)
         .derives(decompose::matmul)
         .binary("matmul")
-        .is(Autocast)
         .saves(Saved::Factors),
     OpDef::new("mm", "input:T, mat2:T, *, out:T=None", |call| mm(call, 2), BOTH)
         .derives(decompose::mm)
-        .is(Autocast)
         .saves(Saved::Factors),
     OpDef::new("bmm", "input:T, mat2:T, *, out:T=None", |call| mm(call, 3), BOTH)
         .derives(|cx| decompose::direct(cx, "aten::bmm", &["input", "mat2"]))
-        .is(Autocast)
         .saves(Saved::Factors),
     OpDef::new("mv", "input:T, vec:T, *, out:T=None", mv, BOTH)
-        .lowers(|cx| decompose::direct(cx, "aten::mv", &["input", "vec"]))
-        .is(Autocast),
+        .lowers(|cx| decompose::direct(cx, "aten::mv", &["input", "vec"])),
     OpDef::new("dot", "input:T, tensor:T, *, out:T=None", dot, BOTH)
-        .lowers(|cx| decompose::direct(cx, "aten::dot", &["input", "tensor"]))
-        .is(Autocast),
+        .lowers(|cx| decompose::direct(cx, "aten::dot", &["input", "tensor"])),
     OpDef::new(
         "addmm",
         "input:T, mat1:T, mat2:T, *, beta:N=1, alpha:N=1, out:T=None",
@@ -40,7 +32,6 @@ pub(crate) static OPS: &[OpDef] = &[
         ALL,
     )
     .derives(|cx| decompose::scaled(cx, "aten::addmm", ["mat1", "mat2"]))
-    .is(Autocast)
     .saves(Saved::Factors),
     OpDef::new(
         "baddbmm",
@@ -49,10 +40,9 @@ pub(crate) static OPS: &[OpDef] = &[
         ALL,
     )
     .lowers(|cx| decompose::scaled(cx, "aten::baddbmm", ["batch1", "batch2"]))
-    .is(Autocast)
     .saves(Saved::Factors),
-    OpDef::new("outer", "input:T, vec2:T, *, out:T=None", outer, BOTH).also(&["ger"]).is(Autocast),
-    OpDef::new("bilinear", "input1:T, input2:T, weight:T, bias:T=None", bilinear, FN).is(Autocast),
+    OpDef::new("outer", "input:T, vec2:T, *, out:T=None", outer, BOTH).also(&["ger"]),
+    OpDef::new("bilinear", "input1:T, input2:T, weight:T, bias:T=None", bilinear, FN),
 ];
 
 fn same_dtype(tensors: &[&TensorMeta]) -> Result<(), InferError> {

@@ -20,7 +20,9 @@ pub(crate) fn batch_norm(cx: &mut Back<'_>) -> Result<(), Reason> {
         return refuse("a batch norm without eps");
     }
     let channels: Vec<Dim> = vec![cx.sizes(x)[1].clone()];
-    let statistic = cx.meta(x, channels.clone());
+    // Of halves with parameters in float32, statistics are float32 too.
+    let parameter = (1..4).find_map(|i| if let ExternArg::Value(of) = cx.arg(i) { Some(of) } else { None });
+    let statistic = cx.meta(parameter.unwrap_or(x), channels.clone());
     let (mean, inverse) = (cx.result(1, &statistic), cx.result(2, &statistic));
     let mut args = vec![ExternArg::Value(gradient), ExternArg::Value(x), cx.arg(1), none(), none()];
     args.extend([ExternArg::Value(mean), ExternArg::Value(inverse)]);

@@ -11,6 +11,7 @@ use crate::registry::{
     place::*,
 };
 use crate::{InferError, Inferred};
+use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
 
 pub(crate) static OPS: &[OpDef] = &[
@@ -54,6 +55,16 @@ fn all_like(call: &Call, input: &TensorMeta, names: &[&str]) -> Result<(), Infer
     Ok(())
 }
 
+/// As [`all_like`]; on the CPU parameters of halves may all be float32.
+fn all_like_or_wide(call: &Call, input: &TensorMeta, names: &[&str]) -> Result<(), InferError> {
+    let is_half = matches!(input.dtype, DType::F16 | DType::Bf16) && input.device.is_host();
+    let mut given = Vec::new();
+    for name in names {
+        given.extend(call.maybe_tensor(name)?);
+    }
+    if is_half && given.iter().all(|t| t.dtype == DType::F32) { Ok(()) } else { all_like(call, input, names) }
+}
+
 fn batch_norm(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
     let training = call.bound.bool("training")?;
@@ -61,7 +72,7 @@ fn batch_norm(call: &mut Call) -> Answer {
         return Err(InferError::NoRule);
     }
     let per_channel = ["weight", "bias", "running_mean", "running_var"];
-    all_like(call, input, &per_channel)?;
+    all_like_or_wide(call, input, &per_channel)?;
     let mut mutates = Vec::new();
     for name in per_channel {
         let Some(t) = call.maybe_tensor(name)? else { continue };
@@ -92,7 +103,7 @@ fn batch_norm(call: &mut Call) -> Answer {
 fn layer_norm(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
     let shape = call.bound.dims("normalized_shape")?.ok_or(InferError::NoRule)?;
-    all_like(call, input, if call.bound.value("bias").is_some() { &["weight", "bias"] } else { &["weight"] })?;
+    all_like_or_wide(call, input, if call.bound.value("bias").is_some() { &["weight", "bias"] } else { &["weight"] })?;
     if !input.dtype.is_float() || shape.is_empty() {
         return Err(InferError::NoRule);
     }
@@ -110,12 +121,13 @@ fn rms_norm(call: &mut Call) -> Answer {
     if input.strides != contiguous_strides(&input.sizes) || call.env.is_empty(&input.sizes) {
         return Err(InferError::NoRule);
     }
+    all_like(call, input, &["weight"])?;
     layer_norm(call)
 }
 
 fn group_norm(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
-    all_like(call, input, &["weight", "bias"])?;
+    all_like_or_wide(call, input, &["weight", "bias"])?;
     if input.ndim() < 2 || !input.dtype.is_float() || call.env.is_empty(&input.sizes) {
         return Err(InferError::NoRule);
     }

@@ -4,11 +4,7 @@ use super::decompose_activation as decompose;
 use super::same_type;
 use crate::call::{Answer, Call};
 use crate::layout::strides_in;
-use crate::registry::{
-    Mark::{Autocast, NoBools},
-    OpDef, Saved,
-    place::*,
-};
+use crate::registry::{Mark::NoBools, OpDef, Saved, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::dim::Dim;
 
@@ -49,7 +45,7 @@ pub(crate) static OPS: &[OpDef] = &[
         .derives(decompose::threshold)
         .paths(&["torch._C._nn.threshold"])
         .is(NoBools),
-    OpDef::new("prelu", "input:T, weight:T", prelu, BOTH).derives(decompose::prelu).is(Autocast),
+    OpDef::new("prelu", "input:T, weight:T", prelu, BOTH).derives(decompose::prelu),
     OpDef::new("glu", "input:T, dim:I=-1, *, out:T=None", glu, NN).derives(decompose::glu),
 ];
 

@@ -7,7 +7,7 @@ mod scan;
 
 use crate::call::{Answer, Call, broadcast, invalid};
 use crate::promote::{Category, category, real_of};
-use crate::registry::{Mark::Autocast, OpDef, Saved, place::*};
+use crate::registry::{OpDef, Saved, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -28,8 +28,7 @@ pub(crate) static OPS: &[OpDef] = &[
     .saves(Saved::Nothing),
     OpDef::new("nansum", "input:T, dim:L=None, keepdim:B=False, *, dtype:D=None", summed, BOTH),
     OpDef::new("prod", "input:T, *, dtype:D=None | input:T, dim:I, keepdim:B=False, *, dtype:D=None", summed, BOTH)
-        .lowers(|cx| decompose::plain(cx, ReduceOp::Prod))
-        .is(Autocast),
+        .lowers(|cx| decompose::plain(cx, ReduceOp::Prod)),
     OpDef::new(
         "mean",
         "input:T, *, dtype:D=None | input:T, dim:L?, keepdim:B=False, *, dtype:D=None, out:T=None",
@@ -50,8 +49,7 @@ pub(crate) static OPS: &[OpDef] = &[
         "input:T, ord:N=2, dim:L=None, keepdim:B=False, *, dtype:D=None, out:T=None",
         vector_norm,
         LINALG,
-    )
-    .is(Autocast),
+    ),
     OpDef::new(
         "norm",
         "input:T, p:S=fro, dim:L=None, keepdim:B=False, *, out:T=None, dtype:D=None | \
@@ -59,12 +57,10 @@ pub(crate) static OPS: &[OpDef] = &[
         norm,
         BOTH,
     )
-    .is(Autocast)
     .lowers(decompose::norm),
     OpDef::new("cosine_similarity", "x1:T, x2:T, dim:I=1, eps:N=1e-08", cosine_similarity, FN)
         .lowers(decompose::cosine_similarity)
-        .paths(&["torch.nn.functional.cosine_similarity"])
-        .is(Autocast),
+        .paths(&["torch.nn.functional.cosine_similarity"]),
     OpDef::new("any", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::Any)),
     OpDef::new("all", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::All)),
     OpDef::new("count_nonzero", "input:T, dim:L=None", count_nonzero, BOTH),

@@ -116,7 +116,7 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
     let Traced { frame, options, trace, program } = traced;
     let Trace { graph, symbols, indices, exit, needs_autograd, overlap, exact, .. } = trace;
     let graph_text = graph.to_string();
-    let (autocasts, equal) = (autocasts(&program), equal_sizes(&program));
+    let equal = equal_sizes(&program);
     let compiled = move |symbols, body, fallback| CompiledFrame {
         frame,
         guards: program,
@@ -131,12 +131,8 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
         let reason = Reason::new(ReasonCode::NotLowered, "writes to an input that shares memory with another");
         return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason))));
     }
-    let switches = graph.nodes.iter().any(|n| matches!(&n.op, NodeOp::Call { target, .. } if target.sets_autocast()));
-    let native = matches!(options.backend, BackendKind::Native(_));
-    if autocasts && native || switches && (native || options.backend == BackendKind::Fx) {
-        let how = if switches { "switched inside" } else { "on" };
-        let reason =
-            Reason::new(ReasonCode::NotLowered, format!("autocast is {how}: torch converts arguments of its calls"));
+    if let Some(call) = autocasted(&graph).filter(|_| options.backend != BackendKind::Eager) {
+        let reason = Reason::new(ReasonCode::NotLowered, format!("{call} under autocast: its casts are not known"));
         return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), Some(reason))));
     }
     let backend = match options.backend {
@@ -200,9 +196,14 @@ fn equal_sizes(program: &GuardProgram) -> Vec<(Dim, Dim)> {
     program.guards.iter().filter_map(pair).collect()
 }
 
-/// Whether the frame is for calls under autocast.
-fn autocasts(program: &GuardProgram) -> bool {
-    program.guards.iter().any(|guard| matches!(&guard.kind, GuardKind::Ambient(ambient) if ambient.autocasts()))
+/// What the graph calls first with autocast on.
+fn autocasted(graph: &Graph) -> Option<&str> {
+    let mut calls = graph.nodes.iter().filter_map(|node| match &node.op {
+        NodeOp::Call { target, .. } => Some((target, &*node.name)),
+        NodeOp::Placeholder(_) => None,
+    });
+    calls.find(|(target, _)| target.sets_autocast())?;
+    calls.find(|(target, _)| !target.sets_autocast()).map(|(_, name)| name)
 }
 
 impl Pending {

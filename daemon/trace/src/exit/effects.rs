@@ -25,7 +25,7 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Whether torch's state is another than when the frame began. Grad mode and autocast are switched by the graph itself.
+    /// Whether torch's state is another than when the frame began. Grad mode and autocast may be.
     pub(crate) fn has_other_state(&self) -> bool {
         let initial = &self.frame.ambient;
         let restored = Ambient {

@@ -19,7 +19,7 @@ use build::{Builder, Identity};
 use flambeau_bytecode::resume::NAMES;
 use flambeau_core::trace::Trace;
 use flambeau_ir::code::Const;
-use flambeau_ir::exit::{Effect, End, Exit};
+use flambeau_ir::exit::{End, Exit};
 use flambeau_ir::frame::BackendKind;
 use flambeau_ir::graph::{Arg, NodeId, NodeOp, Target};
 use flambeau_ir::guard::{Ambient, GuardKind};
@@ -162,9 +162,7 @@ impl Tracer<'_> {
         self.need_same_keys()?;
         self.effects(&mut builder)?;
         self.ambient_effects(&mut builder)?;
-        if let Some((entered, clears)) = self.take_out_idle_autocast() {
-            builder.exit.effects.push(Effect::Autocast { entered, clears });
-        }
+        builder.exit.effects.extend(self.autocast_effect());
         if flambeau_ir::mutated!("effects_reversed") {
             builder.exit.effects.reverse();
         }

@@ -5,6 +5,7 @@ use super::graph::GraphBuilder;
 use super::library::Library;
 use super::own_keys::OwnKeys;
 use super::texts::Texts;
+use crate::torch::autocast::Autocast;
 use crate::value::flow::{Flow, internal, stop};
 use crate::value::frame::FrameInfo;
 use crate::value::parts::SLICE;
@@ -62,8 +63,7 @@ pub struct Tracer<'a> {
     pub(crate) symbols: Vec<Symbol>,
     /// The simulated ambient state: grad mode, autocast, default dtype.
     pub ambient: Ambient,
-    /// How many regions of autocast are entered, at the beginning and now; where the frame counts them.
-    pub(crate) autocast_depth: Option<(i64, i64)>,
+    pub(crate) autocast: Autocast,
     /// Inlined frames, outermost first, for locations and limits.
     pub(crate) stack: Vec<FrameInfo>,
     /// The value of each outside object met, with its first source.
@@ -191,7 +191,7 @@ impl<'a> Tracer<'a> {
             graph: GraphBuilder::default(),
             symbols: Vec::new(),
             ambient: frame.ambient.clone(),
-            autocast_depth: None,
+            autocast: Autocast::default(),
             stack: Vec::new(),
             known: HashMap::new(),
             const_objects: HashMap::new(),

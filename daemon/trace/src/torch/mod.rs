@@ -2,6 +2,7 @@
 
 mod ambient;
 mod attr;
+pub(crate) mod autocast;
 mod checks;
 mod fold;
 mod indices;
@@ -117,6 +118,11 @@ impl Tracer<'_> {
 
     /// Emits a call of `target` and gives its value.
     pub fn torch_call(&mut self, target: Target, args: Args) -> Flow<Value> {
+        if self.ambient.autocasts() { self.call_under_autocast(target, args) } else { self.plain_call(target, args) }
+    }
+
+    /// The same where torch takes the tensors as they are.
+    fn plain_call(&mut self, target: Target, args: Args) -> Flow<Value> {
         let (graph_args, op_args, graph_kwargs, op_kwargs) = self.call_args(&args)?;
         self.check_leaf_made(&target, &args)?;
         self.check_data(&target, &args)?;

@@ -80,11 +80,13 @@ impl Tracer<'_> {
         let Value::Tuple(plain) = plain else { return stop(ReasonCode::Internal, "outputs that are no tuple") };
         let (meta, base) = self.given(outputs, &plain.items, args, &start)?;
         self.graph.drop_calls(start.nodes, |_, _| true);
+        self.forget_casts(start.nodes);
         self.graph.changed.truncate(start.changed);
         self.graph.before.commits = start.commits;
         let target = Target::Function(path.into());
         self.note_call(Effect::None, false);
-        let node = self.graph_call(&target, graph_args, vec![], meta.clone())?;
+        let call = |tracer: &mut Self| tracer.graph_call(&target, graph_args, vec![], meta.clone());
+        let node = if self.ambient.autocasts() { self.in_autocast(call)? } else { call(self)? };
         self.node_value(node, &meta, base, &target)
     }
 
