@@ -2,6 +2,7 @@
 
 use crate::python::code;
 use crate::python::consts;
+use crate::python::gil::GilOnce;
 use crate::python::layout::cached::{self, Kept};
 use crate::python::layout::{deque, iterators, parts};
 use crate::python::paths::import_helper;
@@ -66,16 +67,18 @@ pub enum Read {
 }
 
 /// Torch's getters for `.grad`.
-pub struct Grad {
-    is_leaf: Py<PyAny>,
-    grad: Py<PyAny>,
-}
+#[derive(Clone, Copy)]
+pub struct Grad(&'static [Py<PyAny>; 2]);
 
 impl Grad {
     /// Those of the class of all tensors.
     pub fn new(py: Python<'_>) -> PyResult<Grad> {
-        let class = crate::python::paths::resolve(py, "torch._C.TensorBase")?;
-        Ok(Grad { is_leaf: class.getattr("is_leaf")?.unbind(), grad: class.getattr("grad")?.unbind() })
+        static GETTERS: GilOnce<[Py<PyAny>; 2]> = GilOnce::new();
+        let find = || {
+            let class = crate::python::paths::resolve(py, "torch._C.TensorBase")?;
+            Ok::<_, PyErr>([class.getattr("is_leaf")?.unbind(), class.getattr("grad")?.unbind()])
+        };
+        GETTERS.get_or_try_init(py, find).map(Grad)
     }
 
     /// What `.grad` gives; `None` if the object is no tensor or no leaf, of which torch warns.
@@ -92,7 +95,8 @@ impl Grad {
             if !crate::torch::Torch::get(py).is_ok_and(|torch| torch.is_tensor(object)) {
                 return None;
             }
-            let found = if get(&self.is_leaf)?.as_ptr() == ffi::Py_True() { get(&self.grad) } else { None };
+            let [is_leaf, grad] = self.0;
+            let found = if get(is_leaf)?.as_ptr() == ffi::Py_True() { get(grad) } else { None };
             if found.is_none() {
                 ffi::PyErr_Clear();
             }

@@ -8,7 +8,7 @@ use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::{TensorMeta, channels_last, contiguous_strides};
 
 /// A tensor like this one in the layout of the convolution's result: torch computes all of them in one.
-fn laid_out(cx: &mut Back<'_>, like: CoreId) -> Result<TensorMeta, Reason> {
+fn in_layout_of_result(cx: &mut Back<'_>, like: CoreId) -> Result<TensorMeta, Reason> {
     let meta = cx.like(like);
     let result = cx.result(0, &meta);
     let node = cx.core().node(result);
@@ -32,7 +32,7 @@ pub(crate) fn convolution(cx: &mut Back<'_>) -> Result<(), Reason> {
     args.extend((3..9).map(|i| cx.arg(i)));
     args.push(mask(&wanted));
     let channels = bias_sizes.unwrap_or_else(|| vec![cx.sizes(gradient)[1].clone()]);
-    let metas = [laid_out(cx, x)?, laid_out(cx, weight)?, cx.meta(weight, channels)];
+    let metas = [in_layout_of_result(cx, x)?, in_layout_of_result(cx, weight)?, cx.meta(weight, channels)];
     let given = cx.torch_all(("aten::convolution_backward", "default"), None, args, &metas);
     cx.give_each(&given)
 }

@@ -176,8 +176,9 @@ impl Tracer<'_> {
             .nodes
             .iter()
             .any(|n| matches!(n.op, NodeOp::Placeholder(_)) && n.meta.as_tensor().is_some_and(|t| t.requires_grad));
-        let may_need = needs_input && (initial || touches) || self.makes_leaves();
-        let needs_autograd = may_need && (self.makes_leaves() || self.sees_autograd(&builder.outputs));
+        let makes_leaves = self.makes_leaves();
+        let may_need = needs_input && (initial || touches) || makes_leaves;
+        let needs_autograd = may_need && (makes_leaves || self.sees_autograd(&builder.outputs));
         builder.exit.handles = self.graph.before.handled;
         let mut graph = std::mem::take(&mut self.graph);
         if !may_need {

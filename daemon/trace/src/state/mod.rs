@@ -1,5 +1,6 @@
 //! The state of one trace: values met, guards, the graph so far, frames, and how a break leaves it.
 
+pub(crate) mod autocast;
 pub mod broken;
 pub mod graph;
 pub mod kind;

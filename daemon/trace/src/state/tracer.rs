@@ -1,11 +1,11 @@
 //! The state of one trace: sources, guards, questions, arenas, the graph under construction.
 
+use super::autocast::Autocast;
 use super::broken::{Broken, Forced, Mortals, Place};
 use super::graph::GraphBuilder;
 use super::library::Library;
 use super::own_keys::OwnKeys;
 use super::texts::Texts;
-use crate::torch::autocast::Autocast;
 use crate::value::flow::{Flow, internal, stop};
 use crate::value::frame::FrameInfo;
 use crate::value::parts::SLICE;
@@ -63,6 +63,7 @@ pub struct Tracer<'a> {
     pub(crate) symbols: Vec<Symbol>,
     /// The simulated ambient state: grad mode, autocast, default dtype.
     pub ambient: Ambient,
+    /// What the trace knows of autocast.
     pub(crate) autocast: Autocast,
     /// Inlined frames, outermost first, for locations and limits.
     pub(crate) stack: Vec<FrameInfo>,

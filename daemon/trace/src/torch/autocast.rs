@@ -2,6 +2,7 @@
 //! of which it is not known what torch does to their tensors are made with autocast on, by nodes in front of them and behind them
 //! ([`Target::sets_autocast`]).
 
+use crate::state::autocast::Kept;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
 use crate::value::{Args, TensorId, Tuple, Value};
@@ -15,28 +16,6 @@ use flambeau_ir::reason::ReasonCode;
 use flambeau_ops::autocast::{Casts, casts, is_eligible};
 use std::collections::HashSet;
 use std::rc::Rc;
-
-/// What a frame does with autocast, besides its state.
-#[derive(Default)]
-pub(crate) struct Autocast {
-    /// How many regions are entered, at the beginning and now; where the frame counts them.
-    depth: Option<(i64, i64)>,
-    /// Whether what is kept of weights in another type is forgotten.
-    clears: bool,
-    /// Weights in another type, as torch keeps them.
-    kept: Vec<Kept>,
-    /// Kinds of devices and names of ops that torch has a kernel of autocast for.
-    kernels: Option<Rc<HashSet<(String, String)>>>,
-}
-
-/// A leaf in another type.
-struct Kept {
-    leaf: TensorId,
-    dtype: DType,
-    cast: TensorId,
-    /// How many writes the graph had before.
-    writes: usize,
-}
 
 impl Tracer<'_> {
     /// A call of torch in a region of autocast.

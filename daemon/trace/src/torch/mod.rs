@@ -2,7 +2,7 @@
 
 mod ambient;
 mod attr;
-pub(crate) mod autocast;
+mod autocast;
 mod checks;
 mod fold;
 mod indices;
@@ -90,7 +90,7 @@ impl Tracer<'_> {
 
     /// Whether a torch function may enter the graph: it takes tensors, or makes one.
     fn holds_tensor_work(&mut self, path: &str, args: &Args) -> bool {
-        is(path, Mark::Makes) || args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).any(|v| self.has_tensor(v))
+        is(path, Mark::Makes) || args.values().any(|v| self.has_tensor(v))
     }
 
     fn has_tensor(&mut self, value: &Value) -> bool {
@@ -137,7 +137,7 @@ impl Tracer<'_> {
                 Asked::Call(inferred, told) => (inferred, told),
             },
         };
-        let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
+        let argument = |i: usize| args.values().nth(i);
         let is_outside = |i: &usize| argument(*i).is_some_and(|value| self.shows_outside(value));
         let writes_outside = inferred.mutates.iter().any(is_outside);
         let draws = !writes_outside
@@ -376,7 +376,7 @@ impl Tracer<'_> {
 
     /// What a call that returns something else makes of the tensors it writes to (`a[i] = b`).
     fn grad_of_written(&mut self, args: &Args, written: &[usize]) -> Flow<()> {
-        let all: Vec<Value> = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).cloned().collect();
+        let all: Vec<Value> = args.values().cloned().collect();
         if !self.ambient.grad_enabled || written.is_empty() || !all.iter().any(|v| self.requires_grad(v)) {
             return Ok(());
         }
@@ -432,7 +432,7 @@ impl Tracer<'_> {
         if args.kw.iter().any(|(name, value)| &**name == "out" && matches!(value, Value::Tuple(_) | Value::List(_))) {
             return stop(ReasonCode::UnsupportedCall, format!("{} with several out tensors", target_name(target)));
         }
-        let all: Vec<&Value> = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).collect();
+        let all: Vec<&Value> = args.values().collect();
         let with_history = self.ambient.grad_enabled && all.iter().any(|value| self.requires_grad(value));
         for i in written {
             let Some(Value::Tensor(into)) = all.get(*i) else { continue };
@@ -636,7 +636,7 @@ impl Tracer<'_> {
         let inplace = flambeau_ops::writes_first(target) && !args.pos.is_empty();
         let out = args.kw.iter().position(|(n, _)| &**n == "out");
         let written = if inplace { Some(0) } else { out.map(|i| args.pos.len() + i) };
-        let argument = |i: usize| args.pos.get(i).or_else(|| args.kw.get(i - args.pos.len()).map(|(_, v)| v));
+        let argument = |i: usize| args.values().nth(i);
         if written.and_then(argument).is_some_and(|value| !matches!(value, Value::Tensor(_))) {
             return stop(ReasonCode::OpUnknown, format!("{name} writes to several tensors"));
         }
@@ -659,13 +659,10 @@ impl Tracer<'_> {
                 meta
             }
             AnswerValue::Const(c) => ValueMeta::Const(c),
-            AnswerValue::Same(place) => {
-                let value = args.pos.iter().chain(args.kw.iter().map(|(_, v)| v)).nth(place as usize);
-                match value {
-                    Some(value) => return Ok(Asked::Known(value.clone())),
-                    None => return stop(ReasonCode::Internal, format!("{name} gives an argument that it has not")),
-                }
-            }
+            AnswerValue::Same(place) => match argument(place as usize) {
+                Some(value) => return Ok(Asked::Known(value.clone())),
+                None => return stop(ReasonCode::Internal, format!("{name} gives an argument that it has not")),
+            },
             AnswerValue::Raised(class, message) => {
                 return stop(ReasonCode::Shape, format!("{name}: {class}: {message}"));
             }

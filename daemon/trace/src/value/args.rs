@@ -18,6 +18,11 @@ impl Args {
         Args { pos, kw: vec![] }
     }
 
+    /// All, positional ones first.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.pos.iter().chain(self.kw.iter().map(|(_, value)| value))
+    }
+
     /// Takes a keyword argument out.
     pub fn take_kw(&mut self, name: &str) -> Option<Value> {
         let at = self.kw.iter().position(|(n, _)| &**n == name)?;
