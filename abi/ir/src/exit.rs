@@ -115,6 +115,9 @@ pub enum Effect {
     SetCell(BuildId, Option<BuildId>),
     /// `tensor.grad = value` and other C-level setters through the type's descriptor, e.g. `grad`, `data`, `requires_grad`.
     SetDescriptor(BuildId, Arc<str>, BuildId),
+    /// `tensor.grad = None`, which the frame did before it called torch, so that the memory is there for what it calls: done before
+    /// the graph runs, unless that reads the gradient.
+    DropGrad(BuildId),
     /// Sets ambient state that the frame changed for its caller, e.g. `torch.set_grad_enabled(False)`.
     SetGradMode(bool),
     /// What the frame leaves of autocast.

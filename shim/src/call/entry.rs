@@ -342,13 +342,13 @@ impl Entry {
         let found = table.borrow(py).find(py, Region::of(here), function, slots, &mut passed);
         if let Some(installed) = found {
             counters::process_hit(py);
-            return run(py, table, &installed, &passed, function, slots);
+            return run(py, table, &installed, &mut passed, function, slots);
         }
         let missed = fence(|| compile::miss(py, self, table, function, slots));
         match missed.unwrap_or_else(Outcome::Bug) {
             // Finalizers may have run since it was checked.
             Outcome::Run(installed) => match installed.check(py, function, slots, &mut passed) {
-                Ok(()) => run(py, table, &installed, &passed, function, slots),
+                Ok(()) => run(py, table, &installed, &mut passed, function, slots),
                 Err(_) => {
                     counters::eager_fallback(py, "changed_meanwhile");
                     Went::Eager
@@ -378,7 +378,7 @@ fn run(
     py: Python<'_>,
     table: &GilCell<Table>,
     installed: &Shared<Installed>,
-    passed: &Passed,
+    passed: &mut Passed,
     function: Raw,
     slots: &[Raw],
 ) -> Went {

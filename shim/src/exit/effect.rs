@@ -24,6 +24,8 @@ pub enum Change {
     SetAttr(usize, Py<PyAny>, usize),
     /// Instance dict delete.
     DelAttr(usize, Py<PyAny>),
+    /// `tensor.grad = None`
+    DropGrad(usize),
     /// Store through a descriptor of the type: slots and C-level setters.
     SetDescriptor(usize, Py<PyAny>, usize),
     /// Empties a slot.
@@ -65,6 +67,7 @@ impl Change {
             Effect::SetSlot(object, key, value) | Effect::SetDescriptor(object, key, value) => {
                 Change::SetDescriptor(at(object), name(key), at(value))
             }
+            Effect::DropGrad(tensor) => Change::DropGrad(at(tensor)),
             Effect::DelSlot(object, key) => Change::DelSlot(at(object), name(key)),
             Effect::SetItem(dict, key, value) => Change::SetItem(at(dict), at(key), at(value)),
             Effect::DelItem(dict, key) => Change::DelItem(at(dict), at(key)),
@@ -111,6 +114,7 @@ impl Change {
             Change::SetDescriptor(object, name, value) => {
                 store_descriptor(py, made[*object].bind(py), name.bind(py), Some(made[*value].bind(py)))
             }
+            Change::DropGrad(tensor) => made[*tensor].bind(py).setattr("grad", py.None()),
             Change::DelSlot(object, name) => {
                 let emptied = store_descriptor(py, made[*object].bind(py), name.bind(py), None);
                 emptied.or_else(|e| if e.is_instance_of::<PyAttributeError>(py) { Ok(()) } else { Err(e) })

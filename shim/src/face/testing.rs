@@ -68,14 +68,17 @@ impl TestFrame {
         self.installed
             .check(py, self.function.as_ptr(), &args, &mut passed)
             .map_err(|index| pyo3::exceptions::PyLookupError::new_err(self.installed.explain_failure(index)))?;
-        let left = self.installed.run(py, &passed, self.function.as_ptr(), &args).map_err(|error| match *error {
-            RunError::Python(error) => error,
-            RunError::Wrong(_, Some(error)) => error,
-            RunError::Wrong(what, None) => pyo3::exceptions::PyNotImplementedError::new_err(what),
-            RunError::MayRaise(why) => pyo3::exceptions::PyNotImplementedError::new_err(why),
-            RunError::LargeInt => pyo3::exceptions::PyNotImplementedError::new_err("a large int"),
-            RunError::Fallback(why) | RunError::Raised(why) => pyo3::exceptions::PyNotImplementedError::new_err(why),
-        })?;
+        let left =
+            self.installed.run(py, &mut passed, self.function.as_ptr(), &args).map_err(|error| match *error {
+                RunError::Python(error) => error,
+                RunError::Wrong(_, Some(error)) => error,
+                RunError::Wrong(what, None) => pyo3::exceptions::PyNotImplementedError::new_err(what),
+                RunError::MayRaise(why) => pyo3::exceptions::PyNotImplementedError::new_err(why),
+                RunError::LargeInt => pyo3::exceptions::PyNotImplementedError::new_err("a large int"),
+                RunError::Fallback(why) | RunError::Raised(why) => {
+                    pyo3::exceptions::PyNotImplementedError::new_err(why)
+                }
+            })?;
         match left {
             Left::Value(value) => Ok(value),
             Left::Broken(broken) => match broken.act(py)? {

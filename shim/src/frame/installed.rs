@@ -3,6 +3,7 @@
 use crate::describe::leaves::{self, Place, Size};
 use crate::exit::{self, Codes, Ending, Given, Left, Made, Plain};
 use crate::frame::breaks::{Kind, Noted};
+use crate::frame::dropped::Dropped;
 use crate::frame::indices;
 use crate::guard::{Kept, Passed, Program, Roots};
 use crate::python::raw::Raw;
@@ -68,6 +69,8 @@ pub struct Installed {
     ending: Ending,
     /// Whether autocast is on where it is called; its graph has the casts.
     autocasts: bool,
+    /// Gradients that are given up before the body runs.
+    dropped: Dropped,
     /// The result, if the exit does nothing but return it.
     plain: Option<Plain>,
     /// Runs that ended in its graph break.
@@ -278,7 +281,8 @@ impl Installed {
         let owners = Owners::new(py, function.as_ptr(), args);
         let is_on = |guard: &Guard| matches!(&guard.kind, GuardKind::Ambient(ambient) if ambient.autocasts());
         let autocasts = frame.guards.guards.iter().any(is_on);
-        Ok(Installed { frame, program, slots, body, autocasts, ending, plain, broken: Cell::new(0), owners })
+        let dropped = Dropped::new(&frame.exit, &frame.guards.sources, &|s| slots.by_source.get(&s.0).copied());
+        Ok(Installed { frame, program, slots, body, autocasts, dropped, ending, plain, broken: Cell::new(0), owners })
     }
 
     /// Whether the frame may run for this call, whose values are then filled in; else the index of a failing guard. Runs no
@@ -343,12 +347,11 @@ impl Installed {
     pub fn run(
         &self,
         py: Python<'_>,
-        passed: &Passed,
+        passed: &mut Passed,
         function: *mut pyo3::ffi::PyObject,
         args: &[*mut pyo3::ffi::PyObject],
     ) -> Result<Left, Box<RunError>> {
-        let symbols = &passed.symbols;
-        if !self.ending.fits(symbols) {
+        if !self.ending.fits(&passed.symbols) {
             return Err(RunError::LargeInt.into());
         }
         let slot = |source: SourceId| self.slots.by_source.get(&source.0).copied();
@@ -360,7 +363,7 @@ impl Installed {
             (Run::Native(body), Some(Plain::Output(i))) => {
                 let _off = off()?;
                 let mut outputs = Outputs::new();
-                body.run(py, passed.values(), symbols, &mut outputs)?;
+                body.run(py, passed.values(), &passed.symbols, &mut outputs)?;
                 return Ok(Left::Value(outputs.swap_remove(*i)));
             }
             (Run::Native(body), Some(Plain::Object(object))) if body.does_nothing() => {
@@ -375,6 +378,11 @@ impl Installed {
         }
         let mut values = Kept::new();
         passed.keep(py, &mut values);
+        if !self.dropped.is_empty() {
+            passed.release();
+            self.dropped.give_up(py, &values).map_err(RunError::Python)?;
+        }
+        let symbols = &passed.symbols;
         if let Run::Fx(body) = &self.body
             && body.needs_compile(symbols)
         {
@@ -396,6 +404,9 @@ impl Installed {
             Run::Recorded(body) => body.run(py, passed.values(), &values, symbols, &mut outputs),
         };
         drop(off);
+        if ran.is_err() {
+            self.dropped.stand_in(py, &values).map_err(RunError::Python)?;
+        }
         ran?;
         if let Some(Plain::Output(i)) = self.plain {
             return Ok(Left::Value(outputs.swap_remove(i)));

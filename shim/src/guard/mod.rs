@@ -98,6 +98,16 @@ impl Passed {
         own(py, self.values()[slot].object)
     }
 
+    /// Lets go of what reading made, but for the values of the wanted sources.
+    pub fn release(&mut self) {
+        let Passed { slots, wanted, made, .. } = self;
+        let is_wanted = |object: &Py<PyAny>| slots[..*wanted].iter().any(|slot| slot.object == object.as_ptr());
+        let (kept, released) = std::mem::take(made).into_iter().partition(is_wanted);
+        *made = kept;
+        // May run code of the user's.
+        drop::<Vec<_>>(released);
+    }
+
     /// Adds the values of the wanted sources, kept alive; a slot whose path leads nowhere is empty.
     pub fn keep(&self, py: Python<'_>, kept: &mut Kept) {
         for slot in self.values() {

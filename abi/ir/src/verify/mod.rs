@@ -369,6 +369,7 @@ fn parts_of(effect: &Effect) -> Vec<BuildId> {
     match effect {
         Effect::SetAttr(object, _, value) | Effect::SetSlot(object, _, value) => vec![*object, *value],
         Effect::SetDescriptor(object, _, value) => vec![*object, *value],
+        Effect::DropGrad(tensor) => vec![*tensor],
         Effect::DelAttr(object, _) | Effect::DelSlot(object, _) | Effect::Advance(object, _) => vec![*object],
         Effect::SetItem(object, key, value) => vec![*object, *key, *value],
         Effect::DelItem(object, key) => vec![*object, *key],

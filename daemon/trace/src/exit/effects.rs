@@ -114,12 +114,16 @@ impl Tracer<'_> {
     }
 
     fn grad_effects(&mut self, builder: &mut Builder) -> Flow<()> {
-        let written = |grad: &Gradient| grad.written.then(|| grad.value.clone());
+        let written = |grad: &Gradient| grad.written.then(|| (grad.value.clone(), grad.at_once));
         let grads = self.arenas.tensors.iter().filter_map(|(_, t)| Some((t.origin?, written(t.grad.as_ref()?)?)));
-        for (origin, value) in grads.collect::<Vec<_>>() {
-            let value = self.build(builder, &value)?;
+        for (origin, (value, at_once)) in grads.collect::<Vec<_>>() {
             let target = builder.source(origin.source);
-            builder.exit.effects.push(Effect::SetDescriptor(target, "grad".into(), value));
+            let effect = if at_once && value.is_none() {
+                Effect::DropGrad(target)
+            } else {
+                Effect::SetDescriptor(target, "grad".into(), self.build(builder, &value)?)
+            };
+            builder.exit.effects.push(effect);
         }
         Ok(())
     }

@@ -143,7 +143,7 @@ impl Tracer<'_> {
         };
         let source = self.step(of.source, Step::Grad);
         let value = self.wrap(object, source)?;
-        self.arenas.tensors.note(id).grad = Some(Gradient { value: value.clone(), written: false });
+        self.arenas.tensors.note(id).grad = Some(Gradient { value: value.clone(), written: false, at_once: false });
         Ok(value)
     }
 
@@ -161,7 +161,7 @@ impl Tracer<'_> {
         if is_fx || !fits || self.arenas.tensors[id].origin.is_none() {
             return stop(ReasonCode::SideEffect, "setting Tensor.grad");
         }
-        self.arenas.tensors[id].grad = Some(Gradient { value, written: true });
+        self.arenas.tensors[id].grad = Some(Gradient { value, written: true, at_once: self.graph.is_idle() });
         Ok(())
     }
 

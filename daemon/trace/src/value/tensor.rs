@@ -15,6 +15,8 @@ pub struct Gradient {
     pub value: Value,
     /// Whether the trace put it there.
     pub written: bool,
+    /// Whether that was before its first call of torch.
+    pub at_once: bool,
 }
 
 /// One tensor object.

@@ -59,7 +59,7 @@ fn binary(table: &mut Capabilities) {
         table.binary.extend(ops.iter().flat_map(|op| dtypes.iter().map(|dtype| (*op, *dtype))));
     };
     add(&[Add, Sub, Mul, Div, TruncDiv, Max, Min], &FLOATS);
-    add(&[Binary::Pow], &F32);
+    add(&[Binary::Pow], &FLOATS);
     add(&[Add, Sub, Mul, FloorDiv, TruncDiv, Rem, Fmod, Max, Min, And, Or, Xor, Shl, Shr], &INTS);
     add(&[And, Or, Xor, Max, Min], &BOOL);
     for dtypes in [&FLOATS[..], &INTS, &BOOL] {

@@ -244,7 +244,8 @@ impl Math<'_> {
         self.scale(&p, &n)
     }
 
-    fn exp2(&mut self, x: &str) -> String {
+    /// `2^(x + extra)`, where `extra` is tiny beside x.
+    pub fn exp2(&mut self, x: &str, extra: Option<&str>) -> String {
         let (low, high) = if self.single() { (-151.0, 129.0) } else { (-1076.0, 1025.0) };
         let x = self.at_most(x, high);
         let x = self.at_least(&x, low);
@@ -258,6 +259,13 @@ impl Math<'_> {
         let error = self.fma(&r, &high, &negative);
         let error = self.fma(&r, &low, &error);
         let p = self.exp_small_minus_one(&t);
+        let error = match extra {
+            Some(extra) => {
+                let error = self.fma(extra, &high, &error);
+                self.fma(&p, &error, &error)
+            }
+            None => error,
+        };
         let p = self.add(&p, &error);
         let one = self.c(1.0);
         let p = self.add(&p, &one);
@@ -287,7 +295,7 @@ impl Math<'_> {
     }
 
     /// Exponent k (as float) and f with x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), for positive x.
-    fn split_log(&mut self, x: &str) -> (String, String) {
+    pub fn split_log(&mut self, x: &str) -> (String, String) {
         let (ty, int, (mantissa, _)) = (self.ty, self.int(), self.format());
         let (smallest, up) =
             if self.single() { (f64::from(f32::MIN_POSITIVE), 23.0) } else { (f64::MIN_POSITIVE, 52.0) };
@@ -478,7 +486,7 @@ impl Math<'_> {
                 self.select(&negative, &minus_one, &y)
             }
             Unary::Exp => self.exp(x),
-            Unary::Exp2 => self.exp2(x),
+            Unary::Exp2 => self.exp2(x, None),
             Unary::Expm1 => self.expm1(x),
             Unary::Log => self.log(x),
             Unary::Log2 => self.log_to_base(x, 1.0, std::f64::consts::LOG2_E),

@@ -110,6 +110,7 @@ impl Ops<'_> {
                 math.select(&nan, b, &chosen)
             }
             Binary::Pow if dtype == DType::F32 => math.power(a, b),
+            Binary::Pow if dtype == DType::F64 => math.double_power(a, b),
             Binary::Eq => math.compare("oeq", a, b),
             Binary::Ne => math.compare("une", a, b),
             Binary::Lt => math.compare("olt", a, b),
