@@ -4,6 +4,7 @@ import contextlib
 import copy
 import json
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -427,3 +428,63 @@ def test_calls_of_torch_where_autograd_is_off():
         found, expected = compiled(p, q), program(p, q)
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
         assert not any(output.requires_grad for output in found)
+
+
+WATCHED = {}
+"""What the op below looks at: a weak reference to a gradient, whether it raises, and what it saw."""
+
+
+@torch.library.custom_op("flambeau_optimizers::watch", mutates_args=())
+def watch(x: torch.Tensor) -> torch.Tensor:
+    WATCHED["seen"].append(WATCHED["gradient"]() is None)
+    if WATCHED["raises"]:
+        raise ValueError("asked to")
+    return x.clone()
+
+
+@watch.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def given_up_first(leaf, kept):
+    if leaf.grad is not None:
+        leaf.grad = None
+        kept["found"] = True
+    return watch(leaf.detach() * 2) + 1
+
+
+def given_up_first_and_read(leaf, kept):
+    gradient = leaf.grad
+    leaf.grad = None
+    return watch(leaf.detach() * 2) + gradient
+
+
+def given_up_later(leaf, kept):
+    made = watch(leaf.detach() * 2)
+    leaf.grad = None
+    return made
+
+
+@pytest.mark.parametrize("raises", [False, True], ids=["", "raises"])
+@pytest.mark.parametrize("program", [given_up_first, given_up_first_and_read, given_up_later])
+def test_gradients_given_up_before_a_call(program, raises, backend):
+    told = []
+    for call in (program, flambeau.compile(program, backend=backend)):
+        seen = []
+        for _ in range(3):
+            [leaf] = parameters(1)
+            kept = {}
+            WATCHED.update(seen=seen, gradient=weakref.ref(leaf.grad), raises=False)
+            call(leaf, kept)
+            [leaf] = parameters(1)
+            WATCHED.update(seen=[], gradient=weakref.ref(leaf.grad), raises=raises)
+            try:
+                made = call(leaf, kept)
+            except ValueError as error:
+                made = str(error)
+            told.append(str((made, kept, leaf.grad)))
+        told.append(seen)
+    # A back end that takes FX graphs runs calls once more than plain Python.
+    assert told[:3] == told[4:7]
+    assert set(told[3]) == set(told[7])

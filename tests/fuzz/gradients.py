@@ -90,6 +90,10 @@ def written(seed: int) -> Program:
     """The program of a seed."""
     choose = random.Random(seed)
     dtype = torch.float64 if choose.random() < 0.8 else torch.float32
+    mixed = random.Random(-seed - 1)
+    # Autocast leaves float64 alone.
+    casts = mixed.choice((0.3, 0.8)) if mixed.random() < 0.2 else 0.0
+    dtype = torch.float32 if casts else dtype
     layouts = [choose.choice(("rows", "rows", "columns", "parts", "row")) for _ in ARGUMENTS]
     follows = [True, choose.random() < 0.7, choose.random() < 0.5]
     program = Program(dtype, layouts, follows)
@@ -110,6 +114,8 @@ def written(seed: int) -> Program:
                 line = f"{new} = " + choose.choice(VALUES).format(**names)
             if choose.random() < 0.03:
                 line = f"with torch.no_grad(): {line}"
+            elif mixed.random() < casts:
+                line = f"with torch.autocast('cpu', torch.bfloat16): {line}"
             try:
                 trial = {**NAMES, **values}
                 exec(line, trial)
@@ -147,7 +153,8 @@ def seen(program: Program, compiled: Callable[[Any], Any] | None) -> Seen:
         for output in outputs:
             output.retain_grad()
         try:
-            torch.autograd.backward(outputs, weights, retain_graph=True)
+            # Torch may add into the tensors that it is given.
+            torch.autograd.backward(outputs, [weight.clone() for weight in weights], retain_graph=True)
             # Once more, as what the first one freed or changed shows then.
             torch.autograd.backward(outputs[:1], weights[:1])
         except RuntimeError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from . import gradients
+from . import gradients, steps
 from .driver import Options, Run
 
 MODES = ["plain", "wrap", "leaf", "flat"]
@@ -57,3 +57,9 @@ def test_gradients(part):
     programs = (gradients.written(seed) for seed in range(100 * part, 100 * part + 100))
     failed = [f"{why}\n{program.source()}" for program in programs if (why := gradients.failure(program))]
     assert not failed, failed
+
+
+def test_steps():
+    first = of_commit()
+    failed = [f"{why}\n{steps.source(seed)}" for seed in range(first, first + PROGRAMS) if (why := steps.failure(seed))]
+    assert not failed, f"python -m tests.fuzz.steps --seeds {first}:{first + PROGRAMS}\n" + "\n".join(failed)

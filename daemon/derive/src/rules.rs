@@ -203,10 +203,11 @@ fn binary(
                 cx.give(a, given);
             }
             if cx.wants(b) {
-                // As torch has it: `-gradient * ((a / b) / b)`.
-                let ratio = cx.div(result, b);
-                let negative = cx.unary(Unary::Neg, gradient);
-                let given = cx.mul(negative, ratio);
+                // Torch's `-gradient * ((a / b) / b)`, which reads no result either: writes to that are allowed.
+                let negative = cx.unary(Unary::Neg, a);
+                let ratio = cx.div(negative, b);
+                let ratio = cx.div(ratio, b);
+                let given = cx.mul(gradient, ratio);
                 cx.give(b, given);
             }
         }

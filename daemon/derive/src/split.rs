@@ -62,22 +62,33 @@ pub fn split(core: &Core, wanted: &Wanted, division: &Division, joints: &[Joint]
 
 /// For each gradient the places of the outputs that autograd connects it with.
 fn reached_by(wanted: &Wanted, division: &Division, joint: &Joint) -> Vec<Vec<u32>> {
-    let outputs: Vec<(u32, BTreeSet<CoreId>)> = joint
+    let leaves = |output: u32| output < division.left;
+    let values_of = |id: CoreId| made_of(&joint.core, division, id);
+    let hidden = joint.outputs.iter().any(|of| !leaves(of.output));
+    let left: Vec<(u32, BTreeSet<CoreId>)> = match hidden {
+        true => division.outputs.iter().filter(|(at, _)| leaves(**at)).map(|(at, id)| (*at, values_of(*id))).collect(),
+        false => vec![],
+    };
+    let reaches = |taken: Taken, output: u32| match taken {
+        Taken::Input(i) => wanted.reached[output as usize].contains(&i),
+        Taken::Output(of) => !leaves(of) || wanted.made_of[output as usize].contains(&of),
+    };
+    // The values of each output, and those outputs that leave the graph and say what it is connected with: of a value that does
+    // not leave it only this is known, that all that is made of it is connected with the same.
+    let outputs: Vec<(BTreeSet<CoreId>, Vec<u32>)> = joint
         .outputs
         .iter()
-        .map(|of| (of.output, made_of(&joint.core, division, division.outputs[&of.output])))
+        .map(|of| {
+            let own = division.outputs[&of.output];
+            let later = left.iter().filter(|(_, values)| values.contains(&own)).map(|(at, _)| *at);
+            (values_of(own), if leaves(of.output) { vec![of.output] } else { later.collect() })
+        })
         .collect();
-    let connects = |taken: Taken, value: CoreId, (output, values): &(u32, BTreeSet<CoreId>)| {
-        values.contains(&value)
-            || match taken {
-                // Of values that leave no graph it is not known.
-                _ if *output >= division.left => true,
-                Taken::Input(i) => wanted.reached[*output as usize].contains(&i),
-                Taken::Output(of) => of >= division.left || wanted.made_of[*output as usize].contains(&of),
-            }
-    };
     let of_gradient = |(taken, value, _): &(Taken, CoreId, CoreId)| {
-        (0..).zip(&outputs).filter(|(_, output)| connects(*taken, *value, output)).map(|(at, _)| at).collect()
+        let connects = |(values, known): &(BTreeSet<CoreId>, Vec<u32>)| {
+            values.contains(value) || known.iter().all(|output| reaches(*taken, *output))
+        };
+        (0..).zip(&outputs).filter(|(_, output)| connects(output)).map(|(at, _)| at).collect()
     };
     joint.gradients.iter().map(of_gradient).collect()
 }

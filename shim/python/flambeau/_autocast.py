@@ -1,5 +1,5 @@
-"""The calling thread's autocast, which torch's managers switch: read as a whole, put back where a compiled frame that switched
-it has failed, set to what a frame leaves; and what torch does under it."""
+"""The calling thread's autocast, which torch's managers switch: read as a whole, put back where a compiled frame that
+switched it has failed, set to what a frame leaves; and what torch has kernels for under it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 //! A graph that autograd sees as plans: one for the graph, and one for the derivative of each of its nodes of autograd.
 
+use flambeau_core::graph::CoreOutput;
 use flambeau_derive::{Node, Wanted};
 use flambeau_ir::graph::{Effect, Graph, NodeId, NodeOp};
 use flambeau_ir::kernel::Kernel;
 use flambeau_ir::plan::{Symbol, Taken, Training, TrainingNode};
-use flambeau_ir::reason::Reason;
+use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::SourceId;
 use flambeau_lower::{Functional, LowerOptions, lower_core};
 
@@ -20,6 +21,13 @@ pub fn pays(graph: &Graph) -> bool {
 pub fn plans(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Result<(Training, Vec<Kernel>), Reason> {
     let Functional { core, inputs, followed_inputs, followed_outputs, values, made_of, reached, shared, rewritten } =
         flambeau_lower::functional(graph, options)?;
+    let repeats = |output: &CoreOutput| {
+        output.sizes.iter().zip(&output.strides).any(|(size, stride)| stride.is(0) && !size.is(1))
+    };
+    if core.outputs.iter().zip(&followed_outputs).any(|(output, followed)| *followed && repeats(output)) {
+        // Writes to a part of it need the derivative of what it repeats, which autograd would not see.
+        return Err(Reason::new(ReasonCode::NotLowered, "an output that repeats its elements"));
+    }
     let left = core.outputs.len() as u32;
     let written: Vec<u32> = core.writes.iter().map(|(input, _)| *input).collect();
     let wanted =

@@ -1,0 +1,129 @@
+"""`python -m tests.fuzz.steps --seeds 0:1000`: random steps of training, eagerly and compiled.
+
+A program is a function of two leaves, a tensor and an optimizer, called three times: it reads, sets and writes gradients, runs
+backward passes, clips, steps, raises. Compared are what it gives or raises, the leaves, their gradients and what those share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import flambeau
+from tests import internal
+
+CALLS = 3
+OPTIMIZERS = [
+    "SGD([a, b], lr=0.1)",
+    "SGD([a, b], lr=0.1, momentum=0.9)",
+    "AdamW([a, b], lr=0.1)",
+    "RMSprop([a, b], lr=0.01)",
+]
+LINES = [
+    "a.grad = None", "b.grad = None", "a.grad = b.grad", "b.grad = a.detach() * 2", "t = a.grad", "o.zero_grad()", "o.step()",
+    "out.append(a.grad is None)", "out.append(b.grad is a.grad)", "out.append(a.detach())", "out.append(b.detach().clone())",
+    "if a.grad is not None: out.append(a.grad * 2)", "if b.grad is not None: b.grad.mul_(0.5)", "a.requires_grad_(False)",
+    "if a.grad is not None: a.grad.zero_()", "with torch.no_grad(): a.add_(1)", "with torch.no_grad(): a.mul_(b.detach())",
+    "if b.grad is not None: out.append(b.grad.clone()); b.grad = None", "(a * b).sum().backward()", "a.sin().sum().backward()",
+    "with torch.no_grad(): b.sub_(0.1 if b.grad is None else b.grad, alpha=0.1)", "c = a * b; out.append(c.detach())",
+    "torch._foreach_add_([x, x * 2], 1.0)", "torch._foreach_mul_([p.grad for p in (a, b) if p.grad is not None] or [x], 0.5)",
+    "out.append(torch.nn.utils.clip_grad_norm_([a, b], 1.0))", "x.add_(1)", "out.append(x * 2)", "flambeau.graph_break()",
+    "with torch.autocast('cpu', torch.bfloat16): (a[None] @ b[:, None]).float().sum().backward()", "out.append(x[n])",
+    "with torch.autocast('cpu', torch.bfloat16): out.append(torch.outer(a, x).detach() @ x)", "o.zero_grad(set_to_none=False)",
+    "with torch.autocast('cpu', enabled=n > 1): out.append((a[None] @ x[:, None]).dtype)",
+]  # fmt: skip
+
+
+def source(seed: int) -> str:
+    """The program of a seed."""
+    choose = random.Random(seed)
+    lines = [choose.choice(LINES) for _ in range(choose.randint(2, 9))]
+    if choose.random() < 0.25:
+        at = choose.randrange(len(lines))
+        lines[at:] = ["try:", *(f"    {line}" for line in lines[at:]), "except IndexError: out.append('too large')"]
+    return "def f(a, b, x, o, n):\n    out = []\n" + "".join(f"    {line}\n" for line in lines) + "    return out\n"
+
+
+def shown(value: Any) -> Any:
+    """A value as it is now."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone(), value.dtype, value.stride(), value.requires_grad, value.grad_fn is None
+    return [shown(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def seen(seed: int, wrap: Callable[[Any], Any]) -> list[Any]:
+    """What the calls of the program show."""
+    names: dict[str, Any] = {"torch": torch, "flambeau": flambeau}
+    exec(compile(source(seed), "<program>", "exec"), names)
+    call, choose = wrap(names["f"]), random.Random(-seed - 1)
+    torch.manual_seed(0)
+    a, b, x = torch.nn.Parameter(torch.randn(3)), torch.nn.Parameter(torch.randn(3)), torch.randn(3)
+    a.grad = torch.randn(3)
+    optimizer = eval(f"torch.optim.{choose.choice(OPTIMIZERS)}", {"torch": torch, "a": a, "b": b})
+    found = []
+    for turn in range(CALLS):
+        with torch.autocast("cpu", torch.bfloat16, enabled=choose.random() < 0.15):
+            try:
+                made = call(a, b, x, optimizer, choose.choice((0, 1, 2, 9)))
+            except Exception as error:
+                made = f"{type(error).__name__}: {str(error)[:60]}"
+        held = a.grad is not None and a.grad is b.grad
+        found.append([*map(shown, (made, a, b, x, a.grad, b.grad)), held])
+        if turn == 1:
+            b.grad = None
+    return found
+
+
+def same(expected: Any, ours: Any) -> bool:
+    """Whether two parts of what was seen differ by rounding alone."""
+    if isinstance(expected, torch.Tensor) and isinstance(ours, torch.Tensor):
+        slack = 2e-2 if expected.dtype == torch.bfloat16 else 1e-4
+        return expected.shape == ours.shape and torch.allclose(expected, ours, rtol=slack, atol=slack, equal_nan=True)
+    if isinstance(expected, (list, tuple)) and isinstance(ours, (list, tuple)):
+        return len(expected) == len(ours) and all(map(same, expected, ours))
+    return type(expected) is type(ours) and expected == ours
+
+
+def failure(seed: int) -> str:
+    """How the compiled program differs; empty if it does not."""
+    expected = seen(seed, lambda call: call)
+    flambeau.reset()
+    ours = seen(seed, flambeau.compile)
+    for turn in range(CALLS):
+        if not same(expected[turn], ours[turn]):
+            return f"call {turn}: {ours[turn]} instead of {expected[turn]}"
+    reasons = internal.counted(flambeau.counters())
+    return f"a fallback that is a mistake: {reasons}" if reasons else ""
+
+
+def main() -> int:
+    """Runs what the command line says; 1 if anything differed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.steps", description=__doc__)
+    parser.add_argument("--seeds", default="0:500", help="3 or 0:1000")
+    parser.add_argument("--show", action="store_true", help="print the programs and run nothing")
+    options = parser.parse_args()
+    first, _, last = options.seeds.partition(":")
+    seeds = range(int(first), int(last)) if last else [int(first)]
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    failed = 0
+    for seed in seeds:
+        if options.show:
+            print(f"# {seed}\n{source(seed)}")
+        elif found := failure(seed):
+            failed += 1
+            print(f"FAIL {seed}: {found[:900]}\n{source(seed)}", flush=True)
+        if seed % 250 == 249:
+            print(f"{seed + 1}: {failed} failures", file=sys.stderr, flush=True)
+    print(f"{len(seeds)} programs, {failed} failures")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
