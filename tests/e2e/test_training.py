@@ -641,6 +641,55 @@ def test_an_output_that_autograd_does_not_save_may_change():
         assert {body for body, _ in bodies(compiled)} == {"native"}
 
 
+def hidden_values(x, y):
+    """The second and the third output are made of one value, which does not leave; the first is not."""
+    h = y.relu()
+    masked = h.masked_fill(h > 0.25, 0.5)
+    return torch.nn.functional.pad(x[None], (1, 1), mode="replicate"), masked * h, masked
+
+
+def ends_of_two_nodes(x, y):
+    """The second output is made of the first, as the fourth is of the third."""
+    first, third = y.median(), x.tanh()
+    return first, first.logcumsumexp(0), third, (third.abs() + 0.5).log()
+
+
+@pytest.mark.parametrize("program", [hidden_values, ends_of_two_nodes])
+def test_inputs_that_a_gradient_does_not_reach_have_none(program):
+    compiled = flambeau.compile(program)
+    for at in range(len(program(leaf(3), leaf(3)))):
+        found = []
+        for fn in (program, compiled):
+            x, y = torch.linspace(-1, 1, 3, requires_grad=True), torch.linspace(0.5, -1, 3, requires_grad=True)
+            fn(x, y)[at].sum().backward()
+            found.append((x.grad, y.grad))
+        assert_same(found[1], found[0])
+
+
+def quotient(x, y):
+    return (x / (y.abs() + 1),)
+
+
+def repeated(x, y):
+    return ((x.sin() * y).expand(2, 3),)
+
+
+@pytest.mark.parametrize("program", [quotient, repeated])
+def test_outputs_are_written_to_where_eager_lets_them(program):
+    compiled = flambeau.compile(program)
+    found = []
+    for fn in (program, compiled):
+        x, y = torch.linspace(-1, 1, 3, requires_grad=True), torch.linspace(0.5, -1, 3, requires_grad=True)
+        [made] = fn(x, y)
+        if program is quotient:
+            made.add_(1)
+        else:
+            made[0] = x.sum()
+        (made * made.detach()).sum().backward()
+        found.append((x.grad, y.grad))
+    assert_same(found[1], found[0])
+
+
 LAYERS = [
     torch.nn.BatchNorm2d(6),
     torch.nn.MaxPool2d(2, padding=1),

@@ -65,10 +65,12 @@ fn reached_by(wanted: &Wanted, division: &Division, joint: &Joint) -> Vec<Vec<u3
     let leaves = |output: u32| output < division.left;
     let values_of = |id: CoreId| made_of(&joint.core, division, id);
     let hidden = joint.outputs.iter().any(|of| !leaves(of.output));
-    let left: Vec<(u32, BTreeSet<CoreId>)> = match hidden {
-        true => division.outputs.iter().filter(|(at, _)| leaves(**at)).map(|(at, id)| (*at, values_of(*id))).collect(),
-        false => vec![],
-    };
+    let left: Vec<(u32, BTreeSet<CoreId>)> = division
+        .outputs
+        .iter()
+        .filter(|(at, _)| hidden && leaves(**at))
+        .map(|(at, id)| (*at, values_of(*id)))
+        .collect();
     let reaches = |taken: Taken, output: u32| match taken {
         Taken::Input(i) => wanted.reached[output as usize].contains(&i),
         Taken::Output(of) => !leaves(of) || wanted.made_of[output as usize].contains(&of),

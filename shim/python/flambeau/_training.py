@@ -67,11 +67,12 @@ class FlambeauOutput(Function):
     @staticmethod
     def forward(ctx: FunctionCtx, output: torch.Tensor) -> torch.Tensor:
         """The same memory, and the same count of changes."""
+        ctx.set_materialize_grads(False)
         return output.detach()
 
     @staticmethod
-    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> torch.Tensor:
-        """Passes it on."""
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor | None) -> torch.Tensor | None:
+        """Passes it on; autograd comes by without one, too."""
         return gradient
 
 
