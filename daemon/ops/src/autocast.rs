@@ -1,5 +1,5 @@
 //! What autocast does to the tensors that a call is given: torch's own lists, one for each kind of device. Ops that torch has no
-//! kernel of autocast for take their tensors as they are, but for those that it composes of others (`COMPOSED`).
+//! kernel of autocast for take their tensors as they are, but for those that it composes of others.
 
 use crate::OpArg;
 use crate::aten::is_one_kernel;
@@ -150,7 +150,11 @@ pub fn casts(
         Ok(Some(_)) if writes => Casts::Unknown,
         Ok(Some(Lower)) => Casts::To(lower, kind),
         Ok(Some(Float32)) => Casts::To(DType::F32, kind),
-        Ok(Some(Result32)) => Casts::Result(DType::F32),
+        Ok(Some(Result32)) => match canon.and_then(|canon| canon.bind(args, kwargs).ok()) {
+            None => Casts::Unknown,
+            Some(bound) if bound.arg("dtype").is_some() => Casts::None,
+            Some(_) => Casts::Result(DType::F32),
+        },
         Ok(Some(policy @ (Widest | Joined))) => {
             let types = || tensors.iter().filter(|tensor| is_eligible(tensor, kind)).map(|tensor| tensor.dtype);
             let is_wide = types().any(|dtype| dtype == DType::F32);

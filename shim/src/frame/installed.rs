@@ -404,7 +404,7 @@ impl Installed {
             Run::Recorded(body) => body.run(py, passed.values(), &values, symbols, &mut outputs),
         };
         drop(off);
-        if ran.is_err() {
+        if let Err(Failure::Before(_) | Failure::Raised(_) | Failure::Wrong(_, None)) = &ran {
             self.dropped.stand_in(py, &values).map_err(RunError::Python)?;
         }
         ran?;
