@@ -41,6 +41,7 @@ def same(one, other):
 
 
 @pytest.mark.slow
+@pytest.mark.plain_only("what torch does to the tensors of a call is the same in any frame")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", sorted(BY_NAME))
 @pytest.mark.passes_recompile_limit("the same function is given many kinds of samples")

@@ -155,15 +155,17 @@ fn outputs(core: &Core, wanted: &Wanted, active: &[bool]) -> Result<BTreeMap<u32
 
 /// For each value, the outputs that it is computed of, as autograd follows it.
 fn depends(core: &Core, active: &[bool], chains: &BTreeMap<u32, Vec<CoreId>>) -> Vec<BTreeSet<u32>> {
-    let output_of: BTreeMap<CoreId, u32> =
-        chains.iter().flat_map(|(at, chain)| chain.iter().map(move |id| (*id, *at))).collect();
+    let mut outputs_of: BTreeMap<CoreId, BTreeSet<u32>> = BTreeMap::new();
+    for (at, id) in chains.iter().flat_map(|(at, chain)| chain.iter().map(move |id| (*at, *id))) {
+        outputs_of.entry(id).or_default().insert(at);
+    }
     let mut depends: Vec<BTreeSet<u32>> = Vec::with_capacity(core.nodes().len());
     for id in core.ids() {
         check_time();
         let mut found = BTreeSet::new();
         if active[id.0 as usize] && chains.len() > 1 {
             for operand in core.node(id).op.operands().into_iter().filter(|o| active[o.0 as usize]) {
-                found.extend(output_of.get(&operand));
+                found.extend(outputs_of.get(&operand).into_iter().flatten());
                 found.extend(&depends[operand.0 as usize]);
             }
         }
