@@ -7,10 +7,8 @@ exceptions of backward passes. What fails is made smaller and printed.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +18,8 @@ import torch.nn.functional as F
 
 import flambeau
 from tests import internal
+
+from . import quick
 
 IDX = torch.tensor([0, 1, 1])
 NAMES = {"torch": torch, "F": F, "IDX": IDX}
@@ -224,33 +224,18 @@ def smaller(program: Program) -> Program:
     return program
 
 
-def main() -> int:
-    """Runs what the command line says; 1 if anything differed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.gradients", description=__doc__)
-    parser.add_argument("--seeds", default="0:500", help="3 or 0:1000")
-    parser.add_argument("--show", action="store_true", help="print the programs and run nothing")
-    options = parser.parse_args()
-    first, _, last = options.seeds.partition(":")
-    seeds = range(int(first), int(last)) if last else [int(first)]
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    failed = 0
-    for seed in seeds:
-        program = written(seed)
-        if options.show:
-            print(f"# {seed}: {program.dtype}, {program.layouts}, {program.follows}\n{program.source()}")
-            continue
-        if failure(program):
-            failed += 1
-            least = smaller(program)
-            print(f"FAIL {seed}: {failure(least)[:600]}", flush=True)
-            print(f"# {least.dtype}, {least.layouts}, {least.follows}\n{least.source()}", flush=True)
-        if seed % 250 == 249:
-            print(f"{seed + 1}: {failed} failures", file=sys.stderr, flush=True)
-    counts = flambeau.counters()
-    print(f"{len(seeds)} programs, {failed} failures", {k: counts[k] for k in ("graphs", "ops")})
-    return 1 if failed else 0
+def described(program: Program) -> str:
+    """The program with what it is given."""
+    return f"{program.dtype}, {program.layouts}, {program.follows}\n{program.source()}"
+
+
+def told(seed: int) -> str:
+    """What is printed of a failure."""
+    if not failure(program := written(seed)):
+        return ""
+    least = smaller(program)
+    return f"{failure(least)[:600]}\n# {described(least)}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(quick.run("gradients", __doc__, lambda seed: f"# {seed}: {described(written(seed))}", told))

@@ -6,10 +6,8 @@ backward passes, clips, steps, raises. Compared are what it gives or raises, the
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +15,8 @@ import torch
 
 import flambeau
 from tests import internal
+
+from . import quick
 
 CALLS = 3
 OPTIMIZERS = [
@@ -102,28 +102,11 @@ def failure(seed: int) -> str:
     return f"a fallback that is a mistake: {reasons}" if reasons else ""
 
 
-def main() -> int:
-    """Runs what the command line says; 1 if anything differed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.steps", description=__doc__)
-    parser.add_argument("--seeds", default="0:500", help="3 or 0:1000")
-    parser.add_argument("--show", action="store_true", help="print the programs and run nothing")
-    options = parser.parse_args()
-    first, _, last = options.seeds.partition(":")
-    seeds = range(int(first), int(last)) if last else [int(first)]
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    failed = 0
-    for seed in seeds:
-        if options.show:
-            print(f"# {seed}\n{source(seed)}")
-        elif found := failure(seed):
-            failed += 1
-            print(f"FAIL {seed}: {found[:900]}\n{source(seed)}", flush=True)
-        if seed % 250 == 249:
-            print(f"{seed + 1}: {failed} failures", file=sys.stderr, flush=True)
-    print(f"{len(seeds)} programs, {failed} failures")
-    return 1 if failed else 0
+def told(seed: int) -> str:
+    """What is printed of a failure."""
+    found = failure(seed)
+    return f"{found[:900]}\n{source(seed)}" if found else ""
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(quick.run("steps", __doc__, lambda seed: f"# {seed}\n{source(seed)}", told))

@@ -51,11 +51,4 @@ def leave(entered: int, clears: bool, keeps: bool | None, switched: list[tuple[s
 def restore(before: State) -> None:
     """Makes it what it was."""
     kinds, keeps, entered = before
-    for kind, enabled, dtype in kinds:
-        torch.set_autocast_enabled(kind, enabled)
-        torch.set_autocast_dtype(kind, dtype)
-    torch.set_autocast_cache_enabled(keeps)
-    while depth() > entered:
-        torch.autocast_decrement_nesting()
-    while depth() < entered:
-        torch.autocast_increment_nesting()
+    leave(entered - depth(), False, keeps, kinds)
