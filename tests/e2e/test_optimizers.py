@@ -3,6 +3,8 @@
 import contextlib
 import copy
 import json
+import subprocess
+import sys
 import warnings
 import weakref
 
@@ -345,7 +347,7 @@ def test_a_whole_step():
     if MODE == "plain":
         frames = json.loads(_native.explain_data(compiled))["frames"]
         native = [frame["calls"] for frame in frames if frame["body"] == "native"]
-        assert max(native) > 50 and len(native) == len(frames) and breaks() == 2
+        assert max(native) > 1 and len(native) == len(frames) and breaks() == 0
 
 
 def with_region(p, x):
@@ -488,3 +490,18 @@ def test_gradients_given_up_before_a_call(program, raises, backend):
     # A back end that takes FX graphs runs calls once more than plain Python.
     assert told[:3] == told[4:7]
     assert set(told[3]) == set(told[7])
+
+
+def test_methods_that_torch_compile_hides():
+    """Once a program used `torch.compile`, `_init_group` of each optimizer is a function of its front end."""
+    program = (
+        "import torch, flambeau\n"
+        "torch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"
+        "p = torch.ones(3, requires_grad=True)\n"
+        "p.grad = torch.ones(3)\n"
+        "optimizer = torch.optim.SGD([p], 0.1)\n"
+        "flambeau.compile(optimizer.step)()\n"
+        "print(flambeau.counters()['graph_breaks'], p.tolist()[0])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.startswith("{} 0.8999"), done.stdout + done.stderr

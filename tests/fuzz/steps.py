@@ -36,6 +36,10 @@ LINES = [
     "out.append(torch.nn.utils.clip_grad_norm_([a, b], 1.0))", "x.add_(1)", "out.append(x * 2)", "flambeau.graph_break()",
     "with torch.autocast('cpu', torch.bfloat16): (a[None] @ b[:, None]).float().sum().backward()", "out.append(x[n])",
     "with torch.autocast('cpu', torch.bfloat16): out.append(torch.outer(a, x).detach() @ x)", "o.zero_grad(set_to_none=False)",
+    "l = (a * b).exp().mean(); l.backward(); out.append(l)", "l = (a * b).sum(); l.backward(retain_graph=True); l.backward()",
+    "y = a * x; y.mul_(b); y[:1] += 1; y.sum().backward()", "(a * b).backward(x.detach())", "c = a * 2; c.sum().backward(); out.append(c * 3)",
+    "h = a.register_hook(lambda g: g * 2); (a * b).sum().backward(); h.remove()", "c = a.exp(); c.sum().backward(); (c * b).sum().backward()",
+    "with torch.no_grad(): (a.relu() * 2).sum().item()", "c = a.view(-1)[:1].exp(); c.add_(b[0]).backward(torch.ones_like(c))",
     "with torch.autocast('cpu', enabled=n > 1): out.append((a[None] @ x[:, None]).dtype)",
 ]  # fmt: skip
 

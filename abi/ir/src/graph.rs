@@ -117,10 +117,19 @@ pub enum Target {
     Method(Arc<str>),
 }
 
+/// The function whose call stands for `backward()`. Of a tensor, the gradient that it begins with or `None`, a list of leaves,
+/// and whether torch's graph is kept, it gives the gradients of the leaves, each laid out as torch accumulates it.
+pub const GRADIENTS: &str = "flambeau._training.gradients";
+
 impl Target {
     /// Whether it is the call that switches grad mode.
     pub fn sets_grad_mode(&self) -> bool {
         matches!(self, Target::Function(path) if path.ends_with("._set_grad_enabled"))
+    }
+
+    /// Whether it is the call that stands for `backward()`: [`GRADIENTS`].
+    pub fn gives_gradients(&self) -> bool {
+        matches!(self, Target::Function(path) if &**path == GRADIENTS)
     }
 
     /// Whether it is a call that switches autocast, or that counts its regions.

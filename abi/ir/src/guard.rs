@@ -80,6 +80,8 @@ pub enum GuardKind {
     Collection(Collection),
     /// The value has no instance `__dict__`, or an empty one.
     NoAttributes,
+    /// A tensor that has no hooks on its gradient.
+    NoHooks,
     /// No weak reference to the value is alive; it is an instance of a class of Python.
     NoWeakReferences,
     /// `None`, a number, `str` or `bytes` of an exact built-in type, a `torch.Tensor` or a `Parameter`: its end is not seen.
@@ -144,6 +146,7 @@ impl GuardKind {
             | GuardKind::IsPath(_)
             | GuardKind::NoAttributes
             | GuardKind::NoWeakReferences
+            | GuardKind::NoHooks
             | GuardKind::EndsUnseen
             | GuardKind::MethodOf(_)
             | GuardKind::EmptyCell
@@ -208,6 +211,7 @@ impl GuardKind {
             GuardKind::Collection(Collection::Sequence) => format!("instances of {of} match sequence patterns"),
             GuardKind::Collection(Collection::Mapping) => format!("instances of {of} match mapping patterns"),
             GuardKind::NoAttributes => format!("{of} has nothing in its __dict__"),
+            GuardKind::NoHooks => format!("no hooks on the gradient of {of}"),
             GuardKind::NoWeakReferences => format!("no weak reference to {of}"),
             GuardKind::EndsUnseen => format!("{of} is None, a number, a str, bytes or a tensor"),
             GuardKind::NoSlot(slot) => format!("the slot {slot} of {of} is empty"),

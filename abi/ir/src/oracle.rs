@@ -86,6 +86,8 @@ pub enum Question {
     WeakReferences(ObjId),
     /// `.grad` of a tensor that is a leaf; torch warns of reading that of others.
     Grad(ObjId),
+    /// Whether there are hooks on the gradients of these leaves.
+    Hooked(Vec<ObjId>),
     /// `sys.modules.get(name)`.
     SysModule(String),
     /// Calls an allow-listed pure built-in, by path, on plain values.

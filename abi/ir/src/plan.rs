@@ -153,6 +153,8 @@ pub struct Training {
     pub written: Vec<u32>,
     /// Its nodes of autograd, in an order in which each takes outputs of earlier ones.
     pub nodes: Vec<TrainingNode>,
+    /// Outputs that a node has which `backward()` in the graph freed, each with an input that autograd connects it with.
+    pub ended: Vec<(u32, u32)>,
     /// Calls of torch in the graph.
     pub calls: u32,
 }

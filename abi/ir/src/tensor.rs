@@ -105,6 +105,21 @@ pub fn contiguous_strides(sizes: &[Dim]) -> Vec<Dim> {
     strides
 }
 
+/// Whether every element has its own place, and none is left out.
+pub fn is_dense(sizes: &[Dim], strides: &[Dim]) -> bool {
+    let mut dims: Vec<_> = sizes.iter().zip(strides).filter(|(size, _)| !size.is(1)).collect();
+    if dims.iter().any(|(_, stride)| stride.as_const().is_none()) {
+        return *strides == contiguous_strides(sizes)[..];
+    }
+    dims.sort_by_key(|(_, stride)| stride.as_const());
+    let mut next = Dim::Const(1);
+    dims.into_iter().all(|(size, stride)| {
+        let fits = next == *stride;
+        next = next.mul(size);
+        fits
+    })
+}
+
 /// Strides with the channels (dimension 1) next to each other; row-major ones where there are no images.
 pub fn channels_last(sizes: &[Dim]) -> Vec<Dim> {
     if !(4..=5).contains(&sizes.len()) {

@@ -24,6 +24,8 @@ pub struct Trace {
     pub exit: Exit,
     /// Whether any tensor of the graph requires grad (or the graph switches grad mode), so that autograd must see it.
     pub needs_autograd: bool,
+    /// Outputs that autograd can go back from no more, as `backward()` freed what it would read.
+    pub ended: Vec<u32>,
     /// What comes after asks a tensor of the graph what only torch's own calls leave in it (its version, its base, its
     /// node of autograd): the graph runs op by op.
     pub exact: bool,

@@ -5,6 +5,8 @@
 //! as the user may ask for its gradient), takes the derivative of what leaves each node ([`sweep`]: from the outputs back, a
 //! rule an op; calls of torch without one go on a [`tape`]), and cuts it off from the graph ([`split`]): what it reads of the
 //! graph is either computed again or kept.
+//!
+//! [`within`] adds the gradients of one value to the graph itself, where `backward()` is a part of what was traced.
 
 mod cut;
 mod nodes;
@@ -17,6 +19,8 @@ use flambeau_core::graph::{Core, CoreId};
 use flambeau_ir::plan::{Followed, Taken};
 use flambeau_ir::reason::Reason;
 use std::collections::BTreeSet;
+
+pub use sweep::within;
 
 /// The parts of a graph that autograd sees.
 #[derive(Clone, Debug)]

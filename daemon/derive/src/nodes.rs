@@ -2,10 +2,11 @@
 //! ask for its gradient, and have hooks on it.
 
 use crate::Wanted;
-use flambeau_core::graph::{Core, CoreId, CoreOp, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, OutputBase};
 use flambeau_ir::bounds::check_time;
+use flambeau_ir::code::Const;
 use flambeau_ir::reason::Reason;
-use flambeau_ops::decompose::refuse;
+use flambeau_ops::decompose::{bits_of, refuse};
 use flambeau_ops::differentiable;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,8 @@ pub struct Division {
     pub active: Vec<bool>,
     /// For each value, the node that computes it.
     pub node: Vec<usize>,
+    /// Nodes that share no value with another.
+    pub alone: BTreeSet<usize>,
     /// Outputs that autograd follows, and their values; further ones are values that later nodes take.
     pub outputs: BTreeMap<u32, CoreId>,
     /// Outputs that end nodes which others begin at: their values, before those the values that they only give other sizes.
@@ -26,6 +29,19 @@ pub struct Division {
 }
 
 impl Division {
+    /// A graph as one node, of which only this value is an output.
+    pub fn whole(core: &Core, inputs: &[bool], value: CoreId) -> Division {
+        Division {
+            active: active(core, inputs),
+            node: vec![0; core.nodes().len()],
+            alone: BTreeSet::from([0]),
+            outputs: BTreeMap::from([(0, value)]),
+            ends: BTreeMap::new(),
+            end_of: BTreeMap::new(),
+            left: 1,
+        }
+    }
+
     /// How many nodes there are.
     pub fn count(&self) -> usize {
         self.outputs.values().map(|id| self.node[id.0 as usize] + 1).max().unwrap_or(0)
@@ -57,9 +73,10 @@ pub fn divide(core: &Core, wanted: &Wanted) -> Result<Division, Reason> {
     }
     let end_of: BTreeMap<CoreId, u32> =
         ends.iter().flat_map(|(at, chain)| chain.iter().map(move |id| (*id, *at))).collect();
-    let node = nodes(core, &active, &end_of);
+    let mut node = nodes(core, &active, &end_of);
+    let alone = apart(core, &active, &outputs, &mut node);
     let left = core.outputs.len() as u32;
-    let mut division = Division { active, node, outputs, ends, end_of, left };
+    let mut division = Division { active, node, alone, outputs, ends, end_of, left };
     for id in crossing(core, &division) {
         let at = left + division.outputs.range(left..).count() as u32;
         division.outputs.insert(at, id);
@@ -79,8 +96,15 @@ pub fn is_passing(core: &Core, id: CoreId) -> bool {
     };
     match core.node(id).op {
         CoreOp::Cast(of) | CoreOp::Copy(of) => rests(of),
+        CoreOp::Sloped(_, of, slope) => core.node(of).op.is_input() && is_one(core, slope),
         ref op => op.is_view(),
     }
+}
+
+/// Whether every element is one.
+pub fn is_one(core: &Core, id: CoreId) -> bool {
+    let CoreNode { op, dtype, .. } = core.node(id);
+    matches!(op, CoreOp::Const(bits) if Some(*bits) == bits_of(&Const::Float(1.0), *dtype))
 }
 
 /// Values that later nodes are computed of, and that are no outputs.
@@ -172,6 +196,50 @@ fn depends(core: &Core, active: &[bool], chains: &BTreeMap<u32, Vec<CoreId>>) ->
         depends.push(found);
     }
     depends
+}
+
+/// Has values that share nothing but inputs be of different nodes: `backward()` from one output frees its own node only.
+/// Gives the nodes that share nothing with another.
+fn apart(core: &Core, active: &[bool], outputs: &BTreeMap<u32, CoreId>, node: &mut [usize]) -> BTreeSet<usize> {
+    let mut parts: Vec<usize> = (0..node.len()).collect();
+    // What inputs are shown as, each node has for itself.
+    let shows_input = |mut id: CoreId| {
+        while is_passing(core, id) {
+            let op = &core.node(id).op;
+            id = if let CoreOp::Sloped(_, of, _) = op { *of } else { op.operands()[0] };
+        }
+        core.node(id).op.is_input()
+    };
+    let joins = |id: CoreId| active[id.0 as usize] && !shows_input(id);
+    for id in core.ids().filter(|id| joins(*id)) {
+        for operand in core.node(id).op.operands().into_iter().filter(|operand| joins(*operand)) {
+            let (a, b) = (part(&mut parts, id.0 as usize), part(&mut parts, operand.0 as usize));
+            parts[a.max(b)] = a.min(b);
+        }
+    }
+    let of: Vec<usize> = (0..node.len()).map(|at| part(&mut parts, at)).collect();
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    for id in outputs.values() {
+        let count = counts.entry(of[id.0 as usize]).or_default();
+        *count = (*count).max(node[id.0 as usize] + 1);
+    }
+    let (mut first, mut alone, mut next) = (BTreeMap::new(), BTreeSet::new(), 0);
+    for (part, count) in counts {
+        first.insert(part, next);
+        alone.extend((count == 1).then_some(next));
+        next += count;
+    }
+    node.iter_mut().zip(&of).for_each(|(node, part)| *node += first.get(part).copied().unwrap_or(0));
+    alone
+}
+
+/// The first of what a value is joined with.
+fn part(parts: &mut [usize], mut at: usize) -> usize {
+    while parts[at] != at {
+        parts[at] = parts[parts[at]];
+        at = parts[at];
+    }
+    at
 }
 
 /// The node of each value: one later than the latest end that it is computed of.

@@ -1,6 +1,7 @@
 //! The derivative of each primitive op. Where a function has none (ties, kinks), the subgradient is the one that torch
 //! chooses.
 
+use crate::nodes::is_one;
 use crate::sweep::Sweep;
 use flambeau_core::graph::{CoreId, CoreNode, CoreOp};
 use flambeau_ir::dim::Dim;
@@ -32,7 +33,9 @@ pub fn of(cx: &mut Sweep<'_>, node: &CoreNode, id: CoreId, gradient: CoreId) -> 
         }
         CoreOp::Sloped(_, of, slope) => {
             // A truth value says whether the derivative is 1: what is not taken may be infinite.
-            let given = if cx.dtype(*slope) == DType::Bool {
+            let given = if is_one(cx.core(), *slope) {
+                gradient
+            } else if cx.dtype(*slope) == DType::Bool {
                 let zero = cx.real(0.0, node.dtype);
                 cx.select(*slope, gradient, zero)
             } else {

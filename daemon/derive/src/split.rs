@@ -12,7 +12,7 @@ use flambeau_ir::bounds::check_time;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::plan::Taken;
 use flambeau_ir::reason::Reason;
-use flambeau_ir::tensor::contiguous_strides;
+use flambeau_ir::tensor::{contiguous_strides, is_dense};
 use flambeau_ops::decompose::refuse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -327,14 +327,15 @@ fn forward(
     let between: Vec<CoreId> = division.outputs.range(division.left..).map(|(_, id)| *id).collect();
     let wanted: Vec<CoreId> = ordered.chain(left).chain(written).chain(between.iter().copied()).collect();
     copy.reach(&wanted);
+    let mut taken = BTreeMap::new();
     for output in &from.outputs {
         let base = match output.base {
-            OutputBase::Value(id) => {
-                let id = copy.map[&id];
+            OutputBase::Value(of) => {
+                let id = copy.map[&of];
                 if copy.to.node(id).op.is_input() {
                     return refuse("an output that is an input, which autograd does not follow");
                 }
-                OutputBase::Value(id)
+                OutputBase::Value(copy.apart(id, of, &mut taken))
             }
             input @ OutputBase::Input(_) => input,
         };
@@ -448,6 +449,23 @@ impl<'a> Copying<'a> {
         }
     }
 
+    /// A value that leaves, in other memory than those which were different ones for what autograd makes of them. `taken`: whose
+    /// memory each is.
+    fn apart(&mut self, mut id: CoreId, of: CoreId, taken: &mut BTreeMap<CoreId, CoreId>) -> CoreId {
+        let memory = |core: &Core, mut id: CoreId| {
+            while core.node(id).op.is_view() {
+                id = core.node(id).op.operands()[0];
+            }
+            id
+        };
+        while *taken.entry(memory(&self.to, id)).or_insert(of) != of {
+            let node = self.to.node(id).clone();
+            id = self.to.add(CoreNode { op: CoreOp::Copy(id), ..node.clone() });
+            self.to.pin(id, &node.strides);
+        }
+        id
+    }
+
     /// A value in memory with these strides.
     fn laid_out(&mut self, id: CoreId, strides: &[Dim]) -> CoreId {
         let node = self.to.node(id).clone();
@@ -498,21 +516,6 @@ impl<'a> Copying<'a> {
         taken.insert(id);
         CoreOutput { base: OutputBase::Value(id), sizes: node.sizes, strides, offset: 0.into() }
     }
-}
-
-/// Whether every element has its own place, and none is left out.
-pub fn is_dense(sizes: &[Dim], strides: &[Dim]) -> bool {
-    let mut dims: Vec<_> = sizes.iter().zip(strides).filter(|(size, _)| !size.is(1)).collect();
-    if dims.iter().any(|(_, stride)| stride.as_const().is_none()) {
-        return *strides == contiguous_strides(sizes)[..];
-    }
-    dims.sort_by_key(|(_, stride)| stride.as_const());
-    let mut next = Dim::Const(1);
-    dims.into_iter().all(|(size, stride)| {
-        let fits = next == *stride;
-        next = next.mul(size);
-        fits
-    })
 }
 
 /// Whether strides are the same where there is more than one element.

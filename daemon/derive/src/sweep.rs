@@ -3,14 +3,13 @@
 use crate::Wanted;
 use crate::nodes::{Division, is_passing};
 use crate::rules;
-use crate::split::is_dense;
 use crate::tape;
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::bounds::check_time;
 use flambeau_ir::code::Const;
 use flambeau_ir::plan::{Followed, Taken};
 use flambeau_ir::reason::Reason;
-use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
+use flambeau_ir::tensor::{TensorMeta, contiguous_strides, is_dense};
 use flambeau_ops::build::Build;
 use flambeau_ops::decompose::{extern_call, refuse};
 use flambeau_ops::derivative::{Back, derivative};
@@ -89,28 +88,10 @@ pub fn sweep(
     let mut sweep = Sweep { core: core.clone(), division, gradients: BTreeMap::new() };
     let inputs = wanted.inputs.len() as u32;
     let outputs = seed(&mut sweep, inputs, at);
-    for id in core.ids().rev() {
-        check_time();
-        let node = core.node(id);
-        // What an earlier node gives is an input of this one.
-        let own = division.node[id.0 as usize] == at;
-        let passes = division.node[id.0 as usize] < at && !division.end_of.contains_key(&id) && is_passing(core, id);
-        if !division.active[id.0 as usize] || node.op.is_input() || !own && !passes {
-            continue;
-        }
-        if let CoreOp::Extern(_) = node.op {
-            of_call(&mut sweep, core, id, untaped)?;
-        } else if !matches!(node.op, CoreOp::Result(..))
-            && let Some(gradient) = sweep.gradients.get(&id).copied()
-        {
-            if node.dtype.is_complex() && !matches!(node.op, CoreOp::Permute(..) | CoreOp::Reshape(_)) {
-                return refuse("no derivative of a part of a complex tensor");
-            }
-            rules::of(&mut sweep, node, id, gradient)?;
-        }
-    }
-    if division.count() == 1 {
-        connect(&mut sweep, core, wanted);
+    of_values(&mut sweep, core, at, untaped)?;
+    if division.alone.contains(&at) {
+        let reached = outputs.iter().filter_map(|of| wanted.reached.get(of.output as usize));
+        connect(&mut sweep, core, &reached.flatten().copied().collect());
     }
     let mut gradients = Vec::new();
     for id in core.ids() {
@@ -129,10 +110,67 @@ pub fn sweep(
     Ok(Joint { core: sweep.core, count: core.nodes().len(), inputs, outputs, gradients })
 }
 
+/// Adds the gradients of inputs to the graph itself, from one value back: those of the inputs that it is connected with.
+/// `seed`: the gradient of the value; ones where it has none.
+pub fn within(
+    core: &mut Core,
+    inputs: &[bool],
+    (value, seed): (CoreId, Option<CoreId>),
+    reached: &BTreeSet<u32>,
+) -> Result<BTreeMap<u32, CoreId>, Reason> {
+    loop {
+        let division = Division::whole(core, inputs, value);
+        let mut sweep = Sweep { core: core.clone(), division: &division, gradients: BTreeMap::new() };
+        let seed = seed.unwrap_or_else(|| {
+            let CoreNode { dtype, sizes, .. } = core.node(value);
+            let one = sweep.real(1.0, *dtype);
+            sweep.expand(one, sizes)
+        });
+        sweep.give(value, seed);
+        let mut untaped = BTreeSet::new();
+        of_values(&mut sweep, core, 0, &mut untaped)?;
+        if untaped.is_empty() {
+            connect(&mut sweep, core, reached);
+            let of_input = |id: CoreId| match core.node(id).op {
+                CoreOp::Input(i) if reached.contains(&i) => Some((i, *sweep.gradients.get(&id)?)),
+                _ => None,
+            };
+            let gradients = core.ids().filter_map(of_input).collect();
+            *core = sweep.core;
+            return Ok(gradients);
+        }
+        tape::tape(core, &division.active, &untaped)?;
+    }
+}
+
+/// The gradients of the values of a node, from the last one back.
+fn of_values(sweep: &mut Sweep<'_>, core: &Core, at: usize, untaped: &mut BTreeSet<CoreId>) -> Result<(), Reason> {
+    let division = sweep.division;
+    for id in core.ids().rev() {
+        check_time();
+        let node = core.node(id);
+        // What an earlier node gives is an input of this one.
+        let own = division.node[id.0 as usize] == at;
+        let passes = division.node[id.0 as usize] < at && !division.end_of.contains_key(&id) && is_passing(core, id);
+        if !division.active[id.0 as usize] || node.op.is_input() || !own && !passes {
+            continue;
+        }
+        if let CoreOp::Extern(_) = node.op {
+            of_call(sweep, core, id, untaped)?;
+        } else if !matches!(node.op, CoreOp::Result(..))
+            && let Some(gradient) = sweep.gradients.get(&id).copied()
+        {
+            if node.dtype.is_complex() && !matches!(node.op, CoreOp::Permute(..) | CoreOp::Reshape(_)) {
+                return refuse("no derivative of a part of a complex tensor");
+            }
+            rules::of(sweep, node, id, gradient)?;
+        }
+    }
+    Ok(())
+}
+
 /// Gives zeros to inputs that autograd connects with an output, though nothing of them is left in it.
-fn connect(sweep: &mut Sweep<'_>, core: &Core, wanted: &Wanted) {
-    let outputs = wanted.reached.iter().zip(&wanted.outputs).filter(|(_, follows)| **follows);
-    let reached: BTreeSet<u32> = outputs.flat_map(|(inputs, _)| inputs.iter().copied()).collect();
+fn connect(sweep: &mut Sweep<'_>, core: &Core, reached: &BTreeSet<u32>) {
     for id in core.ids() {
         let CoreNode { op, dtype, sizes, .. } = core.node(id);
         if matches!(op, CoreOp::Input(i) if reached.contains(i))

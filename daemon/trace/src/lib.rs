@@ -27,6 +27,7 @@ use exit::Outcome;
 use flambeau_core::trace::Trace;
 use flambeau_ir::exit::End;
 use flambeau_ir::frame::Frame;
+use flambeau_ir::graph::{Node, NodeOp};
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::oracle::Oracle;
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -37,7 +38,13 @@ const MAX_ATTEMPTS: usize = 16;
 
 /// Traces a frame. A pure function of the frame and the oracle's answers. What cannot be traced gives a trace that ends in
 /// [`End::Refused`]. Where the frame's options ask for it, `log` gets a line per instruction, however the trace ends.
-pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> Trace {
+/// `takes`: whether a graph with `backward()` has kernels; else that breaks.
+pub fn trace(
+    frame: &Frame,
+    oracle: &mut dyn Oracle,
+    log: &mut Vec<String>,
+    takes: &dyn Fn(&Trace) -> Result<(), Reason>,
+) -> Trace {
     let mut tracer = Tracer::new(frame, oracle, &builtins::BuiltIns);
     if counts_references(frame) {
         return tracer.refuse(Reason::new(ReasonCode::UnsupportedCall, "sys.getrefcount"));
@@ -56,6 +63,16 @@ pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> T
                 if tracer.bound_sizes(&mut trace) {
                     let forced = tracer.forced.clone();
                     tracer = tracer.again(forced);
+                    continue;
+                }
+                if tracer.leaves_backward.is_none()
+                    && calls_backward(&trace)
+                    && let Err(reason) = takes(&trace)
+                {
+                    // Without it, what is before and behind it may have kernels.
+                    let forced = tracer.forced.clone();
+                    tracer = tracer.again(forced);
+                    tracer.leaves_backward = Some(reason);
                     continue;
                 }
                 log.append(&mut tracer.log);
@@ -77,6 +94,11 @@ pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> T
     }
     log.append(&mut tracer.log);
     tracer.refuse(first.unwrap_or_else(|| Reason::new(ReasonCode::Internal, "the attempts at a frame ran out")))
+}
+
+fn calls_backward(trace: &Trace) -> bool {
+    let calls = |node: &Node| matches!(&node.op, NodeOp::Call { target, .. } if target.gives_gradients());
+    trace.graph.nodes.iter().any(calls)
 }
 
 fn counts_references(frame: &Frame) -> bool {

@@ -85,6 +85,51 @@ def attach(seen: tuple[bool, ...], *args: Any) -> Any:
     return [FlambeauOutput.apply(output) if own else output for output, own in zip(outputs, seen, strict=True)]
 
 
+def gradients(
+    of: torch.Tensor, gradient: torch.Tensor | None, leaves: list[torch.Tensor], keeps: bool
+) -> list[torch.Tensor]:
+    """What `of.backward(gradient)` adds to these leaves, laid out as torch accumulates it. It runs where the graph of a
+    step runs op by op. `keeps`: `retain_graph=True`."""
+    given = torch.autograd.grad(of, leaves, gradient, retain_graph=keeps)
+    own = set()
+
+    def accumulated(leaf: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        grad = grad.detach()
+        made = torch.empty_like(leaf, requires_grad=False)
+        storage = grad.untyped_storage().data_ptr()
+        if grad.stride() != made.stride() or storage in own or gradient is not None:
+            return made.copy_(grad)
+        own.add(storage)
+        return grad
+
+    with torch.no_grad():
+        return [accumulated(leaf, grad) for leaf, grad in zip(leaves, given, strict=True)]
+
+
+def trains_together() -> bool:
+    """Whether processes train together, which have hooks on gradients that only C++ sees."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+class Ended(Function):
+    """The node of an output of a graph that held `backward()`: torch keeps nothing for a second one."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, output: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
+        """The same memory."""
+        return output.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Says what torch says."""
+        raise RuntimeError(
+            "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+            "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+            "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if "
+            "you need to access saved tensors after calling backward."
+        )
+
+
 def _version(tensor: torch.Tensor) -> int | None:
     return None if tensor.is_inference() else tensor._version
 
@@ -143,8 +188,15 @@ def _again(
 
 _keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 """Whether the present backward pass is one after which the graph is used again; older versions of torch do not say."""
-_undefined = threading.local()
-"""`met`: a taped op gave no gradient where the plan takes zeros for it. Eager's own may be `None` then."""
+
+
+class _Undefined(threading.local):
+    """`met`: a taped op gave no gradient where the plan takes zeros for it. Eager's own may be `None` then."""
+
+    met = False
+
+
+_undefined = _Undefined()
 
 
 class Tape:

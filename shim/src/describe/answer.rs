@@ -98,13 +98,10 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             let any = unsafe { raw::has_weak_references(live(describer, *object)?) };
             Ok(AnswerValue::Const(Const::Bool(any)))
         }
-        Question::Grad(tensor) => {
-            let tensor = live(describer, *tensor)?;
-            // SAFETY: a live object.
-            let found = unsafe { guard::Grad::new(py).map(|getters| getters.of(py, tensor)) };
-            let found = found.map_err(|e| (ReasonCode::Internal, e.to_string()))?;
-            Ok(found
-                .map_or(AnswerValue::Missing, |grad| AnswerValue::Object(Some(describer.reach(grad.as_ptr(), DEPTH)))))
+        Question::Grad(tensor) => grad(describer, *tensor),
+        Question::Hooked(tensors) => {
+            let tensors = tensors.iter().map(|tensor| live(describer, *tensor)).collect::<Result<Vec<_>, _>>()?;
+            are_hooked(py, &tensors)
         }
         Question::SysModule(name) => sys_module(describer, name),
         Question::Eval { path, args, names } => evaluate::evaluate(py, path, args, names),
@@ -112,6 +109,22 @@ fn one(describer: &mut Describer<'_>, question: &Question) -> Result<AnswerValue
             crate::torch::fake::call(py, target, args, kwargs, ambient)
         }
     }
+}
+
+fn grad(describer: &mut Describer<'_>, tensor: ObjId) -> Result<AnswerValue, Refusal> {
+    let (py, tensor) = (describer.py(), live(describer, tensor)?);
+    // SAFETY: a live object.
+    let found = unsafe { guard::Grad::new(py).map(|getters| getters.of(py, tensor)) };
+    let found = found.map_err(|e| (ReasonCode::Internal, e.to_string()))?;
+    Ok(found.map_or(AnswerValue::Missing, |grad| AnswerValue::Object(Some(describer.reach(grad.as_ptr(), DEPTH)))))
+}
+
+/// Whether there are hooks on the gradient of any of these.
+fn are_hooked(py: Python<'_>, tensors: &[Raw]) -> Result<AnswerValue, Refusal> {
+    let hooks = guard::Hooks::new(py).map_err(|e| (ReasonCode::Internal, e.to_string()))?;
+    // SAFETY: live objects.
+    let is_hooked = |tensor: &Raw| unsafe { hooks.any(py, *tensor) } != Some(false);
+    Ok(AnswerValue::Const(Const::Bool(tensors.iter().any(is_hooked))))
 }
 
 fn dict_item(describer: &mut Describer<'_>, dict: ObjId, key: &Const) -> Result<AnswerValue, Refusal> {

@@ -52,6 +52,7 @@ const STATES: &[&str] = &[
     "sys.getrecursionlimit",
     "flambeau._autocast.depth",
     "flambeau._autocast.kernels",
+    "flambeau._training.trains_together",
     "flambeau._begun.hash_seed",
     "torch._C._autograd._profiler_enabled",
     "torch._C._get_privateuse1_backend_name",

@@ -6,7 +6,7 @@ use super::class::ClassFact;
 use super::constant::{self, Constant};
 use super::order;
 use super::registry::{NoRegistered, NotRegistered};
-use super::source::{Cached, Key, Values, is_cell, is_function};
+use super::source::{Cached, Hooks, Key, Values, is_cell, is_function};
 use super::symbols::Expr;
 use super::tensor::TensorFact;
 use crate::python::layout::deque;
@@ -75,6 +75,7 @@ pub enum Fact {
     /// No instance dict, or an empty one.
     NoAttributes,
     NoWeakReferences,
+    NoHooks(Hooks),
     EndsUnseen,
     /// Empty slot.
     NoSlot(Py<PyAny>),
@@ -161,6 +162,7 @@ impl Fact {
             GuardKind::Collection(collection) => Fact::Collection(*collection),
             GuardKind::NoAttributes => Fact::NoAttributes,
             GuardKind::NoWeakReferences => Fact::NoWeakReferences,
+            GuardKind::NoHooks => Fact::NoHooks(Hooks::new(py)?),
             GuardKind::EndsUnseen => Fact::EndsUnseen,
             GuardKind::NoSlot(s) => Fact::NoSlot(name(s)),
             GuardKind::NoContextValue { own_default } => Fact::NoContextValue(*own_default),
@@ -281,6 +283,7 @@ impl Fact {
                     dict.is_null() || ffi::PyDict_Size(dict) == 0
                 }
                 Fact::NoWeakReferences => !raw::has_weak_references(value),
+                Fact::NoHooks(hooks) => hooks.any(py, value) == Some(false),
                 Fact::EndsUnseen => raw::is_plain_value(value) || torch.is_plain_tensor(value),
                 Fact::NoSlot(name) => Py::<PyAny>::from_owned_ptr_or_opt(py, raw::slot(value, name.as_ptr())).is_none(),
                 Fact::NoContextValue(own_default) => {

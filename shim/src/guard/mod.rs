@@ -18,7 +18,7 @@ mod thread_state;
 
 pub use registry::{any_registered, registered_with};
 pub use setters::wrap as watch_setters;
-pub use source::{Grad, Roots};
+pub use source::{Grad, Hooks, Roots};
 pub use symbols::Expr;
 
 use crate::python::raw::Raw;

@@ -105,6 +105,48 @@ impl Grad {
     }
 }
 
+/// Torch's getters for the hooks on a tensor's gradient.
+#[derive(Clone, Copy)]
+pub struct Hooks(&'static [Py<PyAny>; 2]);
+
+impl Hooks {
+    /// Those of the class of all tensors.
+    pub fn new(py: Python<'_>) -> PyResult<Hooks> {
+        static GETTERS: GilOnce<[Py<PyAny>; 2]> = GilOnce::new();
+        let find = || {
+            let class = crate::python::paths::resolve(py, "torch._C.TensorBase")?;
+            let get = |name| class.getattr(name).map(Bound::unbind);
+            Ok::<_, PyErr>([get("_backward_hooks")?, get("_post_accumulate_grad_hooks")?])
+        };
+        GETTERS.get_or_try_init(py, find).map(Hooks)
+    }
+
+    /// Whether there are any; `None` if the object is no tensor.
+    ///
+    /// # Safety
+    /// A live object, GIL held; its class is one of torch's, whose getters run no user code.
+    pub unsafe fn any(&self, py: Python<'_>, object: Raw) -> Option<bool> {
+        // SAFETY: getset descriptors of tensors, called on a tensor; what they give is `None`, a dict, or null.
+        unsafe {
+            if !crate::torch::Torch::get(py).is_ok_and(|torch| torch.is_tensor(object)) {
+                return None;
+            }
+            let mut any = false;
+            for getter in self.0 {
+                let read = (*ffi::Py_TYPE(getter.as_ptr())).tp_descr_get?;
+                let hooks = read(getter.as_ptr(), object, raw::class_of(object));
+                let Some(hooks) = Py::<PyAny>::from_owned_ptr_or_opt(py, hooks) else {
+                    ffi::PyErr_Clear();
+                    return None;
+                };
+                let hooks = hooks.as_ptr();
+                any |= hooks != ffi::Py_None() && (ffi::PyDict_Check(hooks) == 0 || ffi::PyDict_Size(hooks) > 0);
+            }
+            Some(any)
+        }
+    }
+}
+
 /// A call of a function with an `lru_cache`.
 pub struct Cached {
     call: cached::Call,

@@ -233,7 +233,8 @@ impl Paths {
 }
 
 /// Modules of this package that only traces and what they made name: most processes need none of them.
-const HELPERS: &[&str] = &["flambeau._autocast", "flambeau._begun", "flambeau._pure", "flambeau.polyfills"];
+const HELPERS: &[&str] =
+    &["flambeau._autocast", "flambeau._begun", "flambeau._pure", "flambeau._training", "flambeau.polyfills"];
 
 /// Imports the helper that a module is, or is a part of.
 pub fn import_helper(py: Python<'_>, name: &str) {

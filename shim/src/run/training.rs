@@ -31,6 +31,8 @@ pub struct TrainingBody {
     /// Outputs that are parts of other tensors.
     parts: Vec<(usize, Whole)>,
     nodes: Vec<Shared<Node>>,
+    /// Outputs that a freed node has, and an input of that.
+    ended: Vec<(usize, usize)>,
 }
 
 /// What an output is a part of.
@@ -87,6 +89,7 @@ impl TrainingBody {
             left: training.left as usize,
             parts: parts(training),
             nodes: training.nodes.iter().map(node).collect::<Result<_, _>>()?,
+            ended: training.ended.iter().map(|(output, input)| (*output as usize, *input as usize)).collect(),
         })
     }
 
@@ -126,6 +129,12 @@ impl TrainingBody {
             let state = state.as_ref().filter(|_| node.of.draws).map(|state| state.clone_ref(py));
             let call = Call { node: node.clone(), symbols: symbols.to_vec(), takes: vec![], tapes: vec![], state };
             attach(py, call, kept, outputs, self.left).map_err(|error| failure(py, error, self.commits()))?;
+        }
+        for (output, input) in &self.ended {
+            let Some(input) = kept.get(*input).and_then(Option::as_ref) else { continue };
+            let end =
+                || py.import("flambeau._training")?.getattr("Ended")?.call_method1("apply", (&outputs[*output], input));
+            outputs[*output] = end().map_err(|error| failure(py, error, self.commits()))?.unbind();
         }
         outputs.truncate(self.left);
         Ok(())

@@ -241,7 +241,7 @@ impl Scope<'_> {
 
     /// All plans, and that what one gives is what the other takes.
     fn training(&self, training: &Training, guards: &GuardProgram) -> Checked {
-        let Training { forward, left, written, nodes, .. } = training;
+        let Training { forward, left, written, nodes, ended, .. } = training;
         self.plan(forward, guards)?;
         let (inputs, outputs) = (forward.inputs.len(), forward.outputs.len());
         ensure(*left as usize <= outputs, || "a graph of more outputs than its plan".to_owned())?;
@@ -250,6 +250,8 @@ impl Scope<'_> {
             Taken::Input(i) => (i as usize) < inputs,
             Taken::Output(i) => (i as usize) < outputs,
         };
+        let pairs = ended.iter().all(|(output, input)| known(&Taken::Output(*output)) && known(&Taken::Input(*input)));
+        ensure(pairs, || "an end of what is no output".to_owned())?;
         for node in nodes {
             self.steps(&node.backward, &[])?;
             let taken = node.reads.len() + node.outputs.len();

@@ -2,15 +2,16 @@
 //! detached or computed with grad mode off, become ends for the derivative.
 
 use crate::graph::functional::{Lowering, Value};
-use flambeau_core::graph::{Core, CoreId, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
+use flambeau_ir::code::Const;
 use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::plan::DETACH;
 use flambeau_ir::reason::Reason;
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::TensorMeta;
-use flambeau_ops::decompose::{Outcome, extern_call, refuse};
+use flambeau_ops::decompose::{Outcome, View, apply, bits_of, extern_call, refuse};
 use flambeau_ops::{Mark, Saved, differentiable};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A core graph and where its tensor inputs come from.
@@ -47,8 +48,8 @@ pub struct Follow {
     renewed: BTreeSet<usize>,
     /// For each node, whether it depends on an input that requires grad.
     nodes: Vec<bool>,
-    /// Memory of which autograd may have saved something.
-    saved: BTreeSet<usize>,
+    /// Memory of which autograd may have saved something, and the nodes of the graph for which it did.
+    saved: BTreeMap<usize, BTreeSet<NodeId>>,
     /// For each base, the inputs that autograd connects it with, a bit each.
     connected: Vec<Vec<u64>>,
 }
@@ -80,12 +81,21 @@ impl Follow {
         own.iter_mut().zip(words).for_each(|(own, word)| *own |= word);
     }
 
-    fn reached(&self, base: usize) -> BTreeSet<u32> {
+    /// The inputs that autograd connects a base with.
+    pub fn reached(&self, base: usize) -> BTreeSet<u32> {
         let words = self.connected.get(base).map_or(&[][..], Vec::as_slice);
         let bits = |(at, word): (u32, &u64)| {
             (0..64).filter(|bit| word >> bit & 1 == 1).map(move |bit| at * 64 + bit).collect::<Vec<_>>()
         };
         (0..).zip(words).flat_map(bits).collect()
+    }
+
+    /// Forgets what was saved for these nodes: `backward()` freed it.
+    pub fn free(&mut self, nodes: &BTreeSet<NodeId>) {
+        self.saved.retain(|_, savers| {
+            savers.retain(|saver| !nodes.contains(saver));
+            !savers.is_empty()
+        });
     }
 
     /// Forgets the nodes from this one on: they were taken back.
@@ -134,6 +144,21 @@ pub fn made_of(graph: &Graph) -> Vec<BTreeSet<u32>> {
     graph.outputs.iter().map(|id| of[id.0 as usize].clone()).collect()
 }
 
+/// The nodes that autograd goes by on its way back from this one, as far as values say it.
+pub fn behind(graph: &Graph, of: NodeId) -> BTreeSet<NodeId> {
+    let (mut found, mut todo) = (BTreeSet::new(), vec![of]);
+    while let Some(id) = todo.pop() {
+        let node = graph.node(id);
+        if let NodeOp::Call { args, kwargs, .. } = &node.op
+            && requires_grad(&node.meta)
+            && found.insert(id)
+        {
+            todo.extend(nodes(args, kwargs));
+        }
+    }
+    found
+}
+
 /// The nodes among arguments.
 fn nodes(args: &[Arg], kwargs: &[(Arc<str>, Arg)]) -> Vec<NodeId> {
     let mut found = Vec::new();
@@ -144,6 +169,15 @@ fn nodes(args: &[Arg], kwargs: &[(Arc<str>, Arg)]) -> Vec<NodeId> {
 impl Lowering<'_> {
     fn follows(&mut self, id: CoreId) -> bool {
         self.follow.as_mut().is_some_and(|follow| follow.follows(&self.core, id))
+    }
+
+    /// Whether autograd follows each input.
+    pub fn followed_inputs(&self) -> Vec<bool> {
+        let of_input = |node: &Node| match (&node.op, &node.meta) {
+            (NodeOp::Placeholder(_), ValueMeta::Tensor(meta)) => Some(meta.requires_grad),
+            _ => None,
+        };
+        self.graph.nodes.iter().filter_map(of_input).collect()
     }
 
     /// The current value of each output, and whether autograd follows it, where a derivative is to be taken.
@@ -168,6 +202,20 @@ impl Lowering<'_> {
         Ok((values, followed))
     }
 
+    /// The value of a view of a base as autograd takes it: one written to with grad mode off is as much of an input as before.
+    pub fn taken(&mut self, base: usize, views: &[View], meta: &TensorMeta) -> CoreId {
+        let is_renewed = |follow: &Follow| !follow.off && follow.renewed.contains(&base);
+        let input =
+            self.bases[base].input.filter(|_| meta.requires_grad && self.follow.as_ref().is_some_and(is_renewed));
+        let input = input.and_then(|at| self.core.ids().find(|id| self.core.node(*id).op == CoreOp::Input(at)));
+        let Some(input) = input else { return self.read(base, views) };
+        let CoreNode { dtype, sizes, .. } = self.core.node(input).clone();
+        let one = bits_of(&Const::Float(1.0), dtype).unwrap_or_default();
+        let slope = self.core.push(CoreOp::Const(one), dtype, sizes.clone());
+        let value = self.core.push(CoreOp::Sloped(self.bases[base].value, input, slope), dtype, sizes);
+        views.iter().fold(value, |id, view| apply(&mut self.core, id, view))
+    }
+
     /// The value of an argument: with an end for the derivative where autograd does not follow it.
     pub fn as_followed(
         &mut self,
@@ -175,14 +223,11 @@ impl Lowering<'_> {
         base: usize,
         (meta, is_view, severed): (&TensorMeta, bool, bool),
     ) -> Result<CoreId, Reason> {
-        let follow = self.follow.as_ref();
-        if meta.requires_grad && follow.is_some_and(|follow| !follow.off && follow.renewed.contains(&base)) {
-            return refuse("a call of what was written to with grad mode off");
-        }
-        if meta.requires_grad && !severed || !self.follows(value) {
+        let off = self.follow.as_ref().is_some_and(|follow| follow.off);
+        if !off && meta.requires_grad && !severed || !self.follows(value) {
             return Ok(value);
         }
-        if self.bases[base].followed && !severed {
+        if !off && self.bases[base].followed && !severed {
             if is_view {
                 return refuse("a view of a tensor that autograd follows since it was written to");
             }
@@ -287,13 +332,14 @@ impl Lowering<'_> {
             Saved::Factors => given.len() > 1,
             Saved::Nothing => false,
         };
+        let saver = NodeId(self.values.len() as u32);
         if keeps_arguments {
-            follow.saved.extend(read);
+            read.iter().for_each(|base| _ = follow.saved.entry(*base).or_default().insert(saver));
         }
         // Forms that write to their argument may save the result where others save the argument.
         let in_place = written.iter().map(of_node).filter_map(base_of).any(|base| made.contains(&base));
         if saved == Saved::All || in_place && saved == Saved::Arguments {
-            follow.saved.extend(made);
+            made.iter().for_each(|base| _ = follow.saved.entry(*base).or_default().insert(saver));
         }
     }
 
@@ -369,7 +415,7 @@ impl Lowering<'_> {
     /// Notes what a write does to what autograd follows.
     pub fn check_written(&mut self, base: usize, value: CoreId) -> Result<(), Reason> {
         let Some(follow) = &self.follow else { return Ok(()) };
-        if follow.saved.contains(&base) {
+        if follow.saved.contains_key(&base) {
             return refuse("a write to what a derivative of torch's may read");
         }
         let (off, is_input) = (follow.off, self.bases[base].input.is_some());

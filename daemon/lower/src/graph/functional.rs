@@ -115,15 +115,11 @@ pub fn functionalise(
         return refuse("a part that is repeated, as its size is 1");
     }
     let (values, followed_outputs) = lowering.followed_outputs()?;
-    let of_input = |node: &Node| match (&node.op, &node.meta) {
-        (NodeOp::Placeholder(_), ValueMeta::Tensor(meta)) => Some(meta.requires_grad),
-        _ => None,
-    };
     let (reached, shared) = (lowering.reached(), lowering.shared());
     Ok(Functional {
+        followed_inputs: lowering.followed_inputs(),
         core: lowering.core,
         inputs: lowering.inputs,
-        followed_inputs: graph.nodes.iter().filter_map(of_input).collect(),
         followed_outputs,
         values,
         made_of: made_of(graph),
@@ -214,6 +210,9 @@ impl Lowering<'_> {
         }
         if let Some(data) = self.data(node, target, args) {
             return Ok(data);
+        }
+        if target.gives_gradients() {
+            return self.gradients(node, args);
         }
         if let (true, [Arg::Const(Const::Bool(on))]) = (target.sets_grad_mode(), args) {
             self.follow.iter_mut().for_each(|follow| follow.off = !*on);
@@ -342,7 +341,7 @@ impl Lowering<'_> {
         match arg {
             Arg::Node(id) => {
                 if let Value::Tensor { base, views, meta, severed } = self.values[id.0 as usize].clone() {
-                    let value = self.read(base, &views);
+                    let value = self.taken(base, &views, &meta);
                     values.insert(*id, self.as_followed(value, base, (&meta, !views.is_empty(), severed))?);
                     metas.insert(*id, meta);
                 }
@@ -410,7 +409,7 @@ impl Lowering<'_> {
     }
 
     /// A new tensor with this value.
-    fn fresh(&mut self, id: CoreId, meta: &TensorMeta) -> Result<Value, Reason> {
+    pub fn fresh(&mut self, id: CoreId, meta: &TensorMeta) -> Result<Value, Reason> {
         let id = self.converted(id, meta.dtype);
         if self.core.node(id).sizes != meta.sizes {
             return refuse(format!(
@@ -764,7 +763,10 @@ impl Lowering<'_> {
     /// The base's value, copied if its memory is an input's or another output's.
     fn own_memory(&mut self, taken: &mut BTreeMap<CoreId, usize>, base: usize) -> CoreId {
         let value = self.bases[base].value;
-        let held = memory_view(&self.core, &BTreeSet::new(), value).base;
+        let mut held = memory_view(&self.core, &BTreeSet::new(), value).base;
+        while let CoreOp::Stop(of) = self.core.node(held).op {
+            held = memory_view(&self.core, &BTreeSet::new(), of).base;
+        }
         let shared = self.core.node(held).op.is_input() || *taken.entry(held).or_insert(base) != base;
         if !shared {
             return value;

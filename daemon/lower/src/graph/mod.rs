@@ -3,6 +3,7 @@
 pub mod facts;
 pub mod follow;
 pub mod functional;
+mod gradients;
 pub mod halves;
 pub mod layout;
 mod opaque;

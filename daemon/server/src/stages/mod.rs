@@ -57,7 +57,7 @@ pub enum Bodied {
 /// Traces a frame; answers that came with the snapshot are served before the oracle is asked.
 pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> Trace {
     let mut oracle = Prefetched::new(&frame.heap, oracle);
-    flambeau_trace::trace(frame, &mut oracle, log)
+    flambeau_trace::trace(frame, &mut oracle, log, &|trace| training::takes_backward(trace, &frame.options))
 }
 
 /// What is stored of a frame that was refused.
@@ -114,7 +114,7 @@ pub fn trace_of_graph(mut graph: Graph) -> Trace {
 /// Chooses what runs. A graph that autograd must see runs op by op; so does one that lowering refuses, with the reason.
 pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
     let Traced { frame, options, trace, program } = traced;
-    let Trace { graph, symbols, indices, exit, needs_autograd, overlap, exact, .. } = trace;
+    let Trace { graph, symbols, indices, exit, needs_autograd, ended, overlap, exact, .. } = trace;
     let graph_text = graph.to_string();
     let equal = equal_sizes(&program);
     let compiled = move |symbols, body, fallback| CompiledFrame {
@@ -165,7 +165,7 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
             // What torch's own derivatives look like is known of the CPU.
             return Bodied::Done(Box::new(compiled(symbols, Body::Eager(graph), None)));
         }
-        let (body, fallback, kernels) = match training::plans(&unified, &symbols, &lowering) {
+        let (body, fallback, kernels) = match training::plans(&unified, &ended, &symbols, &lowering) {
             Ok((training, kernels)) => (Body::Training(Box::new(training)), None, kernels),
             Err(reason) => (Body::Eager(graph.clone()), Some(reason), vec![]),
         };

@@ -1,7 +1,9 @@
 //! A graph that autograd sees as plans: one for the graph, and one for the derivative of each of its nodes of autograd.
 
 use flambeau_core::graph::CoreOutput;
-use flambeau_derive::{Node, Wanted};
+use flambeau_core::trace::Trace;
+use flambeau_derive::{Node, Parts, Wanted};
+use flambeau_ir::frame::{BackendKind, TraceOptions};
 use flambeau_ir::graph::{Effect, Graph, NodeId, NodeOp};
 use flambeau_ir::kernel::Kernel;
 use flambeau_ir::plan::{Symbol, Taken, Training, TrainingNode};
@@ -17,10 +19,37 @@ pub fn pays(graph: &Graph) -> bool {
     graph.calls() >= FEWEST
 }
 
-/// The plans, and the kernels of all of them in order.
-pub fn plans(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Result<(Training, Vec<Kernel>), Reason> {
-    let Functional { core, inputs, followed_inputs, followed_outputs, values, made_of, reached, shared, rewritten } =
+/// Whether a trace with `backward()` in its graph becomes kernels as a whole, if its back end has any.
+pub fn takes_backward(trace: &Trace, options: &TraceOptions) -> Result<(), Reason> {
+    let BackendKind::Native(_) = options.backend else { return Ok(()) };
+    if trace.exact || trace.overlap {
+        return Err(Reason::new(ReasonCode::NotLowered, "it runs op by op"));
+    }
+    let lowering = LowerOptions { subgradients: options.training.unwrap_or_default(), ..LowerOptions::default() };
+    parts(&trace.graph, &trace.ended, &lowering).map(|_| ())
+}
+
+/// A graph divided into its plans to be.
+struct Divided {
+    parts: Parts,
+    inputs: Vec<SourceId>,
+    /// How many outputs the graph has itself.
+    left: u32,
+    /// Inputs that it writes to.
+    written: Vec<u32>,
+    ended: Vec<(u32, u32)>,
+}
+
+fn parts(graph: &Graph, ended: &[u32], options: &LowerOptions) -> Result<Divided, Reason> {
+    let Functional { core, inputs, followed_inputs, mut followed_outputs, values, made_of, reached, shared, rewritten } =
         flambeau_lower::functional(graph, options)?;
+    let input = |output: u32| reached.get(output as usize).and_then(|inputs| inputs.first().copied());
+    let freed = |output: &u32| {
+        let input = input(*output).filter(|_| followed_outputs[*output as usize]);
+        input.map(|input| (*output, input)).ok_or_else(|| Reason::new(ReasonCode::NotLowered, "an output of no input"))
+    };
+    let ended: Vec<(u32, u32)> = ended.iter().map(freed).collect::<Result<_, _>>()?;
+    ended.iter().for_each(|(output, _)| followed_outputs[*output as usize] = false);
     let repeats = |output: &CoreOutput| {
         output.sizes.iter().zip(&output.strides).any(|(size, stride)| stride.is(0) && !size.is(1))
     };
@@ -33,6 +62,17 @@ pub fn plans(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Resul
     let wanted =
         Wanted { inputs: followed_inputs, outputs: followed_outputs, values, made_of, reached, shared, rewritten };
     let parts = flambeau_derive::derive(&core, &wanted)?;
+    Ok(Divided { parts, inputs, left, written, ended })
+}
+
+/// The plans, and the kernels of all of them in order. `ended`: outputs that `backward()` in the graph leaves no way back from.
+pub fn plans(
+    graph: &Graph,
+    ended: &[u32],
+    symbols: &[Symbol],
+    options: &LowerOptions,
+) -> Result<(Training, Vec<Kernel>), Reason> {
+    let Divided { parts, inputs, left, written, ended } = parts(graph, ended, options)?;
     let mut nodes = Vec::new();
     let mut backward = Vec::new();
     for node in parts.nodes {
@@ -52,7 +92,8 @@ pub fn plans(graph: &Graph, symbols: &[Symbol], options: &LowerOptions) -> Resul
         });
     }
     let forward = lower_core(parts.forward, inputs, symbols, options, graph.restores)?;
-    let training = Training { forward: forward.plan, left, written, nodes, calls: graph.calls() as u32 };
+    let calls = graph.calls() as u32;
+    let training = Training { forward: forward.plan, left, written, nodes, ended, calls };
     Ok((training, forward.kernels.into_iter().chain(backward).collect()))
 }
 

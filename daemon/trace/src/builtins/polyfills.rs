@@ -11,6 +11,7 @@ use flambeau_ir::reason::ReasonCode;
 
 pub const TABLE: Table = &[
     ("flambeau.polyfills._table.Lazy", lazy),
+    ("flambeau.polyfills._table.gradients", gradients),
     ("flambeau.polyfills._table.made", made),
     ("flambeau.polyfills._table.one_call", one_call),
     ("flambeau.polyfills._table.refuse", refuse),
@@ -40,6 +41,12 @@ fn made(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         tracer.arenas.instances[id].payload = Payload::Polyfill { kind: Some(kind), state };
     }
     Ok(made)
+}
+
+fn gradients(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [of, gradient, keeps] = exactly(path, args)?;
+    let Value::Const(Const::Bool(keeps)) = keeps else { return internal("a switch that is no bool") };
+    tracer.gradients(&of, &gradient, keeps)
 }
 
 fn one_call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

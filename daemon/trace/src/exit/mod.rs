@@ -177,6 +177,7 @@ impl Tracer<'_> {
             .iter()
             .any(|n| matches!(n.op, NodeOp::Placeholder(_)) && n.meta.as_tensor().is_some_and(|t| t.requires_grad));
         let makes_leaves = self.makes_leaves();
+        let ended = self.ended(&builder.outputs);
         let may_need = needs_input && (initial || touches) || makes_leaves;
         let needs_autograd = may_need && (makes_leaves || self.sees_autograd(&builder.outputs));
         builder.exit.handles = self.graph.before.handled;
@@ -198,6 +199,7 @@ impl Tracer<'_> {
             indices: std::mem::take(&mut self.indices),
             exit: builder.exit,
             needs_autograd,
+            ended,
             exact: self.exact,
             overlap,
         })

@@ -29,13 +29,14 @@ pub(crate) fn counts_references(code: &Code) -> bool {
     code.names.iter().any(|name| name == "getrefcount")
 }
 
-/// Whether it hides a method of an optimizer from `torch.compile`, by `torch._compile._disable_dynamo`: the method does nothing
-/// that a trace must not see.
+/// Whether it hides a method of an optimizer from `torch.compile`, by `torch._compile._disable_dynamo` or, once a program used
+/// `torch.compile`, by `torch._dynamo.disable`: the method does nothing that a trace must not see.
 fn wraps_a_part_of_an_optimizer(function: &Function) -> bool {
     let (code, module) = (&function.code, function.module.as_deref());
-    *code.qualname == *"_disable_dynamo.<locals>.inner"
-        && code.filename.ends_with("/torch/_compile.py")
-        && module.is_some_and(|module| module.starts_with("torch.optim."))
+    let from = |file: &str, name: &str| *code.qualname == *name && code.filename.ends_with(file);
+    let hides = from("/torch/_compile.py", "_disable_dynamo.<locals>.inner")
+        || from("/torch/_dynamo/eval_frame.py", "DisableContext.__call__.<locals>._fn");
+    hides && module.is_some_and(|module| module.starts_with("torch.optim."))
 }
 
 /// Built-in types whose objects `object.__new__` does not make.

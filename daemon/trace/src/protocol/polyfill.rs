@@ -11,6 +11,10 @@ use std::rc::Rc;
 /// The detail of a break at a call whose arguments a polyfill leaves to C.
 pub(crate) const REFUSED: &str = "these arguments";
 
+/// Beginnings of the paths of torch's functions that have some.
+const OF_TORCH: [&str; 4] =
+    [FUNCTION_BASE, "torch._foreach_", "torch.Tensor.backward", "torch._C._group_tensors_by_device_and_dtype"];
+
 /// Items of one iterator; C takes no time for more.
 const MOST_ITEMS: usize = 2000;
 
@@ -18,7 +22,7 @@ impl Tracer<'_> {
     /// The function that stands for the callable of C at this path. It reads what the callable goes through: where that is
     /// another at each call, plain Python does.
     pub(crate) fn polyfill(&mut self, path: &str) -> Flow<Option<Value>> {
-        let of_torch = path.starts_with(FUNCTION_BASE) || path.starts_with("torch._foreach_");
+        let of_torch = OF_TORCH.iter().any(|known| path.starts_with(known));
         let others = path.starts_with("torch.") && !of_torch || path.starts_with("flambeau.");
         if self.frame.options.cautious || others {
             return Ok(None);

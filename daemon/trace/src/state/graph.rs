@@ -7,7 +7,7 @@ use flambeau_ir::code::Origin;
 use flambeau_ir::graph::{Arg, Effect, Graph, Location, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::SourceId;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Nodes before a trace is given up.
@@ -62,6 +62,8 @@ pub struct GraphBuilder {
     pub(crate) changed: Vec<(NodeId, TensorId)>,
     /// What calls so far mean for one that fails.
     pub(crate) before: Before,
+    /// Calls for which autograd saved something that `backward()` freed.
+    pub(crate) freed: BTreeSet<NodeId>,
     /// A call switches grad mode or makes a tensor require grad.
     pub(crate) touches_grad: bool,
 }

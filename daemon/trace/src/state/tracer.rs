@@ -19,7 +19,7 @@ use flambeau_ir::guard::{Ambient, Guard, GuardKind};
 use flambeau_ir::object::{Heap, ObjId, Object};
 use flambeau_ir::oracle::{Answer, AnswerValue, Oracle, Plain, Question};
 use flambeau_ir::plan::{IndexCheck, Symbol};
-use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::{CallKey, SourceId, SourceTable, Step};
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -131,6 +131,8 @@ pub struct Tracer<'a> {
     /// Regions as `error_on_graph_break` and `disable_nested_graph_breaks` have them now.
     pub(crate) error_on_break: bool,
     pub(crate) nested_breaks: bool,
+    /// Why `backward()` cannot be in the graph, and breaks.
+    pub(crate) leaves_backward: Option<Reason>,
     /// Frames of Python's stack were asked for, by who may read their locals.
     pub(crate) frames_read: bool,
     /// The frame is that of a resume function.
@@ -180,7 +182,7 @@ pub struct Tracer<'a> {
 impl<'a> Tracer<'a> {
     /// A trace about to begin.
     pub fn new(frame: &'a Frame, oracle: &'a mut dyn Oracle, library: &'static dyn Library) -> Self {
-        let mut tracer = Tracer {
+        let tracer = Tracer {
             frame,
             oracle,
             library,
@@ -233,6 +235,7 @@ impl<'a> Tracer<'a> {
             direct: false,
             error_on_break: frame.options.error_on_break,
             nested_breaks: frame.options.nested_breaks,
+            leaves_backward: None,
             frames_read: false,
             resuming: false,
             forced: None,
@@ -256,8 +259,7 @@ impl<'a> Tracer<'a> {
             looked_at: Cell::new(0),
             ended: Mortals::new(),
         };
-        tracer.learn();
-        tracer
+        tracer.learned()
     }
 
     /// A fresh trace of the same frame, that may have to break at an instruction. It knows all answers that were given.
@@ -277,7 +279,13 @@ impl<'a> Tracer<'a> {
         tracer.left_to_python = self.left_to_python;
         tracer.fixed = self.fixed;
         tracer.exact = self.exact;
+        tracer.leaves_backward = self.leaves_backward;
         tracer
+    }
+
+    fn learned(mut self) -> Self {
+        self.learn();
+        self
     }
 
     /// Takes over the answers that came unasked.

@@ -140,14 +140,18 @@ impl Tracer<'_> {
         Ok(())
     }
 
+    /// What `requires_grad_(mode)` gives where it changes nothing.
+    pub(super) fn keeps_grad(&self, target: &Target, args: &Args) -> Option<Value> {
+        let Some(value @ Value::Tensor(id)) = args.pos.first() else { return None };
+        let mode = wanted_grad(args).filter(|_| is(target_name(target), Mark::SetsGrad))?;
+        (self.arenas.tensors[*id].meta.requires_grad == mode).then(|| value.clone())
+    }
+
     /// After `requires_grad_(mode)`, which raises if it may not change a tensor.
     pub(super) fn grad_switched(&mut self, id: TensorId, args: &Args) -> Flow<()> {
         let Some(mode) = wanted_grad(args) else {
             return stop(ReasonCode::UnsupportedCall, "requires_grad_ with what is no bool");
         };
-        if self.arenas.tensors[id].meta.requires_grad == mode {
-            return Ok(());
-        }
         // Views ask what they are views of.
         let root = self.root(id, false);
         let shared = self.arenas.tensors.iter().any(|(other, _)| other != id && self.root(other, false) == root);

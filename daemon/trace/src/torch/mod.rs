@@ -3,6 +3,7 @@
 mod ambient;
 mod attr;
 mod autocast;
+mod backward;
 mod checks;
 mod fold;
 mod indices;
@@ -118,6 +119,9 @@ impl Tracer<'_> {
 
     /// Emits a call of `target` and gives its value.
     pub fn torch_call(&mut self, target: Target, args: Args) -> Flow<Value> {
+        if let Some(value) = self.keeps_grad(&target, &args) {
+            return Ok(value);
+        }
         if self.ambient.autocasts() { self.call_under_autocast(target, args) } else { self.plain_call(target, args) }
     }
 

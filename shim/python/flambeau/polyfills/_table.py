@@ -68,6 +68,12 @@ def one_call(of: str, args: tuple[Any, ...], traced: Callable[..., Any], given: 
     raise Refused
 
 
+def gradients(of: Any, gradient: Any, keeps: bool) -> list[tuple[Any, Any]]:
+    """The leaves that `of.backward(gradient)` gives gradients, each with that. `keeps`: what autograd saved is there
+    afterwards. What only autograd's engine can do is refused."""
+    raise Refused
+
+
 def state_of(value: Any) -> list[Any]:
     """The state of such an object, or of one of C that was there before the trace; other objects are refused."""
     raise Refused

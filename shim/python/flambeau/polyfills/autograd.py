@@ -1,4 +1,8 @@
-"""`torch.autograd.Function.apply`. Where no gradient is asked for, its `forward` is called, and nothing is recorded;
+"""Autograd's own functions.
+
+`Tensor.backward` gives leaves their gradients in the graph, as the engine accumulates them.
+
+`torch.autograd.Function.apply`: where no gradient is asked for, its `forward` is called, and nothing is recorded;
 else its `forward` is traced for its outputs, and the graph calls `apply`, so that autograd has the function's own node.
 
 The state of a context is `[needs_input_grad, outputs that are not differentiable]`. It does not leave the call.
@@ -11,7 +15,22 @@ from typing import Any
 import torch
 from torch.autograd.function import Function
 
-from flambeau.polyfills._table import Kind, instead_of, made, one_call, refuse, state_of
+from flambeau.polyfills._table import Kind, gradients, instead_of, made, one_call, refuse, state_of
+
+
+@instead_of("torch.Tensor.backward")
+def backward(
+    self: Any, gradient: Any = None, retain_graph: Any = None, create_graph: Any = False, inputs: Any = None
+) -> None:
+    if create_graph or inputs is not None:
+        refuse()
+    for leaf, given in gradients(self, gradient, bool(retain_graph)):
+        if leaf.grad is None:
+            leaf.grad = given
+        elif leaf.grad.requires_grad or leaf.grad is given:
+            refuse()
+        else:
+            leaf.grad.add_(given)
 
 
 class Context(Kind):

@@ -26,6 +26,21 @@ def _lists(first: Any, others: tuple[Any, ...]) -> int:
     return len(first)
 
 
+@instead_of("torch._C._group_tensors_by_device_and_dtype")
+def group(lists: Any, with_indices: Any, /) -> dict[Any, Any]:
+    """Several groups are left to torch: their order is that of a hash table of C++."""
+    if type(with_indices) is not bool or not lists or not lists[0]:
+        refuse()
+    of = (lists[0][0].device, lists[0][0].dtype)
+    for tensor in lists[0]:
+        if tensor is None or of != (tensor.device, tensor.dtype):
+            refuse()
+    for tensors in lists[1:]:
+        if len(tensors) != len(lists[0]):
+            refuse()
+    return {of: ([list(tensors) for tensors in lists], list(range(len(lists[0]))) if with_indices else [])}
+
+
 def _item(other: Any, at: int) -> Any:
     """What one call takes of an argument: scalars may be a tensor of as many."""
     if type(other) in (list, tuple) or (isinstance(other, torch.Tensor) and other.dim() == 1):
