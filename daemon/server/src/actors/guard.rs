@@ -36,7 +36,7 @@ pub struct Guard {
     table: HashMap<[u8; 32], Entry>,
     table_bytes: usize,
     clock: u64,
-    loading: HashMap<[u8; 32], Vec<Request>>,
+    loading: HashMap<[u8; 32], Loading>,
     flights: BTreeMap<JobId, Flight>,
     joins: HashMap<[u8; 32], JobId>,
     next_job: JobId,
@@ -48,6 +48,14 @@ struct Entry {
     /// Failures that clients reported, by frame.
     failures: Vec<u64>,
     used: u64,
+}
+
+/// A key whose frames are being read from disk.
+#[derive(Default)]
+struct Loading {
+    waiting: Vec<Request>,
+    /// What was stored meanwhile: what is read may be without it.
+    stored: Vec<Encoded>,
 }
 
 /// A compile in flight.
@@ -132,19 +140,24 @@ impl Guard {
             let bytes = encoded::candidates(request.asker.request, &entry.frames, None);
             return self.reply(&request.asker, bytes);
         }
-        let waiting = self.loading.entry(place.key).or_default();
-        waiting.push(request);
-        if waiting.len() == 1 {
+        let loading = self.loading.entry(place.key).or_default();
+        loading.waiting.push(request);
+        if loading.waiting.len() == 1 {
             self.hub.cache.tell(CacheMessage::Load(place));
         }
     }
 
     fn loaded(&mut self, place: &Place, result: Result<Vec<Encoded>, String>) {
-        let waiting = self.loading.remove(&place.key).unwrap_or_default();
-        let (frames, miss) = match result {
+        let Loading { waiting, stored } = self.loading.remove(&place.key).unwrap_or_default();
+        let (mut frames, miss) = match result {
             Ok(frames) => (frames, None),
-            Err(miss) => (Vec::new(), Some(miss)),
+            Err(miss) => (Vec::new(), Some(miss).filter(|_| stored.is_empty())),
         };
+        for frame in stored {
+            if !frames.iter().any(|known| known.hash == frame.hash) {
+                frames.push(frame);
+            }
+        }
         for request in waiting {
             if let Some(miss) = &miss {
                 count(&self.hub.counters.misses);
@@ -345,7 +358,9 @@ impl Guard {
     }
 
     fn store(&mut self, place: Place, frame: Encoded) {
-        if let Some(entry) = self.table.get_mut(&place.key)
+        if let Some(loading) = self.loading.get_mut(&place.key) {
+            loading.stored.push(frame.clone());
+        } else if let Some(entry) = self.table.get_mut(&place.key)
             && !entry.frames.iter().any(|f| f.hash == frame.hash)
         {
             self.table_bytes += frame.len();
@@ -370,8 +385,8 @@ impl Guard {
             flight.waiters.retain(|a| !leaves(a));
             flight.job.waiters.store(flight.waiters.len() as u32, Ordering::Relaxed);
         }
-        for waiting in self.loading.values_mut() {
-            waiting.retain(|r| !leaves(&r.asker));
+        for loading in self.loading.values_mut() {
+            loading.waiting.retain(|r| !leaves(&r.asker));
         }
     }
 
