@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import json
+import sys
 
 import pytest
 import torch
@@ -50,7 +51,8 @@ def assert_same_grads(actual, expected):
 
 def whole(compiled):
     """No frame broke."""
-    if COUNTED:
+    # In others it depends on what `typing` has cached whether `zero_grad` breaks.
+    if COUNTED and sys.version_info < (3, 12):
         breaks = json.loads(_native.explain_data(compiled))["breaks"]
         assert not breaks, [found["text"] for found in breaks]
         assert not flambeau.counters()["eager_fallbacks"], flambeau.counters()
