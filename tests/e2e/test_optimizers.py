@@ -344,7 +344,7 @@ def test_a_whole_step():
     for _ in range(5):
         torch.testing.assert_close(compiled(own, optimizer, x), step(theirs, reference, x))
     torch.testing.assert_close(list(own.parameters()), list(theirs.parameters()))
-    if MODE == "plain" and sys.version_info < (3, 12):
+    if MODE == "plain":
         frames = json.loads(_native.explain_data(compiled))["frames"]
         native = [frame["calls"] for frame in frames if frame["body"] == "native"]
         assert max(native) > 1 and len(native) == len(frames) and breaks() == 0
@@ -492,7 +492,6 @@ def test_gradients_given_up_before_a_call(program, raises, backend):
     assert set(told[3]) == set(told[7])
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="what typing has cached decides on other breaks")
 def test_methods_that_torch_compile_hides():
     """Once a program used `torch.compile`, `_init_group` of each optimizer is a function of its front end."""
     program = (
