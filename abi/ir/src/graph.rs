@@ -121,15 +121,20 @@ pub enum Target {
 /// and whether torch's graph is kept, it gives the gradients of the leaves, each laid out as torch accumulates it.
 pub const GRADIENTS: &str = "flambeau._training.gradients";
 
+/// The function whose call stands for `torch.autograd.grad`. Of a list of tensors, a list of the gradients that these begin
+/// with or `None`, a list of tensors, whether torch's graph is kept, and whether one is made, it gives the gradients of the
+/// latter tensors.
+pub const ASKED: &str = "flambeau._training.asked";
+
 impl Target {
     /// Whether it is the call that switches grad mode.
     pub fn sets_grad_mode(&self) -> bool {
         matches!(self, Target::Function(path) if path.ends_with("._set_grad_enabled"))
     }
 
-    /// Whether it is the call that stands for `backward()`: [`GRADIENTS`].
+    /// Whether it is a call that stands for one of autograd's engine: [`GRADIENTS`] or [`ASKED`].
     pub fn gives_gradients(&self) -> bool {
-        matches!(self, Target::Function(path) if &**path == GRADIENTS)
+        matches!(self, Target::Function(path) if [GRADIENTS, ASKED].contains(&&**path))
     }
 
     /// Whether it is a call that switches autocast, or that counts its regions.

@@ -29,13 +29,13 @@ pub struct Division {
 }
 
 impl Division {
-    /// A graph as one node, of which only this value is an output.
-    pub fn whole(core: &Core, inputs: &[bool], value: CoreId) -> Division {
+    /// A graph as one node, whose derivatives are by these values.
+    pub fn between(core: &Core, points: &[CoreId]) -> Division {
         Division {
-            active: active(core, inputs),
+            active: active(core, &|id, _| points.contains(&id)),
             node: vec![0; core.nodes().len()],
             alone: BTreeSet::from([0]),
-            outputs: BTreeMap::from([(0, value)]),
+            outputs: BTreeMap::new(),
             ends: BTreeMap::new(),
             end_of: BTreeMap::new(),
             left: 1,
@@ -50,7 +50,7 @@ impl Division {
 
 /// Divides it.
 pub fn divide(core: &Core, wanted: &Wanted) -> Result<Division, Reason> {
-    let active = active(core, &wanted.inputs);
+    let active = active(core, &|_, op| matches!(op, CoreOp::Input(i) if wanted.inputs[*i as usize]));
     let outputs = outputs(core, wanted, &active)?;
     let chains: BTreeMap<u32, Vec<CoreId>> = outputs.iter().map(|(at, id)| (*at, chain(core, *id))).collect();
     let depends = depends(core, &active, &chains);
@@ -141,13 +141,14 @@ fn chain(core: &Core, output: CoreId) -> Vec<CoreId> {
     chain
 }
 
-/// Whether each value depends on an input that requires grad in a way that autograd follows.
-fn active(core: &Core, inputs: &[bool]) -> Vec<bool> {
+/// Whether each value depends, in a way that autograd follows, on one of those at which derivatives end.
+fn active(core: &Core, is_end: &dyn Fn(CoreId, &CoreOp) -> bool) -> Vec<bool> {
     let mut active: Vec<bool> = Vec::with_capacity(core.nodes().len());
-    for node in core.nodes() {
+    for id in core.ids() {
+        let node = core.node(id);
         active.push(match &node.op {
-            CoreOp::Input(i) => inputs[*i as usize],
-            CoreOp::Stop(_) => false,
+            op if is_end(id, op) => true,
+            CoreOp::Input(_) | CoreOp::Stop(_) => false,
             CoreOp::Sloped(_, of, _) => active[of.0 as usize],
             CoreOp::Extern(_) => node.op.operands().iter().any(|id| active[id.0 as usize]),
             op => differentiable(node.dtype) && op.operands().iter().any(|id| active[id.0 as usize]),

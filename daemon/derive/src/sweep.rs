@@ -67,6 +67,16 @@ impl Sweep<'_> {
         self.gradients.insert(id, total);
     }
 
+    /// Gives a value zeros where it has no gradient.
+    fn connect(&mut self, id: CoreId) {
+        let CoreNode { dtype, sizes, .. } = self.core.node(id).clone();
+        if dtype.is_float() && !self.gradients.contains_key(&id) {
+            let zero = self.real(0.0, dtype);
+            let zeros = self.expand(zero, &sizes);
+            self.give(id, zeros);
+        }
+    }
+
     /// No kernel computes with complex numbers.
     fn add_complex(&mut self, a: CoreId, b: CoreId) -> CoreId {
         let meta = TensorMeta::contiguous(self.dtype(a), self.core.device, self.sizes(a));
@@ -110,34 +120,27 @@ pub fn sweep(
     Ok(Joint { core: sweep.core, count: core.nodes().len(), inputs, outputs, gradients })
 }
 
-/// Adds the gradients of inputs to the graph itself, from one value back: those of the inputs that it is connected with.
-/// `seed`: the gradient of the value; ones where it has none.
-pub fn within(
-    core: &mut Core,
-    inputs: &[bool],
-    (value, seed): (CoreId, Option<CoreId>),
-    reached: &BTreeSet<u32>,
-) -> Result<BTreeMap<u32, CoreId>, Reason> {
+/// Adds the gradients of these values to the graph itself, from others back: in order. `roots`: those others, and the
+/// gradients that they begin with; ones where there are none.
+pub fn within(core: &mut Core, points: &[CoreId], roots: &[(CoreId, Option<CoreId>)]) -> Result<Vec<CoreId>, Reason> {
     loop {
-        let division = Division::whole(core, inputs, value);
+        let division = Division::between(core, points);
         let mut sweep = Sweep { core: core.clone(), division: &division, gradients: BTreeMap::new() };
-        let seed = seed.unwrap_or_else(|| {
-            let CoreNode { dtype, sizes, .. } = core.node(value);
-            let one = sweep.real(1.0, *dtype);
-            sweep.expand(one, sizes)
-        });
-        sweep.give(value, seed);
+        for (value, seed) in roots {
+            let seed = seed.unwrap_or_else(|| {
+                let CoreNode { dtype, sizes, .. } = core.node(*value);
+                let one = sweep.real(1.0, *dtype);
+                sweep.expand(one, sizes)
+            });
+            sweep.give(*value, seed);
+        }
         let mut untaped = BTreeSet::new();
         of_values(&mut sweep, core, 0, &mut untaped)?;
         if untaped.is_empty() {
-            connect(&mut sweep, core, reached);
-            let of_input = |id: CoreId| match core.node(id).op {
-                CoreOp::Input(i) if reached.contains(&i) => Some((i, *sweep.gradients.get(&id)?)),
-                _ => None,
-            };
-            let gradients = core.ids().filter_map(of_input).collect();
+            points.iter().for_each(|point| sweep.connect(*point));
+            let gradients = points.iter().map(|point| sweep.gradients.get(point).copied()).collect::<Option<_>>();
             *core = sweep.core;
-            return Ok(gradients);
+            return gradients.map_or_else(|| refuse("a gradient of what has none"), Ok);
         }
         tape::tape(core, &division.active, &untaped)?;
     }
@@ -172,14 +175,8 @@ fn of_values(sweep: &mut Sweep<'_>, core: &Core, at: usize, untaped: &mut BTreeS
 /// Gives zeros to inputs that autograd connects with an output, though nothing of them is left in it.
 fn connect(sweep: &mut Sweep<'_>, core: &Core, reached: &BTreeSet<u32>) {
     for id in core.ids() {
-        let CoreNode { op, dtype, sizes, .. } = core.node(id);
-        if matches!(op, CoreOp::Input(i) if reached.contains(i))
-            && dtype.is_float()
-            && !sweep.gradients.contains_key(&id)
-        {
-            let zero = sweep.real(0.0, *dtype);
-            let zeros = sweep.expand(zero, sizes);
-            sweep.give(id, zeros);
+        if matches!(core.node(id).op, CoreOp::Input(i) if reached.contains(&i)) {
+            sweep.connect(id);
         }
     }
 }

@@ -207,9 +207,11 @@ _DTYPES = {5: torch.float16, 6: torch.float32, 15: torch.bfloat16}
 def _resolve(path: str) -> Any:
     import importlib
 
-    parts = path.split(".")
-    found: Any = importlib.import_module(parts[0])
-    for part in parts[1:]:
+    module, names = path.split(".", 1)
+    if module == "flambeau":
+        module, names = path.rsplit(".", 1)
+    found: Any = importlib.import_module(module)
+    for part in names.split("."):
         found = getattr(found, part)
     return found
 

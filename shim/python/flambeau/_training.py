@@ -106,6 +106,17 @@ def gradients(
         return [accumulated(leaf, grad) for leaf, grad in zip(leaves, given, strict=True)]
 
 
+def asked(
+    of: list[torch.Tensor],
+    seeds: list[torch.Tensor | None],
+    inputs: list[torch.Tensor],
+    keeps: bool,
+    creates: bool,
+) -> tuple[torch.Tensor, ...]:
+    """What `torch.autograd.grad` gives for these `inputs`, where a graph runs op by op."""
+    return torch.autograd.grad(of, inputs, seeds, retain_graph=keeps, create_graph=creates)
+
+
 def trains_together() -> bool:
     """Whether processes train together, which have hooks on gradients that only C++ sees."""
     return torch.distributed.is_available() and torch.distributed.is_initialized()

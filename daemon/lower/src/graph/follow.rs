@@ -3,13 +3,12 @@
 
 use crate::graph::functional::{Lowering, Value};
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
-use flambeau_ir::code::Const;
 use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::plan::DETACH;
 use flambeau_ir::reason::Reason;
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::TensorMeta;
-use flambeau_ops::decompose::{Outcome, View, apply, bits_of, extern_call, refuse};
+use flambeau_ops::decompose::{Outcome, View, apply, extern_call, refuse};
 use flambeau_ops::{Mark, Saved, differentiable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,6 +49,8 @@ pub struct Follow {
     nodes: Vec<bool>,
     /// Memory of which autograd may have saved something, and the nodes of the graph for which it did.
     saved: BTreeMap<usize, BTreeSet<NodeId>>,
+    /// What these nodes wrote to, as autograd sees it.
+    written: BTreeMap<NodeId, Vec<usize>>,
     /// For each base, the inputs that autograd connects it with, a bit each.
     connected: Vec<Vec<u64>>,
 }
@@ -144,21 +145,6 @@ pub fn made_of(graph: &Graph) -> Vec<BTreeSet<u32>> {
     graph.outputs.iter().map(|id| of[id.0 as usize].clone()).collect()
 }
 
-/// The nodes that autograd goes by on its way back from this one, as far as values say it.
-pub fn behind(graph: &Graph, of: NodeId) -> BTreeSet<NodeId> {
-    let (mut found, mut todo) = (BTreeSet::new(), vec![of]);
-    while let Some(id) = todo.pop() {
-        let node = graph.node(id);
-        if let NodeOp::Call { args, kwargs, .. } = &node.op
-            && requires_grad(&node.meta)
-            && found.insert(id)
-        {
-            todo.extend(nodes(args, kwargs));
-        }
-    }
-    found
-}
-
 /// The nodes among arguments.
 fn nodes(args: &[Arg], kwargs: &[(Arc<str>, Arg)]) -> Vec<NodeId> {
     let mut found = Vec::new();
@@ -169,6 +155,31 @@ fn nodes(args: &[Arg], kwargs: &[(Arc<str>, Arg)]) -> Vec<NodeId> {
 impl Lowering<'_> {
     fn follows(&mut self, id: CoreId) -> bool {
         self.follow.as_mut().is_some_and(|follow| follow.follows(&self.core, id))
+    }
+
+    /// The nodes that autograd goes by on its way back from what this one shows now.
+    pub fn behind(&self, of: NodeId) -> BTreeSet<NodeId> {
+        let Some(follow) = &self.follow else { return BTreeSet::new() };
+        let base_of = |id: &NodeId| match self.values[id.0 as usize] {
+            Value::Tensor { base, .. } => Some(base),
+            _ => None,
+        };
+        let (mut taken, mut bases) = (BTreeSet::from([of]), BTreeSet::from_iter(base_of(&of)));
+        let mut found = BTreeSet::new();
+        for id in (0..self.values.len() as u32).rev().map(NodeId) {
+            let node = self.graph.node(id);
+            let writes = follow.written.get(&id).is_some_and(|into| into.iter().any(|base| bases.contains(base)));
+            if let NodeOp::Call { args, kwargs, .. } = &node.op
+                && (writes || taken.contains(&id))
+                && requires_grad(&node.meta)
+            {
+                found.insert(id);
+                let given = nodes(args, kwargs);
+                bases.extend(given.iter().filter_map(base_of));
+                taken.extend(given);
+            }
+        }
+        found
     }
 
     /// Whether autograd follows each input.
@@ -192,6 +203,9 @@ impl Lowering<'_> {
                 return refuse("an output that is no tensor");
             };
             let value = self.read(base, &views);
+            if self.is_leaf(base) && meta.requires_grad {
+                return refuse("a leaf that requires grad, made in the graph");
+            }
             let written = self.bases[base].followed && !severed;
             if written && !meta.requires_grad && !views.is_empty() {
                 return refuse("a view of a tensor that autograd follows since it was written to");
@@ -204,15 +218,19 @@ impl Lowering<'_> {
 
     /// The value of a view of a base as autograd takes it: one written to with grad mode off is as much of an input as before.
     pub fn taken(&mut self, base: usize, views: &[View], meta: &TensorMeta) -> CoreId {
+        if !meta.requires_grad {
+            return self.read(base, views);
+        }
+        let held = &self.bases[base];
         let is_renewed = |follow: &Follow| !follow.off && follow.renewed.contains(&base);
-        let input =
-            self.bases[base].input.filter(|_| meta.requires_grad && self.follow.as_ref().is_some_and(is_renewed));
-        let input = input.and_then(|at| self.core.ids().find(|id| self.core.node(*id).op == CoreOp::Input(at)));
-        let Some(input) = input else { return self.read(base, views) };
-        let CoreNode { dtype, sizes, .. } = self.core.node(input).clone();
-        let one = bits_of(&Const::Float(1.0), dtype).unwrap_or_default();
-        let slope = self.core.push(CoreOp::Const(one), dtype, sizes.clone());
-        let value = self.core.push(CoreOp::Sloped(self.bases[base].value, input, slope), dtype, sizes);
+        let mut value = held.point.unwrap_or(held.value);
+        if self.follow.as_ref().is_some_and(is_renewed) {
+            let input = |at: u32| self.core.ids().find(|id| self.core.node(*id).op == CoreOp::Input(at));
+            let Some(leaf) = held.point.or_else(|| held.input.and_then(input)) else { return self.read(base, views) };
+            let op = self.sloped(self.bases[base].value, leaf);
+            let CoreNode { dtype, sizes, .. } = self.core.node(leaf).clone();
+            value = self.core.push(op, dtype, sizes);
+        }
         views.iter().fold(value, |id, view| apply(&mut self.core, id, view))
     }
 
@@ -320,6 +338,10 @@ impl Lowering<'_> {
         if !requires_grad(&node.meta) {
             return;
         }
+        if !written.is_empty() {
+            let bases = written.iter().map(of_node).filter_map(base_of).collect();
+            follow.written.insert(NodeId(self.values.len() as u32), bases);
+        }
         // Of what it writes to it saves a copy.
         let read: Vec<usize> =
             given.iter().filter(|id| !written.contains(id)).map(of_node).filter_map(base_of).collect();
@@ -340,6 +362,52 @@ impl Lowering<'_> {
         let in_place = written.iter().map(of_node).filter_map(base_of).any(|base| made.contains(&base));
         if saved == Saved::All || in_place && saved == Saved::Arguments {
             made.iter().for_each(|base| _ = follow.saved.entry(*base).or_default().insert(saver));
+        }
+    }
+
+    /// Whether the graph made a leaf of it.
+    fn is_leaf(&self, base: usize) -> bool {
+        self.bases[base].point.is_some_and(|point| matches!(self.core.node(point).op, CoreOp::Stop(_)))
+    }
+
+    /// The nodes whose values depend, as autograd follows them, on the tensors of these nodes.
+    pub fn downstream(&self, from: &[NodeId]) -> BTreeSet<NodeId> {
+        let Some(follow) = &self.follow else { return BTreeSet::new() };
+        let mut found: BTreeSet<NodeId> = from.iter().copied().collect();
+        let mut bases: BTreeSet<usize> = BTreeSet::new();
+        for id in (0..self.values.len() as u32).map(NodeId) {
+            let node = self.graph.node(id);
+            let NodeOp::Call { args, kwargs, .. } = &node.op else { continue };
+            let holds =
+                |of: &NodeId| matches!(&self.values[of.0 as usize], Value::Tensor { base, .. } if bases.contains(base));
+            if requires_grad(&node.meta) && nodes(args, kwargs).iter().any(|of| found.contains(of) || holds(of)) {
+                found.insert(id);
+                bases.extend(follow.written.get(&id).into_iter().flatten());
+            }
+        }
+        found
+    }
+
+    /// Notes for gradients which may have gradients: what torch saves for these, and what autograd connects them with.
+    /// `behind`: the calls that they are derived of.
+    pub fn note_derived(&mut self, node: &Node, behind: &BTreeSet<NodeId>, given: &Value) {
+        let Some(follow) = self.follow.as_mut().filter(|_| requires_grad(&node.meta)) else { return };
+        let base_of = |value: &Value| if let Value::Tensor { base, .. } = value { Some(*base) } else { None };
+        let NodeOp::Call { args, .. } = &node.op else { return };
+        let made: Vec<usize> = match given {
+            Value::Tuple(items) => items.iter().filter_map(base_of).collect(),
+            value => base_of(value).into_iter().collect(),
+        };
+        let saver = NodeId(self.values.len() as u32);
+        let of_call = |id: &NodeId| match &self.graph.node(*id).op {
+            NodeOp::Call { args, kwargs, .. } => nodes(args, kwargs).into_iter().chain([*id]).collect(),
+            NodeOp::Placeholder(_) => vec![],
+        };
+        let read = behind.iter().flat_map(of_call).chain(nodes(args, &[]));
+        let read: BTreeSet<usize> = read.filter_map(|id| base_of(&self.values[id.0 as usize])).collect();
+        for from in read {
+            follow.saved.entry(from).or_default().insert(saver);
+            made.iter().for_each(|base| follow.reach(*base, from));
         }
     }
 
@@ -418,7 +486,11 @@ impl Lowering<'_> {
         if follow.saved.contains_key(&base) {
             return refuse("a write to what a derivative of torch's may read");
         }
-        let (off, is_input) = (follow.off, self.bases[base].input.is_some());
+        let (off, is_input) = (follow.off, self.bases[base].input.is_some() || self.is_leaf(base));
+        if !is_input {
+            // What is asked for is what it was.
+            self.bases[base].point = None;
+        }
         let (before, after) = (self.follows(self.bases[base].value), self.follows(value));
         if off && is_input {
             self.follow.iter_mut().for_each(|follow| _ = follow.renewed.insert(base));

@@ -2,6 +2,7 @@
 //! means is in `daemon/ops`.
 
 use crate::graph::follow::{Follow, Functional, made_of, requires_grad};
+use crate::graph::leaves::asked;
 use crate::graph::opaque::{Call, complex, in_place, made_by, missing};
 use crate::graph::regions::{geometry, has_overlap, places};
 use crate::nest::affine::same_layout;
@@ -32,6 +33,8 @@ pub struct Base {
     requires_grad: bool,
     /// Something that autograd follows was written to it.
     pub followed: bool,
+    /// What calls take for it, where its gradient is asked for.
+    pub point: Option<CoreId>,
 }
 
 /// What a graph node stands for.
@@ -78,7 +81,9 @@ pub struct Lowering<'a> {
     /// Items of tuples that are arguments of the call, not new tensors.
     same: BTreeSet<(NodeId, i64)>,
     /// Bases with a `data` tensor, writes to which count as no change of the base.
-    uncounted: BTreeSet<usize>,
+    pub uncounted: BTreeSet<usize>,
+    /// Nodes of which a gradient is asked for.
+    asked: BTreeSet<NodeId>,
 }
 
 /// Makes the core graph. What the back end cannot compute by its capabilities stays torch's. `in_place`: parts of inputs are
@@ -103,6 +108,7 @@ pub fn functionalise(
         follow: derived.then(Follow::default),
         same: BTreeSet::new(),
         uncounted: BTreeSet::new(),
+        asked: asked(graph),
     };
     for node in &graph.nodes {
         flambeau_ir::bounds::check_time();
@@ -194,11 +200,12 @@ impl Lowering<'_> {
             follow.set(value, requires_grad);
             follow.connect(self.bases.len(), requires_grad.then_some(input));
         }
-        self.bases.push(Base { value, input: Some(input), memory: value, strides, requires_grad, followed: false });
+        let (input, memory, followed, point) = (Some(input), value, false, None);
+        self.bases.push(Base { value, input, memory, strides, requires_grad, followed, point });
         Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false }
     }
 
-    fn call(
+    pub fn call(
         &mut self,
         node: &Node,
         target: &Target,
@@ -212,11 +219,14 @@ impl Lowering<'_> {
             return Ok(data);
         }
         if target.gives_gradients() {
-            return self.gradients(node, args);
+            return self.gradients(node, target, args);
         }
         if let (true, [Arg::Const(Const::Bool(on))]) = (target.sets_grad_mode(), args) {
             self.follow.iter_mut().for_each(|follow| follow.off = !*on);
             return Ok(Value::Other);
+        }
+        if let Some(leaf) = self.leaf_made(node, (target, args, kwargs)) {
+            return leaf;
         }
         let (mut values, mut metas) = (BTreeMap::new(), BTreeMap::new());
         for arg in args.iter().chain(kwargs.iter().map(|(_, a)| a)) {
@@ -257,23 +267,10 @@ impl Lowering<'_> {
             *severed |= flambeau_ops::canonical(target).is_some_and(|canon| canon.op.has(Mark::Severs));
         }
         self.note_call(node, (target, args, kwargs), &written, &value);
-        Ok(value)
-    }
-
-    /// `tensor.data`
-    fn data(&mut self, node: &Node, target: &Target, args: &[Arg]) -> Option<Value> {
-        let (Target::Function(path), [Arg::Node(of), Arg::Const(Const::Str(name))]) = (target, args) else {
-            return None;
-        };
-        if &**path != "builtins.getattr" || &**name != "data" {
-            return None;
+        if self.asked.contains(&NodeId(self.values.len() as u32)) {
+            self.stand_out(&value)?;
         }
-        let (Value::Tensor { base, views, .. }, Some(meta)) = (&self.values[of.0 as usize], node.meta.as_tensor())
-        else {
-            return None;
-        };
-        self.uncounted.insert(*base);
-        Some(Value::Tensor { base: *base, views: views.clone(), meta: meta.clone(), severed: true })
+        Ok(value)
     }
 
     /// The call as operations that the back end has.
@@ -426,6 +423,7 @@ impl Lowering<'_> {
             strides: meta.strides.clone(),
             requires_grad: false,
             followed: false,
+            point: None,
         });
         Ok(Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false })
     }

@@ -1,58 +1,121 @@
-//! `backward()` in a graph: the gradients of leaves, computed in the graph itself.
+//! `backward()` and `torch.autograd.grad` in a graph: gradients, computed in the graph itself.
 
-use crate::graph::follow::behind;
 use crate::graph::functional::{Lowering, Value};
 use flambeau_core::graph::{CoreId, CoreNode, CoreOp};
 use flambeau_ir::code::Const;
-use flambeau_ir::graph::{Arg, Node, NodeId, ValueMeta};
+use flambeau_ir::graph::{Arg, GRADIENTS, Node, NodeId, Target, ValueMeta};
 use flambeau_ir::reason::Reason;
 use flambeau_ops::decompose::refuse;
+use std::collections::BTreeSet;
+
+/// The arguments of such a call.
+struct Asked<'a> {
+    /// Of what, and the gradients that it begins with; where there is none, with one.
+    of: Vec<(NodeId, Option<NodeId>)>,
+    by: Vec<NodeId>,
+    /// Torch's graph is there afterwards.
+    keeps: bool,
+    metas: &'a [ValueMeta],
+    /// Only what lies between goes by, and nothing else of torch's graph.
+    between: bool,
+}
+
+impl Asked<'_> {
+    fn new<'a>(node: &'a Node, target: &Target, args: &[Arg]) -> Option<Asked<'a>> {
+        let ValueMeta::Tuple(metas) = &node.meta else { return None };
+        let is = |arg: &Arg| *arg == Arg::Const(Const::Bool(true));
+        let nodes = |arg: &Arg| match arg {
+            Arg::List(items) => items.iter().map(node_of).collect::<Option<Vec<_>>>(),
+            _ => None,
+        };
+        let seed = |arg: &Arg| match arg {
+            Arg::Const(Const::None) => Some(None),
+            arg => node_of(arg).map(Some),
+        };
+        if matches!(target, Target::Function(path) if &**path == GRADIENTS) {
+            let [of, with, leaves, keeps] = args else { return None };
+            let of = vec![(node_of(of)?, seed(with)?)];
+            return Some(Asked { of, by: nodes(leaves)?, keeps: is(keeps), metas, between: false });
+        }
+        let [of, Arg::List(seeds), by, keeps, _creates] = args else { return None };
+        let seeds = seeds.iter().map(seed).collect::<Option<Vec<_>>>()?;
+        let of = nodes(of)?.into_iter().zip(seeds).collect();
+        Some(Asked { of, by: nodes(by)?, keeps: is(keeps), metas, between: true })
+    }
+}
+
+fn node_of(arg: &Arg) -> Option<NodeId> {
+    if let Arg::Node(id) = arg { Some(*id) } else { None }
+}
 
 impl Lowering<'_> {
-    /// What [`flambeau_ir::graph::GRADIENTS`] gives for these arguments.
-    pub fn gradients(&mut self, node: &Node, args: &[Arg]) -> Result<Value, Reason> {
-        let ([Arg::Node(of), seed, Arg::List(leaves), keeps], ValueMeta::Tuple(metas)) = (args, &node.meta) else {
-            return refuse("gradients of what is no tensor");
-        };
-        let (base, value) = self.present(*of)?;
-        let seed = match seed {
-            Arg::Const(Const::None) => None,
-            Arg::Node(seed) => Some(self.present(*seed)?.1),
-            _ => return refuse("a gradient that is no tensor"),
-        };
-        let Some(follow) = &self.follow else { return refuse("gradients of what autograd does not follow") };
-        let reached = follow.reached(base);
-        let inputs: Vec<bool> = self.followed_inputs();
-        let mut places = Vec::new();
-        for leaf in leaves {
-            let Arg::Node(leaf) = leaf else { return refuse("a leaf that is no tensor") };
-            let (base, _) = self.present(*leaf)?;
-            match self.bases[base].input {
-                Some(input) => places.push(input),
-                None => return refuse("a leaf that the graph made"),
-            }
+    /// What [`GRADIENTS`] or [`flambeau_ir::graph::ASKED`] gives for these arguments.
+    pub fn gradients(&mut self, node: &Node, target: &Target, args: &[Arg]) -> Result<Value, Reason> {
+        let Some(asked) = Asked::new(node, target, args) else { return refuse("gradients of what is no tensor") };
+        if self.follow.is_none() {
+            return refuse("gradients of what autograd does not follow");
         }
-        let found = flambeau_derive::within(&mut self.core, &inputs, (value, seed), &reached)?;
-        if *keeps == Arg::Const(Const::Bool(false)) {
-            let freed = behind(self.graph, *of);
-            self.follow.iter_mut().for_each(|follow| follow.free(&freed));
+        let mut roots = Vec::new();
+        for (of, seed) in &asked.of {
+            let seed = seed.map(|seed| self.present(seed)).transpose()?;
+            roots.push((self.present(*of)?.1, seed.map(|(_, value)| value)));
         }
-        let each = places.iter().zip(metas).map(|(place, meta)| match (found.get(place), meta) {
-            (Some(gradient), ValueMeta::Tensor(meta)) => {
-                let CoreNode { dtype, sizes, .. } = self.core.node(*gradient).clone();
-                let end = self.core.push(CoreOp::Stop(*gradient), dtype, sizes);
-                self.fresh(end, meta)
-            }
-            _ => refuse("a leaf that the graph does not connect with what its gradient is of"),
-        });
-        Ok(Value::Tuple(each.collect::<Result<_, _>>()?))
+        self.check_connected(&asked)?;
+        let points: Vec<CoreId> = asked.by.iter().map(|id| self.point(*id)).collect::<Result<_, _>>()?;
+        let found = flambeau_derive::within(&mut self.core, &points, &roots)?;
+        let mut given = Vec::new();
+        for (gradient, meta) in found.into_iter().zip(asked.metas) {
+            let ValueMeta::Tensor(meta) = meta else { return refuse("a gradient that is no tensor") };
+            let CoreNode { dtype, sizes, .. } = self.core.node(gradient).clone();
+            let end = if meta.requires_grad { gradient } else { self.core.push(CoreOp::Stop(gradient), dtype, sizes) };
+            given.push(self.fresh(end, meta)?);
+        }
+        let given = Value::Tuple(given);
+        self.note_gradients(node, &asked, &given);
+        Ok(given)
+    }
+
+    /// Inputs of the graph that autograd does not connect with what the gradient is of have none.
+    fn check_connected(&self, asked: &Asked<'_>) -> Result<(), Reason> {
+        let base_of =
+            |id: &NodeId| if let Value::Tensor { base, .. } = self.values[id.0 as usize] { Some(base) } else { None };
+        let Some(follow) = &self.follow else { return Ok(()) };
+        let mut reached = BTreeSet::new();
+        asked.of.iter().filter_map(|(of, _)| base_of(of)).for_each(|base| reached.extend(follow.reached(base)));
+        let lost = asked
+            .by
+            .iter()
+            .filter_map(base_of)
+            .filter_map(|base| self.bases[base].input)
+            .find(|i| !reached.contains(i));
+        match lost {
+            Some(_) => refuse("a leaf that the graph does not connect with what its gradient is of"),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes what torch saves for the gradients' own gradients, what they are connected with, and what it frees.
+    fn note_gradients(&mut self, node: &Node, asked: &Asked<'_>, given: &Value) {
+        let mut behind: BTreeSet<NodeId> = BTreeSet::new();
+        asked.of.iter().for_each(|(of, _)| behind.extend(self.behind(*of)));
+        if asked.between {
+            let between = self.downstream(&asked.by);
+            behind.retain(|id| between.contains(id));
+        }
+        self.note_derived(node, &behind, given);
+        if !asked.keeps {
+            self.follow.iter_mut().for_each(|follow| follow.free(&behind));
+        }
     }
 
     /// The memory of a tensor, and its value now.
     fn present(&mut self, of: NodeId) -> Result<(usize, CoreId), Reason> {
         match self.values[of.0 as usize].clone() {
-            Value::Tensor { base, views, severed: false, .. } => Ok((base, self.read(base, &views))),
-            _ => refuse("a gradient of or by a tensor that shares memory only"),
+            Value::Tensor { base, views, meta, severed } => {
+                let value = self.taken(base, &views, &meta);
+                Ok((base, self.as_followed(value, base, (&meta, !views.is_empty(), severed))?))
+            }
+            _ => refuse("a gradient of or by what is no tensor"),
         }
     }
 }

@@ -6,5 +6,6 @@ pub mod functional;
 mod gradients;
 pub mod halves;
 pub mod layout;
+mod leaves;
 mod opaque;
 mod regions;

@@ -10,6 +10,7 @@ use flambeau_ir::plan::{Symbol, Taken, Training, TrainingNode};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::SourceId;
 use flambeau_lower::{Functional, LowerOptions, lower_core};
+use std::collections::BTreeSet;
 
 /// Calls below which a node of autograd costs more than it saves: some ten microseconds.
 const FEWEST: usize = 3;
@@ -50,6 +51,10 @@ fn parts(graph: &Graph, ended: &[u32], options: &LowerOptions) -> Result<Divided
     };
     let ended: Vec<(u32, u32)> = ended.iter().map(freed).collect::<Result<_, _>>()?;
     ended.iter().for_each(|(output, _)| followed_outputs[*output as usize] = false);
+    let made = |inputs: &BTreeSet<u32>| inputs.iter().any(|input| !followed_inputs[*input as usize]);
+    if followed_outputs.iter().zip(&reached).any(|(followed, inputs)| *followed && made(inputs)) {
+        return Err(Reason::new(ReasonCode::NotLowered, "an output of a leaf that the graph makes of an input"));
+    }
     let repeats = |output: &CoreOutput| {
         output.sizes.iter().zip(&output.strides).any(|(size, stride)| stride.is(0) && !size.is(1))
     };

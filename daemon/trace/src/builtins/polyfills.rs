@@ -11,6 +11,7 @@ use flambeau_ir::reason::ReasonCode;
 
 pub const TABLE: Table = &[
     ("flambeau.polyfills._table.Lazy", lazy),
+    ("flambeau.polyfills._table.asked_gradients", asked_gradients),
     ("flambeau.polyfills._table.gradients", gradients),
     ("flambeau.polyfills._table.made", made),
     ("flambeau.polyfills._table.one_call", one_call),
@@ -47,6 +48,14 @@ fn gradients(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [of, gradient, keeps] = exactly(path, args)?;
     let Value::Const(Const::Bool(keeps)) = keeps else { return internal("a switch that is no bool") };
     tracer.gradients(&of, &gradient, keeps)
+}
+
+fn asked_gradients(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [outputs, seeds, inputs, keeps, creates] = exactly(path, args)?;
+    let (Value::Const(Const::Bool(keeps)), Value::Const(Const::Bool(creates))) = (keeps, creates) else {
+        return internal("a switch that is no bool");
+    };
+    tracer.asked_gradients((&outputs, &seeds, &inputs), keeps, creates)
 }
 
 fn one_call(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

@@ -2,11 +2,11 @@
 
 use super::build::Builder;
 use crate::state::tracer::{Recalled, Tracer, Written};
-use crate::value::flow::{Flow, stop};
-use crate::value::{DictId, Gradient, SetValue, Value};
+use crate::value::flow::{Flow, Stop, stop};
+use crate::value::{DictId, Gradient, SetValue, TensorValue, Value};
 use flambeau_ir::exit::Effect;
 use flambeau_ir::guard::Ambient;
-use flambeau_ir::reason::ReasonCode;
+use flambeau_ir::reason::{Reason, ReasonCode};
 
 impl Tracer<'_> {
     pub(super) fn ambient_effects(&mut self, builder: &mut Builder) -> Flow<()> {
@@ -115,6 +115,21 @@ impl Tracer<'_> {
 
     fn grad_effects(&mut self, builder: &mut Builder) -> Flow<()> {
         let written = |grad: &Gradient| grad.written.then(|| (grad.value.clone(), grad.at_once));
+        let is_lost = |tensor: &TensorValue| {
+            let leaves = builder.outputs.contains(&tensor.node);
+            tensor.origin.is_none() && leaves && tensor.grad.as_ref().is_some_and(|grad| !grad.value.is_none())
+        };
+        if self.arenas.tensors.iter().any(|(_, tensor)| is_lost(tensor)) {
+            let why = Reason::new(ReasonCode::SideEffect, "a leaf that the frame made leaves it with a gradient");
+            (self.leaves_backward, self.has_learnt) = (Some(why.clone()), true);
+            return Err(Stop::from(why));
+        }
+        let begun: Vec<_> = self.arenas.tensors.iter().filter(|(id, _)| self.is_leaf_from_outside(*id)).collect();
+        for origin in begun.iter().filter_map(|(_, tensor)| tensor.origin).collect::<Vec<_>>() {
+            // A graph that is a plan computes only.
+            let (target, on) = (builder.source(origin.source), self.build(builder, &Value::bool(true))?);
+            builder.exit.effects.push(Effect::SetDescriptor(target, "requires_grad".into(), on));
+        }
         let grads = self.arenas.tensors.iter().filter_map(|(_, t)| Some((t.origin?, written(t.grad.as_ref()?)?)));
         for (origin, (value, at_once)) in grads.collect::<Vec<_>>() {
             let target = builder.source(origin.source);
@@ -141,7 +156,11 @@ impl Tracer<'_> {
             + arenas.sets.iter().filter(|(_, s)| s.origin.is_some() && s.is_changed()).count()
             + arenas.cells.iter().filter(|(_, c)| c.origin.is_some() && c.dirty).count()
             + arenas.instances.iter().filter(|(_, i)| i.origin.is_some() && !i.slot_writes.is_empty()).count()
-            + arenas.tensors.iter().filter(|(_, t)| t.grad.as_ref().is_some_and(|grad| grad.written)).count()
+            + arenas
+                .tensors
+                .iter()
+                .filter(|(_, t)| t.origin.is_some() && t.grad.as_ref().is_some_and(|grad| grad.written))
+                .count()
             + self.class_writes.len()
             + self.drawn().count()
     }

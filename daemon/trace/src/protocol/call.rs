@@ -186,6 +186,11 @@ impl Tracer<'_> {
             if let Some(value) = self.library.call(self, &path, args.clone())? {
                 return Ok(value);
             }
+            if &*path == "torch.autograd.grad"
+                && let Some(polyfill) = self.polyfill(&path)?
+            {
+                return self.call_polyfill(&path, &polyfill, args);
+            }
         }
         if counts_references(&function.code) {
             return stop(ReasonCode::UnsupportedCall, format!("{}, which counts references", function.qualname));

@@ -12,8 +12,13 @@ use std::rc::Rc;
 pub(crate) const REFUSED: &str = "these arguments";
 
 /// Beginnings of the paths of torch's functions that have some.
-const OF_TORCH: [&str; 4] =
-    [FUNCTION_BASE, "torch._foreach_", "torch.Tensor.backward", "torch._C._group_tensors_by_device_and_dtype"];
+const OF_TORCH: [&str; 5] = [
+    FUNCTION_BASE,
+    "torch._foreach_",
+    "torch.Tensor.backward",
+    "torch.autograd.grad",
+    "torch._C._group_tensors_by_device_and_dtype",
+];
 
 /// Items of one iterator; C takes no time for more.
 const MOST_ITEMS: usize = 2000;

@@ -93,6 +93,7 @@ impl Tracer<'_> {
             "nbytes" => Value::dim(meta.numel().mul(&Dim::Const(meta.dtype.size() as i64))),
             "grad_fn" if !meta.requires_grad => Value::NONE,
             "grad" if let Some(origin) = tensor.origin => return self.grad(id, origin).map(Some),
+            "grad" if tensor.is_leaf => tensor.grad.as_ref().map_or(Value::NONE, |grad| grad.value.clone()),
             "grad_fn"
             | "grad"
             | "_version"
@@ -124,9 +125,15 @@ impl Tracer<'_> {
         }))
     }
 
-    /// Whether an input is a leaf that this trace let require grad.
-    fn regraded_leaf(&self, id: TensorId) -> bool {
+    /// Whether a tensor is an input of which this trace changed whether it requires grad.
+    pub(super) fn regraded_leaf(&self, id: TensorId) -> bool {
         self.storage(id).is_some_and(|storage| self.regraded.contains(&storage))
+    }
+
+    /// Whether it is an input of the frame that this trace let require grad.
+    pub(crate) fn is_leaf_from_outside(&self, id: TensorId) -> bool {
+        let is_on = self.arenas.tensors[id].meta.requires_grad;
+        is_on && self.regraded_leaf(id) && matches!(self.frame.options.backend, BackendKind::Native(_))
     }
 
     /// What a leaf from outside has as its gradient.
@@ -158,7 +165,8 @@ impl Tracer<'_> {
             value => value.is_none(),
         };
         let is_fx = self.frame.options.backend == BackendKind::Fx;
-        if is_fx || !fits || self.arenas.tensors[id].origin.is_none() {
+        let tensor = &self.arenas.tensors[id];
+        if is_fx || !fits || tensor.origin.is_none() && (!tensor.is_leaf || self.leaves_backward.is_some()) {
             return stop(ReasonCode::SideEffect, "setting Tensor.grad");
         }
         self.arenas.tensors[id].grad = Some(Gradient { value, written: true, at_once: self.graph.is_idle() });
@@ -185,6 +193,9 @@ impl Tracer<'_> {
     pub(crate) fn set_tensor_attr(&mut self, id: TensorId, name: &str, value: Value) -> Flow<()> {
         if name == "grad" {
             return self.set_grad(id, value);
+        }
+        if name == "requires_grad" && matches!(value, Value::Const(Const::Bool(_))) {
+            return self.method(id, "requires_grad_", vec![value]).map(drop);
         }
         let class = self.class_of(&Value::Tensor(id))?;
         if self.type_lookup(&class, name)?.is_some() {

@@ -18,11 +18,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 const TOGETHER: &str = "flambeau._training.trains_together";
 
 /// What autograd goes by on its way back from a tensor.
-struct Way {
-    /// Leaves, and tensors from outside, at its end.
-    ends: Vec<TensorId>,
+pub(crate) struct Way {
+    /// The nodes whose values it goes by.
+    taken: HashSet<NodeId>,
     /// Calls that may have saved something.
-    savers: BTreeSet<NodeId>,
+    pub(crate) savers: BTreeSet<NodeId>,
 }
 
 fn refused<T>(why: &str) -> Flow<T> {
@@ -35,8 +35,9 @@ impl Tracer<'_> {
     pub(crate) fn gradients(&mut self, of: &Value, gradient: &Value, keeps: bool) -> Flow<Value> {
         let Value::Tensor(of) = of else { return refused("of no tensor") };
         let seed = self.seed(*of, gradient)?;
-        self.check_thread()?;
-        let Way { ends: leaves, savers } = self.way_back(self.arenas.tensors[*of].node);
+        self.check_thread("torch.Tensor.backward")?;
+        let way = self.way_back(&[self.arenas.tensors[*of].node]);
+        let (leaves, savers) = (self.ends(&way), way.savers);
         if savers.iter().any(|saver| self.graph.freed.contains(saver)) {
             // Some gradients come to their leaves before autograd finds that out.
             self.leaves_backward = Some(Reason::new(ReasonCode::SideEffect, "a second call finds it freed"));
@@ -80,7 +81,8 @@ impl Tracer<'_> {
     }
 
     /// What the thread does with gradients that only autograd's engine knows of.
-    fn check_thread(&mut self) -> Flow<()> {
+    pub(crate) fn check_thread(&mut self, call: &str) -> Flow<()> {
+        let refused = |why: &str| stop(ReasonCode::SideEffect, format!("{call}: {why}"));
         let is_ours = match &self.frame.options.backend {
             BackendKind::Eager => true,
             BackendKind::Native(name) => name == "cpu" && self.frame.options.training.is_some(),
@@ -100,8 +102,10 @@ impl Tracer<'_> {
         if ambient.saved_tensor_hooks || ambient.observers != 0 {
             return refused("where somebody looks at what autograd does");
         }
-        if !self.regraded.is_empty() {
-            return refused("where a tensor began or ceased to require grad");
+        let regraded: Vec<TensorId> =
+            self.arenas.tensors.iter().map(|(id, _)| id).filter(|id| self.regraded_leaf(*id)).collect();
+        if regraded.iter().any(|id| !self.is_leaf_from_outside(*id)) {
+            return refused("where a tensor ceased to require grad");
         }
         let together = self.eval(TOGETHER, vec![])?;
         if !matches!(together, Value::Const(Const::Bool(false))) {
@@ -118,7 +122,7 @@ impl Tracer<'_> {
         let mut metas = Vec::new();
         for leaf in leaves {
             let tensor = &self.arenas.tensors[*leaf];
-            let Some(origin) = tensor.origin else { return refused("a leaf that the frame made") };
+            let origin = tensor.origin;
             let TensorMeta { dtype, device, sizes, strides, .. } = tensor.meta.clone();
             if !dtype.is_float() || !device.is_cpu() {
                 return refused("a leaf of another type or device");
@@ -126,6 +130,7 @@ impl Tracer<'_> {
             let dense = flambeau_ir::tensor::is_dense(&sizes, &strides);
             let strides = if dense { strides } else { contiguous_strides(&sizes) };
             metas.push(ValueMeta::Tensor(TensorMeta { dtype, device, sizes, strides, requires_grad: false }));
+            let Some(origin) = origin else { continue };
             objects.push(origin);
             if let AnswerValue::Missing = self.ask_one(Question::Grad(origin.object))? {
                 return refused("a tensor from outside that is no leaf");
@@ -139,13 +144,17 @@ impl Tracer<'_> {
         Ok(metas)
     }
 
-    /// What autograd goes by on its way back from the value of a node as it is now.
-    fn way_back(&self, from: NodeId) -> Way {
-        let tensors: HashMap<NodeId, TensorId> = self.arenas.tensors.iter().map(|(id, t)| (t.node, id)).collect();
+    pub(crate) fn tensors_by_node(&self) -> HashMap<NodeId, TensorId> {
+        self.arenas.tensors.iter().map(|(id, tensor)| (tensor.node, id)).collect()
+    }
+
+    /// What autograd goes by on its way back from the values of these nodes as they are now.
+    pub(crate) fn way_back(&self, from: &[NodeId]) -> Way {
+        let tensors = self.tensors_by_node();
         let root = |id: NodeId| tensors.get(&id).map(|tensor| self.root(*tensor, true));
         // What calls took, and whose memory that was, as others wrote to it before.
-        let mut taken = HashSet::from([from]);
-        let mut roots: HashSet<TensorId> = root(from).into_iter().collect();
+        let mut taken: HashSet<NodeId> = from.iter().copied().collect();
+        let mut roots: HashSet<TensorId> = from.iter().filter_map(|id| root(*id)).collect();
         let mut savers = BTreeSet::new();
         let followed = self.followed();
         for (at, node) in self.graph.nodes.iter().enumerate().rev() {
@@ -175,16 +184,21 @@ impl Tracer<'_> {
             roots.extend(given.iter().filter_map(|of| root(*of)));
             taken.extend(given);
         }
+        Way { taken, savers }
+    }
+
+    /// The leaves, and tensors from outside, at the end of a way.
+    pub(crate) fn ends(&self, way: &Way) -> Vec<TensorId> {
         let is_end = |node: &Node| matches!(node.op, NodeOp::Placeholder(_));
         let ends = self.arenas.tensors.iter().filter(|(_, tensor)| {
             let is_leaf = tensor.is_leaf || is_end(&self.graph.nodes[tensor.node.0 as usize]);
-            tensor.meta.requires_grad && is_leaf && taken.contains(&tensor.node)
+            tensor.meta.requires_grad && is_leaf && way.taken.contains(&tensor.node)
         });
-        Way { ends: ends.map(|(id, _)| id).collect(), savers }
+        ends.map(|(id, _)| id).collect()
     }
 
     /// For each node, whether autograd records its call.
-    fn followed(&self) -> Vec<bool> {
+    pub(crate) fn followed(&self) -> Vec<bool> {
         let mut on = self.frame.ambient.grad_enabled;
         let of_node = |node: &Node| {
             if let NodeOp::Call { target, args, .. } = &node.op
@@ -204,7 +218,7 @@ impl Tracer<'_> {
         }
         let is_ended = |output: &NodeId| {
             requires_grad(&self.graph.nodes[output.0 as usize].meta)
-                && self.way_back(*output).savers.iter().any(|saver| self.graph.freed.contains(saver))
+                && self.way_back(&[*output]).savers.iter().any(|saver| self.graph.freed.contains(saver))
         };
         (0..).zip(outputs).filter(|(_, output)| is_ended(output)).map(|(at, _)| at).collect()
     }

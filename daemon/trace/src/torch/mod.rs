@@ -1,6 +1,7 @@
 //! Torch calls: graph nodes with metadata from the op rules or the client.
 
 mod ambient;
+mod asked;
 mod attr;
 mod autocast;
 mod backward;

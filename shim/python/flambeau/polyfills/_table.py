@@ -74,6 +74,14 @@ def gradients(of: Any, gradient: Any, keeps: bool) -> list[tuple[Any, Any]]:
     raise Refused
 
 
+def asked_gradients(
+    outputs: tuple[Any, ...], seeds: tuple[Any, ...], inputs: tuple[Any, ...], keeps: bool, creates: bool
+) -> tuple[Any, ...]:
+    """The gradients of `inputs`, as `torch.autograd.grad` gives them; `None` for what autograd connects with no output.
+    `seeds`: the gradients that it begins with, or `None`. `keeps`, `creates`: `retain_graph` and `create_graph`."""
+    raise Refused
+
+
 def state_of(value: Any) -> list[Any]:
     """The state of such an object, or of one of C that was there before the trace; other objects are refused."""
     raise Refused

@@ -2,6 +2,8 @@
 
 `Tensor.backward` gives leaves their gradients in the graph, as the engine accumulates them.
 
+`torch.autograd.grad` gives gradients in the graph, too; with `create_graph=True` the graph goes on from them.
+
 `torch.autograd.Function.apply`: where no gradient is asked for, its `forward` is called, and nothing is recorded;
 else its `forward` is traced for its outputs, and the graph calls `apply`, so that autograd has the function's own node.
 
@@ -15,7 +17,7 @@ from typing import Any
 import torch
 from torch.autograd.function import Function
 
-from flambeau.polyfills._table import Kind, gradients, instead_of, made, one_call, refuse, state_of
+from flambeau.polyfills._table import Kind, asked_gradients, gradients, instead_of, made, one_call, refuse, state_of
 
 
 @instead_of("torch.Tensor.backward")
@@ -31,6 +33,45 @@ def backward(
             refuse()
         else:
             leaf.grad.add_(given)
+
+
+@instead_of("torch.autograd.grad")
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: Any = None,
+    create_graph: Any = False,
+    only_inputs: Any = True,
+    allow_unused: Any = None,
+    is_grads_batched: Any = False,
+    materialize_grads: Any = False,
+) -> Any:
+    if is_grads_batched or not only_inputs or (materialize_grads and allow_unused is False):
+        refuse()
+    of = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
+    if isinstance(inputs, torch.Tensor):
+        asked: tuple[Any, ...] = (inputs,)
+    else:
+        asked = tuple(inputs.values() if type(inputs) is dict else inputs)
+    if grad_outputs is None:
+        seeds: tuple[Any, ...] = (None,) * len(of)
+    else:
+        seeds = (grad_outputs,) if isinstance(grad_outputs, torch.Tensor) else tuple(grad_outputs)
+    if not asked or not of:
+        refuse()
+    creates = bool(create_graph)
+    keeps = creates if retain_graph is None else bool(retain_graph)
+    given = asked_gradients(of, seeds, asked, keeps, creates)
+    if any(gradient is None for gradient in given):
+        if not (allow_unused or materialize_grads) or (materialize_grads and creates):
+            refuse()
+        if materialize_grads:
+            pairs = zip(given, asked, strict=True)
+            given = tuple([torch.zeros_like(of) if one is None else one for one, of in pairs])
+    if type(inputs) is dict:
+        return dict(zip(inputs.keys(), given, strict=True))
+    return given
 
 
 class Context(Kind):

@@ -1,0 +1,84 @@
+"""Which gradients `torch.autograd.grad` would give in a graph: torch says it, of tensors without data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from flambeau._fake import _resolve
+
+
+def gradients(
+    nodes: Sequence[Sequence[Any]],
+    outputs: Sequence[int],
+    seeds: Sequence[int | None],
+    inputs: Sequence[int],
+    keeps: bool,
+    creates: bool,
+    tensors: Sequence[torch.Tensor],
+) -> tuple[torch.Tensor | None, ...]:
+    """Runs the graph of these nodes, and asks for the gradients of `inputs`; `None` stands for one that there is not.
+
+    A node is empty for the next one of `tensors`, holds a constant, or a function's path, its arguments, their names.
+    Tensors are called by the numbers of their nodes. Raises what torch raises, and `TypeError` for gradients that share
+    memory.
+    """
+    given = iter(tensors)
+    own: set[int] = set()
+    values: list[Any] = []
+    for node in nodes:
+        if not node:
+            tensor = _copy(next(given))
+            own.add(tensor.untyped_storage()._cdata)
+            values.append(tensor)
+        elif len(node) == 1:
+            values.append(node[0])
+        else:
+            path, args, names = node
+            found = [_value(arg, values) for arg in args]
+            count = len(found) - len(names)
+            values.append(_callable(path)(*found[:count], **dict(zip(names, found[count:], strict=True))))
+    begun = [None if seed is None else values[seed] for seed in seeds]
+    made: tuple[torch.Tensor | None, ...] = torch.autograd.grad(
+        [values[at] for at in outputs],
+        [values[at] for at in inputs],
+        begun,
+        retain_graph=keeps,
+        create_graph=creates,
+        allow_unused=True,
+    )
+    storages = [tensor.untyped_storage()._cdata for tensor in made if tensor is not None]
+    if len({*storages}) < len(storages) or not own.isdisjoint(storages):
+        raise TypeError("gradients that share memory")
+    return made
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of zeros with the same metadata, which nobody else has."""
+    with torch.no_grad():
+        last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        room = last + 1 if tensor.numel() else 0
+        made = torch.zeros(room, dtype=tensor.dtype, device=tensor.device)
+        made = torch.as_strided(made, tensor.shape, tensor.stride()).detach()
+    return made.requires_grad_(tensor.requires_grad)
+
+
+def _callable(path: str) -> Any:
+    return getattr(torch.Tensor, path[1:]) if path.startswith(".") else _resolve(path)
+
+
+def _value(arg: Any, values: list[Any]) -> Any:
+    """An argument: a kind and what it is made of, or a constant."""
+    if not isinstance(arg, (list, tuple)):
+        return arg
+    kind, *parts = arg
+    if kind == "node":
+        return values[parts[0]]
+    found = [_value(part, values) for part in parts]
+    if kind == "slice":
+        return slice(*found)
+    if kind == "dict":
+        return dict(zip(found[::2], found[1::2], strict=True))
+    return found if kind == "list" else tuple(found)
