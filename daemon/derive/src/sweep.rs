@@ -34,6 +34,8 @@ pub struct Sweep<'a> {
     core: Core,
     division: &'a Division,
     gradients: BTreeMap<CoreId, CoreId>,
+    /// Derivatives of the gradients are to be taken.
+    creates: bool,
 }
 
 impl Build for Sweep<'_> {
@@ -95,7 +97,7 @@ pub fn sweep(
     at: usize,
     untaped: &mut BTreeSet<CoreId>,
 ) -> Result<Joint, Reason> {
-    let mut sweep = Sweep { core: core.clone(), division, gradients: BTreeMap::new() };
+    let mut sweep = Sweep { core: core.clone(), division, gradients: BTreeMap::new(), creates: false };
     let inputs = wanted.inputs.len() as u32;
     let outputs = seed(&mut sweep, inputs, at);
     of_values(&mut sweep, core, at, untaped)?;
@@ -121,11 +123,16 @@ pub fn sweep(
 }
 
 /// Adds the gradients of these values to the graph itself, from others back: in order. `roots`: those others, and the
-/// gradients that they begin with; ones where there are none.
-pub fn within(core: &mut Core, points: &[CoreId], roots: &[(CoreId, Option<CoreId>)]) -> Result<Vec<CoreId>, Reason> {
+/// gradients that they begin with; ones where there are none. `creates`: derivatives are to be taken of them.
+pub fn within(
+    core: &mut Core,
+    points: &[CoreId],
+    roots: &[(CoreId, Option<CoreId>)],
+    creates: bool,
+) -> Result<Vec<CoreId>, Reason> {
     loop {
         let division = Division::between(core, points);
-        let mut sweep = Sweep { core: core.clone(), division: &division, gradients: BTreeMap::new() };
+        let mut sweep = Sweep { core: core.clone(), division: &division, gradients: BTreeMap::new(), creates };
         for (value, seed) in roots {
             let seed = seed.unwrap_or_else(|| {
                 let CoreNode { dtype, sizes, .. } = core.node(*value);
@@ -141,6 +148,9 @@ pub fn within(core: &mut Core, points: &[CoreId], roots: &[(CoreId, Option<CoreI
             let gradients = points.iter().map(|point| sweep.gradients.get(point).copied()).collect::<Option<_>>();
             *core = sweep.core;
             return gradients.map_or_else(|| refuse("a gradient of what has none"), Ok);
+        }
+        if let Some(CoreOp::Extern(call)) = untaped.first().filter(|_| creates).map(|id| &core.node(*id).op) {
+            return refuse(format!("no derivative of the derivative of {}", call.op));
         }
         tape::tape(core, &division.active, &untaped)?;
     }
@@ -228,6 +238,9 @@ fn of_call(sweep: &mut Sweep<'_>, core: &Core, id: CoreId, untaped: &mut BTreeSe
         return Ok(());
     }
     if tape::is_taped(call) {
+        if sweep.creates {
+            return refuse("no derivative of what torch's own autograd gives");
+        }
         tape::of_taped(sweep, call, &results, &gradients);
         return Ok(());
     }

@@ -22,6 +22,9 @@ const WANTED: usize = 2;
 pub fn tape(core: &mut Core, active: &[bool], calls: &BTreeSet<CoreId>) -> Result<(), Reason> {
     for id in calls {
         let CoreOp::Extern(call) = &core.node(*id).op else { continue };
+        if call.op.starts_with("flambeau::") {
+            return refuse(format!("no derivative of {}", call.op));
+        }
         if call.in_place {
             return refuse(format!("no derivative of {}, which writes to its argument", call.op));
         }

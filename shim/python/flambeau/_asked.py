@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from torch.utils._python_dispatch import _disable_current_modes
+
 from flambeau._fake import _resolve
 
 
@@ -49,10 +51,30 @@ def gradients(
         create_graph=creates,
         allow_unused=True,
     )
-    storages = [tensor.untyped_storage()._cdata for tensor in made if tensor is not None]
-    if len({*storages}) < len(storages) or not own.isdisjoint(storages):
+    tensors = [tensor for tensor in made if tensor is not None]
+    if any(tensor.untyped_storage()._cdata in own for tensor in tensors) or _overlap(tensors):
         raise TypeError("gradients that share memory")
     return made
+
+
+def _overlap(tensors: list[torch.Tensor]) -> bool:
+    """Whether two of them show the same element."""
+    by_storage: dict[int, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        by_storage.setdefault(tensor.untyped_storage()._cdata, []).append(tensor)
+    for group in by_storage.values():
+        if len(group) == 1:
+            continue
+        places = [(list(t.shape), list(t.stride()), int(t.storage_offset())) for t in group]
+        ends = [offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) for shape, stride, offset in places]
+        with _disable_current_modes():
+            shown = torch.zeros(max(ends) + 1, dtype=torch.bool)
+            for shape, stride, offset in places:
+                part = torch.as_strided(shown, shape, stride, offset)
+                if bool(part.any()):
+                    return True
+                part.fill_(True)
+    return False
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

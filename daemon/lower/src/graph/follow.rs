@@ -222,9 +222,10 @@ impl Lowering<'_> {
             return self.read(base, views);
         }
         let held = &self.bases[base];
-        let is_renewed = |follow: &Follow| !follow.off && follow.renewed.contains(&base);
-        let mut value = held.point.unwrap_or(held.value);
-        if self.follow.as_ref().is_some_and(is_renewed) {
+        let follow = self.follow.as_ref();
+        let is_renewed = follow.is_some_and(|follow| follow.renewed.contains(&base));
+        let mut value = if is_renewed { held.value } else { held.point.unwrap_or(held.value) };
+        if is_renewed && follow.is_some_and(|follow| !follow.off) {
             let input = |at: u32| self.core.ids().find(|id| self.core.node(*id).op == CoreOp::Input(at));
             let Some(leaf) = held.point.or_else(|| held.input.and_then(input)) else { return self.read(base, views) };
             let op = self.sloped(self.bases[base].value, leaf);

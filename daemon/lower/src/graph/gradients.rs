@@ -5,6 +5,7 @@ use flambeau_core::graph::{CoreId, CoreNode, CoreOp};
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::{Arg, GRADIENTS, Node, NodeId, Target, ValueMeta};
 use flambeau_ir::reason::Reason;
+use flambeau_ir::tensor::{TensorMeta, contiguous_strides, is_dense};
 use flambeau_ops::decompose::refuse;
 use std::collections::BTreeSet;
 
@@ -15,6 +16,8 @@ struct Asked<'a> {
     by: Vec<NodeId>,
     /// Torch's graph is there afterwards.
     keeps: bool,
+    /// The gradients may have gradients.
+    creates: bool,
     metas: &'a [ValueMeta],
     /// Only what lies between goes by, and nothing else of torch's graph.
     between: bool,
@@ -35,12 +38,12 @@ impl Asked<'_> {
         if matches!(target, Target::Function(path) if &**path == GRADIENTS) {
             let [of, with, leaves, keeps] = args else { return None };
             let of = vec![(node_of(of)?, seed(with)?)];
-            return Some(Asked { of, by: nodes(leaves)?, keeps: is(keeps), metas, between: false });
+            return Some(Asked { of, by: nodes(leaves)?, keeps: is(keeps), creates: false, metas, between: false });
         }
-        let [of, Arg::List(seeds), by, keeps, _creates] = args else { return None };
+        let [of, Arg::List(seeds), by, keeps, creates] = args else { return None };
         let seeds = seeds.iter().map(seed).collect::<Option<Vec<_>>>()?;
         let of = nodes(of)?.into_iter().zip(seeds).collect();
-        Some(Asked { of, by: nodes(by)?, keeps: is(keeps), metas, between: true })
+        Some(Asked { of, by: nodes(by)?, keeps: is(keeps), creates: is(creates), metas, between: true })
     }
 }
 
@@ -58,17 +61,27 @@ impl Lowering<'_> {
         let mut roots = Vec::new();
         for (of, seed) in &asked.of {
             let seed = seed.map(|seed| self.present(seed)).transpose()?;
-            roots.push((self.present(*of)?.1, seed.map(|(_, value)| value)));
+            let Value::Tensor { base, views, meta, severed: false } = self.values[of.0 as usize].clone() else {
+                return refuse("a gradient of a tensor that shares memory only");
+            };
+            roots.push((self.taken(base, &views, &meta), seed));
         }
         self.check_connected(&asked)?;
         let points: Vec<CoreId> = asked.by.iter().map(|id| self.point(*id)).collect::<Result<_, _>>()?;
-        let found = flambeau_derive::within(&mut self.core, &points, &roots)?;
+        let found = flambeau_derive::within(&mut self.core, &points, &roots, asked.creates)?;
         let mut given = Vec::new();
         for (gradient, meta) in found.into_iter().zip(asked.metas) {
             let ValueMeta::Tensor(meta) = meta else { return refuse("a gradient that is no tensor") };
             let CoreNode { dtype, sizes, .. } = self.core.node(gradient).clone();
             let end = if meta.requires_grad { gradient } else { self.core.push(CoreOp::Stop(gradient), dtype, sizes) };
-            given.push(self.fresh(end, meta)?);
+            // Others lie otherwise in torch's memory, as parts of larger ones; such do not leave the graph.
+            let lies =
+                if is_dense(&meta.sizes, &meta.strides) { &meta.strides } else { &contiguous_strides(&meta.sizes) };
+            let mut value = self.fresh(end, &TensorMeta { strides: lies.clone(), ..meta.clone() })?;
+            if let Value::Tensor { meta: shown, .. } = &mut value {
+                *shown = meta.clone();
+            }
+            given.push(value);
         }
         let given = Value::Tuple(given);
         self.note_gradients(node, &asked, &given);
@@ -108,14 +121,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// The memory of a tensor, and its value now.
-    fn present(&mut self, of: NodeId) -> Result<(usize, CoreId), Reason> {
+    /// The value of a tensor now, as an argument.
+    fn present(&mut self, of: NodeId) -> Result<CoreId, Reason> {
         match self.values[of.0 as usize].clone() {
             Value::Tensor { base, views, meta, severed } => {
                 let value = self.taken(base, &views, &meta);
-                Ok((base, self.as_followed(value, base, (&meta, !views.is_empty(), severed))?))
+                self.as_followed(value, base, (&meta, !views.is_empty(), severed))
             }
-            _ => refuse("a gradient of or by what is no tensor"),
+            _ => refuse("a gradient that is no tensor"),
         }
     }
 }

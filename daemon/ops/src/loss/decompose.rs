@@ -2,8 +2,8 @@
 
 use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, compute_type, refuse};
-use crate::reduce::decompose::exponentials;
-use flambeau_core::graph::ExternArg;
+use crate::reduce::decompose::{averaged, exponentials};
+use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::Reason;
@@ -54,4 +54,68 @@ pub(super) fn cross_entropy(cx: &mut Decompose) -> Result<Outcome, Reason> {
         loss = cx.div(loss, count);
     }
     Ok(Outcome::Fresh(cx.reshape(loss, result.sizes)))
+}
+
+/// The loss of each element by what it differs, rounded to the type of the result, and reduced.
+fn by_difference(
+    cx: &mut Decompose,
+    loss: impl FnOnce(&mut Decompose, CoreId) -> Result<CoreId, Reason>,
+) -> Result<Outcome, Reason> {
+    let result = cx.result()?;
+    let dtype = compute_type(result.dtype);
+    let (x, target) = (cx.operand("input", dtype)?, cx.operand("target", dtype)?);
+    let difference = cx.sub(x, target);
+    let each = loss(cx, difference)?;
+    let rounded = cx.cast(each, result.dtype);
+    let each = cx.cast(rounded, dtype);
+    let over: Vec<usize> = (0..cx.sizes(each).len()).collect();
+    let total = match cx.int("reduction")?.unwrap_or(1) {
+        0 => each,
+        1 => averaged(cx, each, &over),
+        2 => cx.reduce(ReduceOp::Sum, each, &over),
+        other => return refuse(format!("a loss with reduction {other}")),
+    };
+    Ok(Outcome::Fresh(cx.reshape(total, result.sizes)))
+}
+
+pub(super) fn mse(cx: &mut Decompose) -> Result<Outcome, Reason> {
+    by_difference(cx, |cx, difference| Ok(cx.mul(difference, difference)))
+}
+
+pub(super) fn l1(cx: &mut Decompose) -> Result<Outcome, Reason> {
+    by_difference(cx, |cx, difference| Ok(cx.unary(Unary::Abs, difference)))
+}
+
+/// Square up to `beta`, straight from there on.
+pub(super) fn smooth_l1(cx: &mut Decompose) -> Result<Outcome, Reason> {
+    let beta = cx.float("beta")?.unwrap_or(1.0);
+    if beta == 0.0 {
+        return l1(cx);
+    }
+    by_difference(cx, |cx, difference| {
+        let (square, straight, is_far) = bent(cx, difference, beta);
+        let scale = cx.real(beta, cx.dtype(square));
+        let square = cx.div(square, scale);
+        Ok(cx.select(is_far, straight, square))
+    })
+}
+
+pub(super) fn huber(cx: &mut Decompose) -> Result<Outcome, Reason> {
+    let delta = cx.float("delta")?.unwrap_or(1.0);
+    by_difference(cx, |cx, difference| {
+        let (square, straight, is_far) = bent(cx, difference, delta);
+        let straight = cx.scale(straight, delta);
+        Ok(cx.select(is_far, straight, square))
+    })
+}
+
+/// Half the square of a value, how far it is from half of `limit`, and whether it is beyond that. What is not chosen has a
+/// derivative that is finite.
+fn bent(cx: &mut Decompose, value: CoreId, limit: f64) -> (CoreId, CoreId, CoreId) {
+    let (far, size) = (cx.real(limit, cx.dtype(value)), cx.unary(Unary::Abs, value));
+    let is_far = cx.binary(Binary::Ge, size, far);
+    let zero = cx.real(0.0, cx.dtype(value));
+    let near = cx.select(is_far, zero, value);
+    let half = cx.scale(near, 0.5);
+    (cx.mul(half, near), cx.offset(size, -0.5 * limit), is_far)
 }

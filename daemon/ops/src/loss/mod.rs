@@ -20,10 +20,12 @@ pub(crate) static OPS: &[OpDef] = &[
     .derives(decompose::cross_entropy),
     OpDef::new("nll_loss_nd", "input:T, target:T, weight:T=None, reduction:I=1, ignore_index:I=-100", classes, NN)
         .is(Checks),
-    OpDef::new("mse_loss", ELEMENTWISE, elementwise, NN),
-    OpDef::new("l1_loss", ELEMENTWISE, absolute, NN),
-    OpDef::new("smooth_l1_loss", "input:T, target:T, reduction:I=1, beta:N=1.0, *, out:T=None", elementwise, NN),
-    OpDef::new("huber_loss", "input:T, target:T, reduction:I=1, delta:N=1.0, *, out:T=None", of_same_sizes, NN),
+    OpDef::new("mse_loss", ELEMENTWISE, elementwise, NN).derives(decompose::mse),
+    OpDef::new("l1_loss", ELEMENTWISE, absolute, NN).derives(decompose::l1),
+    OpDef::new("smooth_l1_loss", "input:T, target:T, reduction:I=1, beta:N=1.0, *, out:T=None", elementwise, NN)
+        .derives(decompose::smooth_l1),
+    OpDef::new("huber_loss", "input:T, target:T, reduction:I=1, delta:N=1.0, *, out:T=None", of_same_sizes, NN)
+        .derives(decompose::huber),
     OpDef::new(
         "binary_cross_entropy",
         "input:T, target:T, weight:T=None, reduction:I=1, *, out:T=None",

@@ -1,7 +1,6 @@
 //! `torch.autograd.grad` in the graph. Which gradients there are, how they lie in memory, and whether they require grad in
 //! turn, torch says itself, of tensors without data.
 
-use super::{is, target_name};
 use crate::state::tracer::Tracer;
 use crate::torch::backward::Way;
 use crate::value::flow::{Flow, stop};
@@ -14,7 +13,6 @@ use flambeau_ir::oracle::{AnswerValue, QueryArg, Question};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::Step;
 use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
-use flambeau_ops::Mark;
 use std::collections::HashSet;
 
 /// What the client calls to find out.
@@ -55,6 +53,9 @@ impl Tracer<'_> {
         }
         let asked = Asked { outputs, seeds: begun, inputs, keeps, creates };
         self.check_thread("torch.autograd.grad")?;
+        if creates && !self.ambient.grad_enabled {
+            return refused("of which gradients are asked for with grad mode off");
+        }
         self.check_asked(&asked)?;
         let nodes = |ids: &[TensorId]| ids.iter().map(|id| self.arenas.tensors[*id].node).collect::<Vec<_>>();
         let way = self.way_back(&nodes(&asked.outputs));
@@ -124,11 +125,11 @@ impl Tracer<'_> {
         // Of what was written to since, autograd takes what it is now.
         let made: Vec<TensorId> = asked.inputs.iter().copied().filter(|id| self.graph_made(*id)).collect();
         let roots: Vec<TensorId> = made.iter().map(|id| self.root(*id, true)).collect();
-        let is_written = self.graph.changed.iter().any(|(writer, tensor)| {
-            let switches = matches!(&self.graph.nodes[writer.0 as usize].op, NodeOp::Call { target, .. }
-                if is(target_name(target), Mark::SetsGrad));
-            !switches && roots.contains(&self.root(*tensor, true))
-        });
+        let is_written = self
+            .graph
+            .changed
+            .iter()
+            .any(|(writer, tensor)| !self.switches_grad(*writer) && roots.contains(&self.root(*tensor, true)));
         if is_written || made.iter().any(|id| self.arenas.tensors[*id].base.is_some()) {
             return refused("a tensor that was written to, or a view");
         }
@@ -248,9 +249,6 @@ impl Tracer<'_> {
                 _ => return refused("a gradient in another layout, of sizes that vary"),
             };
             meta.sizes = sizes;
-        }
-        if !flambeau_ir::tensor::is_dense(&meta.sizes, &meta.strides) {
-            return refused("a gradient that repeats elements");
         }
         Ok(meta)
     }

@@ -1,6 +1,7 @@
 //! `Tensor.backward()` in the graph: which leaves get gradients, and what torch frees. Autograd's engine does not run, so a
 //! leaf on whose gradient there is a hook is left to it, and so is what the engine alone can do.
 
+use super::{is, target_name};
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
 use crate::value::{TensorId, Value};
@@ -165,6 +166,9 @@ impl Tracer<'_> {
             if !followed[at] || !(written || taken.contains(&id)) {
                 continue;
             }
+            if tensors.get(&id).is_some_and(|tensor| self.arenas.tensors[*tensor].is_leaf) || self.switches_grad(id) {
+                continue;
+            }
             let op = flambeau_ops::canonical(target);
             let mut given = Vec::new();
             args.iter().chain(kwargs.iter().map(|(_, arg)| arg)).for_each(|arg| arg.nodes(&mut |id| given.push(id)));
@@ -185,6 +189,12 @@ impl Tracer<'_> {
             taken.extend(given);
         }
         Way { taken, savers }
+    }
+
+    /// Whether a node is a call of `requires_grad_`.
+    pub(crate) fn switches_grad(&self, id: NodeId) -> bool {
+        let node = &self.graph.nodes[id.0 as usize];
+        matches!(&node.op, NodeOp::Call { target, .. } if is(target_name(target), Mark::SetsGrad))
     }
 
     /// The leaves, and tensors from outside, at the end of a way.
