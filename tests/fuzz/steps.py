@@ -41,6 +41,19 @@ LINES = [
     "h = a.register_hook(lambda g: g * 2); (a * b).sum().backward(); h.remove()", "c = a.exp(); c.sum().backward(); (c * b).sum().backward()",
     "with torch.no_grad(): (a.relu() * 2).sum().item()", "c = a.view(-1)[:1].exp(); c.add_(b[0]).backward(torch.ones_like(c))",
     "with torch.autocast('cpu', enabled=n > 1): out.append((a[None] @ x[:, None]).dtype)",
+    "g, = torch.autograd.grad((a * b).sum(), a); out.append(g)", "d = (x * 2).requires_grad_(); (d * a).sum().backward(); out.append(d.grad)",
+    "g, = torch.autograd.grad((a * b).sin().sum(), [b], create_graph=True); (g * g).sum().backward()",
+    "g = torch.autograd.grad((a ** 3 * b).sum(), [a, b], create_graph=True); out.append(g[0] + g[1])",
+    "d = torch.ones_like(x, requires_grad=True); g, = torch.autograd.grad((d * a).exp().sum(), d, create_graph=True); g.sum().backward()",
+    "c = a * b; e = a * b; g, = torch.autograd.grad((c * e).exp().sum(), c); out.append(g)", "c = a * b; out.append(c); c.sum().backward()",
+    "g = torch.autograd.grad((a * 2).sum(), [a, b], allow_unused=True); out.append(g)", "y = torch.cat([a, b])[1:4]",
+    "l = (a * b).sum(); g, = torch.autograd.grad(l, a); out.append(l)", "out.append(torch.autograd.grad(y.exp().sum(), [a, b]))",
+    "l = (a.exp() * b).sum(); g, = torch.autograd.grad(l, a, retain_graph=True); l.backward(); out.append(g * l)",
+    "g, = torch.autograd.grad(a.relu().pow(2).sum(), a, create_graph=True); out.append(torch.autograd.grad(g.sum(), a))",
+    "x = x.detach().clone().requires_grad_(); (x * b).sum().backward(); x = x.grad", "y = a * 2", "g, = torch.autograd.grad(y, a, x.detach())",
+    "g, = torch.autograd.grad((y * b).sum(), y, create_graph=True); (y + g).sum().backward()", "y = y * x", "out.append(y)",
+    "g = torch.autograd.grad(torch.stack([a, b], -1).prod(-1).sum(), [a, b]); out.append([g[0] * g[1], g[1] + 1])", "with torch.no_grad(): a.sub_(g[0], alpha=0.1)",
+    "d = torch.zeros(3).requires_grad_(); (d + a).pow(2).sum().backward(); d = d - d.grad; out.append(d.detach() + x)", "y.sum().backward()",
 ]  # fmt: skip
 
 
@@ -51,7 +64,7 @@ def source(seed: int) -> str:
     if choose.random() < 0.25:
         at = choose.randrange(len(lines))
         lines[at:] = ["try:", *(f"    {line}" for line in lines[at:]), "except IndexError: out.append('too large')"]
-    return "def f(a, b, x, o, n):\n    out = []\n" + "".join(f"    {line}\n" for line in lines) + "    return out\n"
+    return "def f(a, b, x, o, n):\n    out, y, g = [], a * b, x\n" + "".join(f"    {line}\n" for line in lines) + "    return out\n"
 
 
 def shown(value: Any) -> Any:

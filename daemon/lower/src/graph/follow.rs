@@ -374,14 +374,15 @@ impl Lowering<'_> {
     /// The nodes whose values depend, as autograd follows them, on the tensors of these nodes.
     pub fn downstream(&self, from: &[NodeId]) -> BTreeSet<NodeId> {
         let Some(follow) = &self.follow else { return BTreeSet::new() };
-        let mut found: BTreeSet<NodeId> = from.iter().copied().collect();
-        let mut bases: BTreeSet<usize> = BTreeSet::new();
+        let (mut found, mut bases): (BTreeSet<NodeId>, BTreeSet<usize>) = Default::default();
         for id in (0..self.values.len() as u32).map(NodeId) {
             let node = self.graph.node(id);
             let NodeOp::Call { args, kwargs, .. } = &node.op else { continue };
             let holds =
                 |of: &NodeId| matches!(&self.values[of.0 as usize], Value::Tensor { base, .. } if bases.contains(base));
-            if requires_grad(&node.meta) && nodes(args, kwargs).iter().any(|of| found.contains(of) || holds(of)) {
+            if requires_grad(&node.meta)
+                && nodes(args, kwargs).iter().any(|of| from.contains(of) || found.contains(of) || holds(of))
+            {
                 found.insert(id);
                 bases.extend(follow.written.get(&id).into_iter().flatten());
             }
@@ -421,6 +422,19 @@ impl Lowering<'_> {
             Value::Tensor { base, .. } => Some(base),
             _ => None,
         };
+        let own = |mut id: CoreId| {
+            while let CoreOp::Copy(of) = self.core.node(id).op {
+                id = of;
+            }
+            id
+        };
+        // Tensors of the same value are one in the core graph.
+        let is_merged = |base: Option<usize>, of: &NodeId| match (base, &self.values[of.0 as usize]) {
+            (Some(base), Value::Tensor { base: other, meta, .. }) if base != *other && meta.requires_grad => {
+                own(self.bases[base].value) == own(self.bases[*other].value)
+            }
+            _ => false,
+        };
         let of = |output: &NodeId| {
             let base = base_of(*output);
             // The output, and what shows it or a part of it.
@@ -434,7 +448,8 @@ impl Lowering<'_> {
                         shows.insert(id);
                     }
                 } else {
-                    shared |= taken.iter().any(|of| base_of(*of) == base && !shows.contains(of));
+                    let is_shared = |of: &NodeId| base_of(*of) == base && !shows.contains(of) || is_merged(base, of);
+                    shared |= taken.iter().any(is_shared);
                 }
             }
             base.is_some() && shared

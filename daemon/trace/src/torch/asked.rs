@@ -3,7 +3,7 @@
 
 use crate::state::tracer::Tracer;
 use crate::torch::backward::Way;
-use crate::value::flow::{Flow, stop};
+use crate::value::flow::{Flow, Stop, stop};
 use crate::value::{Origin, TensorId, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -52,24 +52,31 @@ impl Tracer<'_> {
             });
         }
         let asked = Asked { outputs, seeds: begun, inputs, keeps, creates };
+        let given = self.asked(&asked);
+        // Where it breaks, autograd is to find torch's own nodes.
+        self.exact |= creates && matches!(given, Err(Stop::Break(_)));
+        given
+    }
+
+    fn asked(&mut self, asked: &Asked) -> Flow<Value> {
         self.check_thread("torch.autograd.grad")?;
-        if creates && !self.ambient.grad_enabled {
+        if asked.creates && !self.ambient.grad_enabled {
             return refused("of which gradients are asked for with grad mode off");
         }
-        self.check_asked(&asked)?;
+        self.check_asked(asked)?;
         let nodes = |ids: &[TensorId]| ids.iter().map(|id| self.arenas.tensors[*id].node).collect::<Vec<_>>();
         let way = self.way_back(&nodes(&asked.outputs));
-        self.check_ends(&asked, &way)?;
+        self.check_ends(asked, &way)?;
         let between = self.downstream(&asked.inputs);
         let savers: Vec<NodeId> = way.savers.iter().copied().filter(|saver| between.contains(saver)).collect();
         if savers.iter().any(|saver| self.graph.freed.contains(saver)) {
             return refused("what an earlier call freed");
         }
-        let metas = self.asked_metas(&asked)?;
-        if !keeps {
+        let metas = self.asked_metas(asked)?;
+        if !asked.keeps {
             self.graph.freed.extend(savers);
         }
-        self.asked_call(&asked, &metas)
+        self.asked_call(asked, &metas)
     }
 
     fn tensors_of(&mut self, value: &Value) -> Flow<Vec<TensorId>> {
@@ -176,7 +183,8 @@ impl Tracer<'_> {
     /// The calls of the graph whose values depend, as autograd follows them, on these tensors.
     fn downstream(&self, from: &[TensorId]) -> HashSet<NodeId> {
         let tensors = self.tensors_by_node();
-        let mut found: HashSet<NodeId> = from.iter().map(|id| self.arenas.tensors[*id].node).collect();
+        let from: Vec<NodeId> = from.iter().map(|id| self.arenas.tensors[*id].node).collect();
+        let mut found: HashSet<NodeId> = HashSet::new();
         let mut roots: HashSet<TensorId> = HashSet::new();
         let followed = self.followed();
         for (at, node) in self.graph.nodes.iter().enumerate() {
@@ -185,7 +193,7 @@ impl Tracer<'_> {
             let mut depends = false;
             let mut look = |of: NodeId| {
                 let root = tensors.get(&of).map(|tensor| self.root(*tensor, true));
-                depends |= found.contains(&of) || root.is_some_and(|root| roots.contains(&root));
+                depends |= from.contains(&of) || found.contains(&of) || root.is_some_and(|root| roots.contains(&root));
             };
             args.iter().chain(kwargs.iter().map(|(_, arg)| arg)).for_each(|arg| arg.nodes(&mut look));
             if depends && followed[at] {
