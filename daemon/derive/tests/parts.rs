@@ -28,7 +28,7 @@ fn parts((core, values): (Core, Vec<CoreId>), made_of: Vec<BTreeSet<u32>>) -> Pa
     let outputs = vec![true; values.len()];
     let reached = vec![BTreeSet::from([0]); values.len()];
     let shared = vec![false; values.len()];
-    let wanted = Wanted { inputs: vec![true], outputs, values, made_of, reached, shared, rewritten: false };
+    let wanted = Wanted { inputs: vec![true], outputs, values, made_of, reached, shared, ..Wanted::default() };
     derive(&core, &wanted).unwrap()
 }
 
@@ -92,7 +92,8 @@ fn what_a_later_node_reads_of_an_earlier_one_is_an_output_that_nobody_sees() {
 fn what_has_no_derivative_is_refused_by_name() {
     let (core, values) = graph(|add, x| vec![add(CoreOp::Binary(Binary::Fmod, x, x))]);
     let (made_of, reached, shared) = (vec![BTreeSet::new()], vec![BTreeSet::from([0])], vec![false]);
-    let wanted = Wanted { inputs: vec![true], outputs: vec![true], values, made_of, reached, shared, rewritten: false };
+    let wanted =
+        Wanted { inputs: vec![true], outputs: vec![true], values, made_of, reached, shared, ..Wanted::default() };
     let reason = derive(&core, &wanted).unwrap_err();
     assert!(reason.detail.contains("Fmod"), "{reason:?}");
 }

@@ -32,6 +32,8 @@ pub struct Functional {
     pub reached: Vec<BTreeSet<u32>>,
     /// For each output, whether something is computed of its value that is not computed of the output itself.
     pub shared: Vec<bool>,
+    /// Values that several calls gave, each of which autograd saved something for.
+    pub merged: BTreeSet<CoreId>,
     /// Whether something that autograd follows is written to.
     pub rewritten: bool,
 }
@@ -49,6 +51,10 @@ pub struct Follow {
     nodes: Vec<bool>,
     /// Memory of which autograd may have saved something, and the nodes of the graph for which it did.
     saved: BTreeMap<usize, BTreeSet<NodeId>>,
+    /// What calls gave for which autograd saved something, and the memory that it lies in.
+    given: BTreeMap<CoreId, usize>,
+    /// What several of these calls gave.
+    pub merged: BTreeSet<CoreId>,
     /// What these nodes wrote to, as autograd sees it.
     written: BTreeMap<NodeId, Vec<usize>>,
     /// For each base, the inputs that autograd connects it with, a bit each.
@@ -355,6 +361,14 @@ impl Lowering<'_> {
             Saved::Factors => given.len() > 1,
             Saved::Nothing => false,
         };
+        if keeps_arguments || saved != Saved::Nothing && saved != Saved::Factors {
+            for base in &made {
+                let value = self.bases[*base].value;
+                if *follow.given.entry(value).or_insert(*base) != *base {
+                    follow.merged.insert(value);
+                }
+            }
+        }
         let saver = NodeId(self.values.len() as u32);
         if keeps_arguments {
             read.iter().for_each(|base| _ = follow.saved.entry(*base).or_default().insert(saver));

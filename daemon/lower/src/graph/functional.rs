@@ -131,7 +131,8 @@ pub fn functionalise(
         made_of: made_of(graph),
         reached,
         shared,
-        rewritten: lowering.follow.is_some_and(|follow| follow.rewritten),
+        rewritten: lowering.follow.as_ref().is_some_and(|follow| follow.rewritten),
+        merged: lowering.follow.map(|follow| follow.merged).unwrap_or_default(),
     })
 }
 
