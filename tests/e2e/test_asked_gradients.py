@@ -1,4 +1,4 @@
-"""`torch.autograd.grad` in a compiled function, and leaves that it makes: gradients are part of the graph, to any order."""
+"""`torch.autograd.grad` in a compiled function, to any order, and leaves that it makes: gradients are part of the graph."""
 
 import copy
 import json
@@ -186,7 +186,7 @@ def test_errors_are_torchs(wanted, backend):
     for fn in (run, of_no_scalar):
         said = []
         for one in (flambeau.compile(fn, backend=backend), fn):
-            with pytest.raises(Exception) as raised:  # noqa: PT011
+            with pytest.raises(Exception) as raised:
                 one(leaf(3), leaf(3, seed=1))
             said.append((type(raised.value), str(raised.value)))
         assert said[0] == said[1]
@@ -231,7 +231,11 @@ def test_behind_what_is_no_leaf(backend):
         return torch.autograd.grad((a * b).sum(), [a, b], allow_unused=True)
 
     compiled = flambeau.compile(run, backend=backend)
-    for make in (lambda: (leaf(3), leaf(3, seed=1)), lambda: (c := leaf(3), c.exp()), lambda: (c := leaf(3), leaf(3) * 2)):
+    for make in (
+        lambda: (leaf(3), leaf(3, seed=1)),
+        lambda: (c := leaf(3), c.exp()),
+        lambda: (leaf(3), leaf(3) * 2),
+    ):
         assert_same(compiled(*make()), run(*make()))
 
 

@@ -64,7 +64,11 @@ def source(seed: int) -> str:
     if choose.random() < 0.25:
         at = choose.randrange(len(lines))
         lines[at:] = ["try:", *(f"    {line}" for line in lines[at:]), "except IndexError: out.append('too large')"]
-    return "def f(a, b, x, o, n):\n    out, y, g = [], a * b, x\n" + "".join(f"    {line}\n" for line in lines) + "    return out\n"
+    return (
+        "def f(a, b, x, o, n):\n    out, y, g = [], a * b, x\n"
+        + "".join(f"    {line}\n" for line in lines)
+        + "    return out\n"
+    )
 
 
 def shown(value: Any) -> Any:

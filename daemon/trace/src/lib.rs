@@ -25,10 +25,9 @@ pub mod exit;
 
 use exit::Outcome;
 use flambeau_core::trace::Trace;
-use flambeau_ir::code::Const;
 use flambeau_ir::exit::End;
 use flambeau_ir::frame::Frame;
-use flambeau_ir::graph::{Arg, Node, NodeOp};
+use flambeau_ir::graph::{Node, NodeOp};
 use flambeau_ir::object::ObjectData;
 use flambeau_ir::oracle::Oracle;
 use flambeau_ir::reason::{Reason, ReasonCode};

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-
 from torch.utils._python_dispatch import _disable_current_modes
 
 from flambeau._fake import _resolve
@@ -66,7 +65,9 @@ def _overlap(tensors: list[torch.Tensor]) -> bool:
         if len(group) == 1:
             continue
         places = [(list(t.shape), list(t.stride()), int(t.storage_offset())) for t in group]
-        ends = [offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) for shape, stride, offset in places]
+        ends = [
+            offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) for shape, stride, offset in places
+        ]
         with _disable_current_modes():
             shown = torch.zeros(max(ends) + 1, dtype=torch.bool)
             for shape, stride, offset in places:
