@@ -4,6 +4,7 @@ mod ambient;
 mod attr;
 mod autocast;
 mod backward;
+pub(crate) mod checkpoint;
 mod checks;
 mod fold;
 mod indices;
