@@ -680,6 +680,7 @@ def gpt2(transformers, dropout):
     return transformers.GPT2LMHeadModel(config)
 
 
+@pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable:FutureWarning")
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("make", [llama, bert, gpt2])
 def test_models_of_transformers(make, dropout):
