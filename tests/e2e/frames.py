@@ -185,7 +185,7 @@ class Frame:
             }
         else:
             body = {"nodes": self.nodes, "outputs": self.outputs, "locations": [], "default_dtype": "F32"}
-            body["restores"] = False
+            body |= {"restores": False, "checkpoints": []}
         frame = {
             "frame": {"code": [0] * 32, "path": []},
             "guards": {"sources": {"nodes": self.sources}, "guards": self.guards},

@@ -1,4 +1,4 @@
-"""`torch.autograd.grad` in a compiled function, to any order, and leaves that it makes: gradients are part of the graph."""
+"""`torch.autograd.grad` in a compiled function, to any order, and leaves that it makes: all are parts of the graph."""
 
 import copy
 import json

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 import flambeau
 from tests import internal
@@ -22,7 +23,14 @@ from tests import internal
 from . import quick
 
 IDX = torch.tensor([0, 1, 1])
-NAMES = {"torch": torch, "F": F, "IDX": IDX}
+
+
+def again(function: Callable[..., Any], *args: Any) -> Any:
+    """The function's call in a region of activation checkpointing."""
+    return checkpoint(function, *args, use_reentrant=False)
+
+
+NAMES = {"torch": torch, "F": F, "IDX": IDX, "again": again}
 ARGUMENTS = ("x", "y", "w")
 LARGEST = 400
 """Elements of a tensor: programs that repeat grow fast."""
@@ -94,6 +102,8 @@ def written(seed: int) -> Program:
     # Autocast leaves float64 alone.
     casts = mixed.choice((0.3, 0.8)) if mixed.random() < 0.2 else 0.0
     dtype = torch.float32 if casts else dtype
+    regions = random.Random(seed + 7)
+    checkpoints = regions.choice((0.2, 0.6)) if regions.random() < 0.3 else 0.0
     layouts = [choose.choice(("rows", "rows", "columns", "parts", "row")) for _ in ARGUMENTS]
     follows = [True, choose.random() < 0.7, choose.random() < 0.5]
     program = Program(dtype, layouts, follows)
@@ -111,7 +121,17 @@ def written(seed: int) -> Program:
                 line, new = choose.choice(CHANGES).format(**names), None
             else:
                 new = f"t{at}"
-                line = f"{new} = " + choose.choice(VALUES).format(**names)
+                made_by = choose.choice(VALUES).format(**names)
+                if regions.random() < checkpoints:
+                    rest = regions.choice(VALUES).format(**names | {"t": "b"})
+                    made_by = regions.choice(
+                        (
+                            f"again(lambda: (lambda b: {rest})({made_by}))",
+                            f"again(lambda b: {rest}, {made_by})",
+                            f"again(lambda b, {names['t']}: {rest} * {names['t']}.sum(), {made_by}, {names['t']})",
+                        )
+                    )
+                line = f"{new} = {made_by}"
             if choose.random() < 0.03:
                 line = f"with torch.no_grad(): {line}"
             elif mixed.random() < casts:
@@ -191,6 +211,9 @@ def failure(program: Program) -> str:
     raised = {part for part in expected if part.startswith("error")}
     if raised and not raised & set(ours) and flambeau.counters()["graph_breaks"]:
         # The write comes after the graph: a node of ours saves less than torch's, and has no need of the old value.
+        return ""
+    if "again(" in program.source() and "inplace" in [ours.get(part) for part in ("error 0", "error 1")]:
+        # A write behind a graph break: eager's second run takes the new value without a word.
         return ""
     if set(expected) != set(ours):
         return f"{sorted(set(ours) - set(expected))} instead of {sorted(set(expected) - set(ours))}: {expected} {ours}"

@@ -27,11 +27,21 @@ pub struct Graph {
     /// A call may raise for what its tensors hold after others drew: if one fails, the state of the CPU's default generator
     /// is put back before the frame is run again.
     pub restores: bool,
+    /// Regions of activation checkpointing, in order and apart: the first and the last call of each. What they give is computed
+    /// again for their derivative instead of being kept for it.
+    pub checkpoints: Vec<(NodeId, NodeId)>,
 }
 
 impl Default for Graph {
     fn default() -> Graph {
-        Graph { nodes: vec![], outputs: vec![], locations: vec![], default_dtype: DType::F32, restores: false }
+        Graph {
+            nodes: vec![],
+            outputs: vec![],
+            locations: vec![],
+            default_dtype: DType::F32,
+            restores: false,
+            checkpoints: vec![],
+        }
     }
 }
 
@@ -276,6 +286,11 @@ impl Graph {
         &self.nodes[id.0 as usize]
     }
 
+    /// The region of activation checkpointing that a node is in.
+    pub fn checkpoint(&self, id: NodeId) -> Option<u32> {
+        (0..).zip(&self.checkpoints).find(|(_, (first, last))| *first <= id && id <= *last).map(|(at, _)| at)
+    }
+
     /// The symbols that calls are given or sizes depend on.
     pub fn symbols(&self) -> BTreeSet<SymId> {
         let mut found = BTreeSet::new();
@@ -311,7 +326,8 @@ impl Graph {
         let mut reached = vec![ends.is_empty(); self.nodes.len()];
         outputs.iter().for_each(|id| reached[id.0 as usize] = true);
         let is_end = |id: NodeId| ends.contains(&id) || matches!(self.node(id).op, NodeOp::Placeholder(_));
-        let (mut part, mut takes) = (Graph { nodes: vec![], outputs: vec![], ..self.clone() }, Vec::new());
+        let (mut part, mut takes) =
+            (Graph { nodes: vec![], outputs: vec![], checkpoints: vec![], ..self.clone() }, Vec::new());
         for (at, node) in self.nodes.iter().enumerate().rev() {
             let id = NodeId(at as u32);
             let NodeOp::Call { target, args, kwargs } = &node.op else { continue };

@@ -264,6 +264,10 @@ pub struct Core {
     index: HashMap<CoreNode, CoreId>,
     /// Nodes whose strides torch fixed.
     pinned: Vec<bool>,
+    /// The region of activation checkpointing that nodes added from now on are in.
+    pub region: Option<u32>,
+    /// Those that the nodes are in; what was first computed elsewhere is not a region's own.
+    regions: Vec<Option<u32>>,
     /// What parts of sizes are, where guards say it.
     known: BTreeMap<Atom, Dim>,
     /// Something is repeated along a size that is 1, but is not written as 1: views take it for all elements.
@@ -314,6 +318,7 @@ impl Core {
         self.index.insert(node.clone(), id);
         self.nodes.push(node);
         self.pinned.push(false);
+        self.regions.push(self.region);
         id
     }
 
@@ -337,6 +342,7 @@ impl Core {
         self.nodes.truncate(count);
         self.index.retain(|_, id| (id.0 as usize) < count);
         self.pinned.truncate(count);
+        self.regions.truncate(count);
     }
 
     /// As [`Core::add`] with row-major strides.
@@ -348,6 +354,11 @@ impl Core {
     /// Whether torch fixed the strides of a value.
     pub fn is_pinned(&self, id: CoreId) -> bool {
         self.pinned[id.0 as usize]
+    }
+
+    /// The region of activation checkpointing that a node is in.
+    pub fn region_of(&self, id: CoreId) -> Option<u32> {
+        self.regions[id.0 as usize]
     }
 
     /// A graph without nodes for the same device and guards.

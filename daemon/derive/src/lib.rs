@@ -4,11 +4,12 @@
 //! [`derive`] divides the graph into nodes of autograd ([`nodes`]: an output of which another output is computed ends a node,
 //! as the user may ask for its gradient), takes the derivative of what leaves each node ([`sweep`]: from the outputs back, a
 //! rule an op; calls of torch without one go on a [`tape`]), and cuts it off from the graph ([`split`]): what it reads of the
-//! graph is either computed again or kept.
+//! graph is either computed again or kept ([`keep`]).
 //!
 //! [`within`] adds the gradients of one value to the graph itself, where `backward()` is a part of what was traced.
 
 mod cut;
+mod keep;
 mod nodes;
 mod rules;
 mod split;

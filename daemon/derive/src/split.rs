@@ -3,7 +3,7 @@
 //! itself, as eager keeps it then too: torch raises where what is kept was changed meanwhile, and here it must not do so
 //! more often.
 
-use crate::cut::{ENDLESS, Network};
+use crate::keep::Keep;
 use crate::nodes::Division;
 use crate::sweep::Joint;
 use crate::{Node, Parts, Wanted};
@@ -119,22 +119,22 @@ fn backward(joint: &Joint) -> Vec<bool> {
 }
 
 /// What a node is computed of.
-fn operands(op: &CoreOp) -> Vec<CoreId> {
+pub fn operands(op: &CoreOp) -> Vec<CoreId> {
     if let CoreOp::Sloped(value, ..) = op { vec![*value] } else { op.operands() }
 }
 
 /// Whether it only hands its operand on, so that this is kept instead.
-fn is_passed_on(op: &CoreOp) -> bool {
+pub fn is_passed_on(op: &CoreOp) -> bool {
     op.is_view() || matches!(op, CoreOp::Copy(_) | CoreOp::Stop(_) | CoreOp::Sloped(..))
 }
 
 /// Whether it may be computed again for the derivative.
-fn is_done_again(op: &CoreOp) -> bool {
+pub fn is_done_again(op: &CoreOp) -> bool {
     is_elementwise(op) || is_passed_on(op)
 }
 
 /// The memory that a value takes; of sizes that vary a guess.
-fn bytes(node: &CoreNode) -> u64 {
+pub fn bytes(node: &CoreNode) -> u64 {
     let size = |dim: &Dim| dim.as_const().map_or(GUESS, i64::unsigned_abs);
     node.sizes.iter().map(size).fold(node.dtype.size() as u64, u64::saturating_mul).clamp(2, 1 << 50)
 }
@@ -163,7 +163,7 @@ fn is_elementwise(op: &CoreOp) -> bool {
     matches!(op, CoreOp::Unary(..) | CoreOp::Binary(..) | CoreOp::Select(..) | CoreOp::Cast(_))
 }
 
-fn is_free(op: &CoreOp) -> bool {
+pub fn is_free(op: &CoreOp) -> bool {
     matches!(op, CoreOp::Const(_) | CoreOp::Scalar(_) | CoreOp::Iota(_))
 }
 
@@ -184,96 +184,61 @@ impl Split<'_> {
         }
     }
 
-    /// What the derivative reads of the graph.
-    fn needed(&self) -> Vec<CoreId> {
+    /// What the derivative reads of the graph, and in which region.
+    fn needed(&self) -> BTreeSet<(CoreId, Option<u32>)> {
         let core = &self.joint.core;
         let mut live = vec![false; core.nodes().len()];
         let (mut needed, mut seen) = (BTreeSet::new(), BTreeSet::new());
         for (.., gradient) in &self.joint.gradients {
             live[gradient.0 as usize] = true;
-            self.need(*gradient, &mut needed, &mut seen);
+            self.need((*gradient, None), &mut needed, &mut seen);
         }
         for id in core.ids().rev().filter(|id| self.backward[id.0 as usize]) {
             if live[id.0 as usize] {
                 for operand in core.node(id).op.operands() {
                     live[operand.0 as usize] = true;
-                    self.need(operand, &mut needed, &mut seen);
+                    self.need((operand, core.region_of(id)), &mut needed, &mut seen);
                 }
             }
         }
-        needed.into_iter().collect()
+        needed
     }
 
     /// Notes what a value that no gradient goes into is computed of: values of the graph. What the derivative alone has need of
     /// is computed where it is. `seen`: what was looked at.
-    fn need(&self, id: CoreId, needed: &mut BTreeSet<CoreId>, seen: &mut BTreeSet<CoreId>) {
-        let mut todo = vec![id];
-        while let Some(id) = todo.pop() {
+    fn need(
+        &self,
+        read: (CoreId, Option<u32>),
+        needed: &mut BTreeSet<(CoreId, Option<u32>)>,
+        seen: &mut BTreeSet<(CoreId, Option<u32>)>,
+    ) {
+        let mut todo = vec![read];
+        while let Some((id, reader)) = todo.pop() {
             let id = self.behind(id);
             let node = self.node(id);
-            if self.backward[id.0 as usize] || is_free(&node.op) || !seen.insert(id) {
+            if self.backward[id.0 as usize] || is_free(&node.op) || !seen.insert((id, reader)) {
                 continue;
             }
             let new = id.0 as usize >= self.joint.count;
             if new && !matches!(node.op, CoreOp::Result(..)) {
-                todo.extend(operands(&node.op));
+                let reader = self.joint.core.region_of(id);
+                todo.extend(operands(&node.op).into_iter().map(|of| (of, reader)));
             } else {
-                needed.insert(id);
+                needed.insert((id, reader));
             }
         }
     }
 
-    /// Chooses what is kept: what costs least memory, of that what takes the least to compute the rest of it again.
-    fn keep(&mut self, wanted: &Wanted, needed: &[CoreId]) {
+    /// Chooses what is kept.
+    fn keep(&mut self, wanted: &Wanted, needed: &BTreeSet<(CoreId, Option<u32>)>) {
         let core = &self.joint.core;
         let same = same(core);
-        let leaves: BTreeSet<CoreId> = wanted.values.iter().map(|id| same[id.0 as usize]).collect();
-        let needed: BTreeSet<CoreId> = needed.iter().map(|id| same[id.0 as usize]).collect();
-        let mut values: BTreeMap<CoreId, usize> = BTreeMap::new();
-        let mut todo: Vec<CoreId> = needed.iter().copied().collect();
-        while let Some(id) = todo.pop() {
-            let node = core.node(id);
-            if is_free(&node.op) || values.contains_key(&id) {
-                continue;
-            }
-            values.insert(id, values.len());
-            if is_done_again(&node.op) {
-                todo.extend(operands(&node.op).into_iter().map(|of| same[of.0 as usize]));
-            }
-        }
-        let (source, sink) = (2 * values.len(), 2 * values.len() + 1);
-        let mut network = Network::new(sink + 1);
-        for (id, at) in &values {
-            check_time();
-            let node = core.node(*id);
-            let is_there = node.op.is_input() || leaves.contains(id);
-            let cost = match node.op {
-                _ if is_there && needed.contains(id) => 1,
-                _ if is_there => ENDLESS,
-                ref op if is_passed_on(op) => ENDLESS,
-                _ => bytes(node),
-            };
-            network.add(2 * at, 2 * at + 1, cost);
-            if needed.contains(id) {
-                network.add(2 * at + 1, sink, ENDLESS);
-            }
-            if is_done_again(&node.op) {
-                for of in operands(&node.op) {
-                    if let Some(of) = values.get(&same[of.0 as usize]) {
-                        network.add(2 * of + 1, 2 * at, ENDLESS);
-                    }
-                }
-            } else {
-                network.add(source, 2 * at, ENDLESS);
-            }
-        }
-        let reaches = network.cut(source, sink);
-        self.kept =
-            values.into_iter().filter(|(_, at)| !reaches[2 * at] && reaches[2 * at + 1]).map(|(id, _)| id).collect();
-        self.twins = core
-            .ids()
-            .filter_map(|id| Some((id, same[id.0 as usize])).filter(|(id, of)| id != of && self.kept.contains(of)))
-            .collect();
+        let leaves = wanted.values.iter().map(|id| same[id.0 as usize]).collect();
+        let choice = Keep { core, same: &same, leaves, behind: &|id| self.behind(id) };
+        let kept = choice.choose(needed);
+        self.twins =
+            core.ids().map(|id| (id, same[id.0 as usize])).filter(|(id, of)| id != of && kept.contains(of)).collect();
+        self.kept = kept;
     }
 
     /// `kept` gives the output that a value is.

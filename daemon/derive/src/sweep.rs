@@ -162,6 +162,8 @@ fn of_values(sweep: &mut Sweep<'_>, core: &Core, at: usize, untaped: &mut BTreeS
     for id in core.ids().rev() {
         check_time();
         let node = core.node(id);
+        // A derivative reads what it reads in its own region.
+        sweep.core.region = core.region_of(id);
         // What an earlier node gives is an input of this one.
         let own = division.node[id.0 as usize] == at;
         let passes = division.node[id.0 as usize] < at && !division.end_of.contains_key(&id) && is_passing(core, id);
@@ -179,6 +181,7 @@ fn of_values(sweep: &mut Sweep<'_>, core: &Core, at: usize, untaped: &mut BTreeS
             rules::of(sweep, node, id, gradient)?;
         }
     }
+    sweep.core.region = None;
     Ok(())
 }
 

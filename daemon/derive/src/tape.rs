@@ -51,7 +51,10 @@ pub fn tape(core: &mut Core, active: &[bool], calls: &BTreeSet<CoreId>) -> Resul
         let tape = taped.results - 1;
         core.change_call(*id, taped);
         let meta = TensorMeta::contiguous(DType::U8, core.device, vec![0.into()]);
+        let around = core.region;
+        core.region = core.region_of(*id);
         call_result(core, *id, tape, &meta);
+        core.region = around;
     }
     Ok(())
 }

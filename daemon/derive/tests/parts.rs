@@ -1,9 +1,9 @@
 //! What becomes of small graphs: their derivatives, what is kept for them, and their nodes of autograd.
 
-use flambeau_core::graph::{Core, CoreId, CoreOp, CoreOutput, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreOp, CoreOutput, ExternCall, OutputBase};
 use flambeau_derive::{Parts, Wanted, derive};
 use flambeau_ir::dim::Dim;
-use flambeau_ir::kernel::{Binary, DType, Unary};
+use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::plan::Taken;
 use flambeau_ir::tensor::contiguous_strides;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,4 +96,39 @@ fn what_has_no_derivative_is_refused_by_name() {
         Wanted { inputs: vec![true], outputs: vec![true], values, made_of, reached, shared, ..Wanted::default() };
     let reason = derive(&core, &wanted).unwrap_err();
     assert!(reason.detail.contains("Fmod"), "{reason:?}");
+}
+
+/// Of `y = exp(x)`, in a region or not, `tanh(sum(y) * y * what is drawn)`; then that plus `x`.
+fn with_a_region(region: Option<u32>) -> Parts {
+    let mut core = Core::new(BTreeMap::new());
+    let x = core.push(CoreOp::Input(0), DType::F32, sizes());
+    let y = core.push(CoreOp::Unary(Unary::Exp, x), DType::F32, sizes());
+    core.region = region;
+    let total = core.push(CoreOp::Reduce(ReduceOp::Sum, y, vec![0]), DType::F32, vec![1.into()]);
+    let total = core.push(CoreOp::Expand(total), DType::F32, sizes());
+    let scaled = core.push(CoreOp::Binary(Binary::Mul, total, y), DType::F32, sizes());
+    let draw =
+        ExternCall { order: Some(0), draws: true, ..ExternCall::pure(("aten::rand", "default"), None, vec![], 1) };
+    let drawn = core.push(CoreOp::Extern(draw.into()), DType::F32, vec![]);
+    let drawn = core.push(CoreOp::Result(drawn, 0), DType::F32, sizes());
+    let scaled = core.push(CoreOp::Binary(Binary::Mul, scaled, drawn), DType::F32, sizes());
+    let inner = core.push(CoreOp::Unary(Unary::Tanh, scaled), DType::F32, sizes());
+    core.region = None;
+    let value = core.push(CoreOp::Binary(Binary::Add, inner, x), DType::F32, sizes());
+    let (sizes, strides) = (sizes(), contiguous_strides(&sizes()));
+    core.outputs.push(CoreOutput { base: OutputBase::Value(value), sizes, strides, offset: 0.into() });
+    parts((core, vec![value]), vec![BTreeSet::new()])
+}
+
+#[test]
+fn a_region_is_computed_again_from_what_it_takes_and_draws() {
+    let texts = [None, Some(0)].map(|region| {
+        let [node] = &with_a_region(region).nodes[..] else { panic!("one node") };
+        (node.reads.len(), node.backward.to_string())
+    });
+    let sums = |text: &str| text.matches("reduce_sum").count();
+    let [(plain_reads, plain), (reads, text)] = &texts;
+    assert_eq!((*plain_reads, sums(plain)), (3, 1), "{plain}");
+    assert_eq!((*reads, sums(text)), (2, 2), "{text}");
+    assert!(!text.contains("rand"), "{text}");
 }

@@ -38,7 +38,7 @@ const MAX_ATTEMPTS: usize = 16;
 
 /// Traces a frame. A pure function of the frame and the oracle's answers. What cannot be traced gives a trace that ends in
 /// [`End::Refused`]. Where the frame's options ask for it, `log` gets a line per instruction, however the trace ends.
-/// `takes`: whether a graph with `backward()` has kernels; else that breaks.
+/// `takes`: whether a graph with `backward()` or activation checkpointing has kernels; else that breaks.
 pub fn trace(
     frame: &Frame,
     oracle: &mut dyn Oracle,
@@ -65,14 +65,16 @@ pub fn trace(
                     tracer = tracer.again(forced);
                     continue;
                 }
-                if tracer.leaves_backward.is_none()
-                    && calls_backward(&trace)
+                let backward = tracer.leaves_backward.is_none() && calls_backward(&trace);
+                let checkpoints = tracer.leaves_checkpoints.is_none() && !trace.graph.checkpoints.is_empty();
+                if (backward || checkpoints)
                     && let Err(reason) = takes(&trace)
                 {
                     // Without it, what is before and behind it may have kernels.
                     let forced = tracer.forced.clone();
                     tracer = tracer.again(forced);
-                    tracer.leaves_backward = Some(reason);
+                    *(if backward { &mut tracer.leaves_backward } else { &mut tracer.leaves_checkpoints }) =
+                        Some(reason);
                     continue;
                 }
                 log.append(&mut tracer.log);

@@ -36,6 +36,12 @@ impl Parser<'_> {
             self.names.insert(node.name.clone(), NodeId(graph.nodes.len() as u32));
             graph.nodes.push(node);
         }
+        while self.lex.eat_word("checkpoint") {
+            self.lex.expect("%")?;
+            let first = self.reference()?;
+            self.lex.expect("%")?;
+            graph.checkpoints.push((first, self.reference()?));
+        }
         self.lex.expect("return")?;
         while self.lex.eat("%") {
             graph.outputs.push(self.reference()?);

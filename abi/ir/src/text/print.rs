@@ -177,6 +177,9 @@ impl Display for Graph {
             other => writeln!(f, " {} {{", other.short())?,
         }
         self.nodes.iter().try_for_each(|n| printer.node(f, n))?;
+        for (first, last) in &self.checkpoints {
+            writeln!(f, "  checkpoint %{} %{}", self.node(*first).name, self.node(*last).name)?;
+        }
         f.write_str("  return ")?;
         join(f, &self.outputs, |f, id| write!(f, "%{}", self.node(*id).name))?;
         f.write_str("\n")?;

@@ -5,7 +5,7 @@
 use crate::code::{Code, Const};
 use crate::dim::{Atom, Dim, SymId};
 use crate::exit::{Build, BuildId, Effect, End, Exit, Resume, Then};
-use crate::graph::{Arg, Graph, NodeOp};
+use crate::graph::{Arg, Graph, NodeId, NodeOp};
 use crate::guard::{Guard, GuardKind, GuardProgram, KeyObject, TensorGuard};
 use crate::kernel::DType;
 use crate::object::part_name;
@@ -222,7 +222,14 @@ impl Scope<'_> {
             }
         }
         let inside = graph.outputs.iter().all(|id| (id.0 as usize) < graph.nodes.len());
-        ensure(inside, || "an output is no node".to_owned())
+        ensure(inside, || "an output is no node".to_owned())?;
+        let mut next = NodeId(0);
+        let apart = graph.checkpoints.iter().all(|(first, last)| {
+            let follows = next <= *first && first <= last && (last.0 as usize) < graph.nodes.len();
+            next = NodeId(last.0 + 1);
+            follows
+        });
+        ensure(apart, || "regions that are computed again overlap".to_owned())
     }
 
     fn arg(&self, arg: &Arg, before: usize) -> Checked {

@@ -110,12 +110,13 @@ pub fn functionalise(
         uncounted: BTreeSet::new(),
         asked: asked(graph),
     };
-    for node in &graph.nodes {
+    for (at, node) in (0..).zip(&graph.nodes) {
         flambeau_ir::bounds::check_time();
+        lowering.core.region = graph.checkpoint(NodeId(at));
         let value = lowering.node(node).map_err(|reason| located(graph, node, reason))?;
         lowering.values.push(value);
     }
-    lowering.core.device = lowering.device.unwrap_or_default();
+    (lowering.core.device, lowering.core.region) = (lowering.device.unwrap_or_default(), None);
     lowering.finish()?;
     if lowering.core.unclear {
         return refuse("a part that is repeated, as its size is 1");

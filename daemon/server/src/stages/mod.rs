@@ -57,7 +57,7 @@ pub enum Bodied {
 /// Traces a frame; answers that came with the snapshot are served before the oracle is asked.
 pub fn trace(frame: &Frame, oracle: &mut dyn Oracle, log: &mut Vec<String>) -> Trace {
     let mut oracle = Prefetched::new(&frame.heap, oracle);
-    flambeau_trace::trace(frame, &mut oracle, log, &|trace| training::takes_backward(trace, &frame.options))
+    flambeau_trace::trace(frame, &mut oracle, log, &|trace| training::takes(trace, &frame.options))
 }
 
 /// What is stored of a frame that was refused.
@@ -188,7 +188,7 @@ pub fn body(traced: Traced, codegen: Option<&Codegen>) -> Bodied {
 }
 
 /// Sizes that are equal wherever the guards hold.
-fn equal_sizes(program: &GuardProgram) -> Vec<(Dim, Dim)> {
+pub(super) fn equal_sizes(program: &GuardProgram) -> Vec<(Dim, Dim)> {
     let pair = |guard: &Guard| match &guard.kind {
         GuardKind::Relation(Relation::Eq, a, b) => Some((a.clone(), b.clone())),
         _ => None,
@@ -197,7 +197,7 @@ fn equal_sizes(program: &GuardProgram) -> Vec<(Dim, Dim)> {
 }
 
 /// What the graph calls first with autocast on.
-fn autocasted(graph: &Graph) -> Option<&str> {
+pub(super) fn autocasted(graph: &Graph) -> Option<&str> {
     let mut calls = graph.nodes.iter().filter_map(|node| match &node.op {
         NodeOp::Call { target, .. } => Some((target, &*node.name)),
         NodeOp::Placeholder(_) => None,

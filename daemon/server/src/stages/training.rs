@@ -1,5 +1,6 @@
 //! A graph that autograd sees as plans: one for the graph, and one for the derivative of each of its nodes of autograd.
 
+use super::{autocasted, equal_sizes};
 use flambeau_core::graph::CoreOutput;
 use flambeau_core::trace::Trace;
 use flambeau_derive::{Node, Parts, Wanted};
@@ -20,14 +21,19 @@ pub fn pays(graph: &Graph) -> bool {
     graph.calls() >= FEWEST
 }
 
-/// Whether a trace with `backward()` in its graph becomes kernels as a whole, if its back end has any.
-pub fn takes_backward(trace: &Trace, options: &TraceOptions) -> Result<(), Reason> {
+/// Whether a trace with `backward()` or regions of activation checkpointing in its graph becomes kernels as a whole, if its back
+/// end has any.
+pub fn takes(trace: &Trace, options: &TraceOptions) -> Result<(), Reason> {
+    let Trace { graph, ended, .. } = trace;
     let BackendKind::Native(_) = options.backend else { return Ok(()) };
-    if trace.exact || trace.overlap {
+    let too_few = trace.needs_autograd && !graph.checkpoints.is_empty() && !pays(graph);
+    if trace.exact || trace.overlap || autocasted(graph).is_some() || too_few {
         return Err(Reason::new(ReasonCode::NotLowered, "it runs op by op"));
     }
-    let lowering = LowerOptions { subgradients: options.training.unwrap_or_default(), ..LowerOptions::default() };
-    parts(&trace.graph, &trace.ended, &lowering).map(|_| ())
+    let equal = equal_sizes(&flambeau_guard::program(trace));
+    let (unified, known) = flambeau_lower::unified(graph, equal.iter().map(|(a, b)| (a, b)));
+    let subgradients = options.training.unwrap_or_default();
+    parts(&unified, ended, &LowerOptions { known, subgradients, ..LowerOptions::default() }).map(|_| ())
 }
 
 /// A graph divided into its plans to be.

@@ -12,6 +12,7 @@ use flambeau_ir::reason::ReasonCode;
 pub const TABLE: Table = &[
     ("flambeau.polyfills._table.Lazy", lazy),
     ("flambeau.polyfills._table.asked_gradients", asked_gradients),
+    ("flambeau.polyfills._table.computed_again", computed_again),
     ("flambeau.polyfills._table.gradients", gradients),
     ("flambeau.polyfills._table.made", made),
     ("flambeau.polyfills._table.one_call", one_call),
@@ -42,6 +43,12 @@ fn made(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
         tracer.arenas.instances[id].payload = Payload::Polyfill { kind: Some(kind), state };
     }
     Ok(made)
+}
+
+fn computed_again(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [code, keeps_draws] = exactly(path, args)?;
+    let Value::Const(Const::Bool(keeps_draws)) = keeps_draws else { return internal("a switch that is no bool") };
+    tracer.checkpoint(keeps_draws, |tracer| tracer.call(&code, Args::new(vec![])))
 }
 
 fn gradients(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {

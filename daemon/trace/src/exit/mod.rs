@@ -181,6 +181,7 @@ impl Tracer<'_> {
         let may_need = needs_input && (initial || touches) || makes_leaves;
         let needs_autograd = may_need && (makes_leaves || self.sees_autograd(&builder.outputs));
         builder.exit.handles = self.graph.before.handled;
+        self.leave_rewritten_checkpoints();
         let mut graph = std::mem::take(&mut self.graph);
         if !may_need {
             // Without autograd, switching grad mode changes nothing.

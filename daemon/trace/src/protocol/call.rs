@@ -2,6 +2,7 @@
 
 use crate::protocol::raise::Parts;
 use crate::state::tracer::Tracer;
+use crate::torch::checkpoint::CHECKPOINT;
 use crate::value::flow::{Flow, stop};
 use crate::value::frame::Slot;
 use crate::value::{
@@ -29,14 +30,19 @@ pub(crate) fn counts_references(code: &Code) -> bool {
     code.names.iter().any(|name| name == "getrefcount")
 }
 
-/// Whether it hides a method of an optimizer from `torch.compile`, by `torch._compile._disable_dynamo` or, once a program used
-/// `torch.compile`, by `torch._dynamo.disable`: the method does nothing that a trace must not see.
-fn wraps_a_part_of_an_optimizer(function: &Function) -> bool {
+/// Whether it hides a function of a module from `torch.compile`, by `torch._compile._disable_dynamo` or, once a program used
+/// `torch.compile`, by `torch._dynamo.disable`.
+fn hides(function: &Function, of: impl Fn(&str) -> bool) -> bool {
     let (code, module) = (&function.code, function.module.as_deref());
     let from = |file: &str, name: &str| *code.qualname == *name && code.filename.ends_with(file);
     let hides = from("/torch/_compile.py", "_disable_dynamo.<locals>.inner")
         || from("/torch/_dynamo/eval_frame.py", "DisableContext.__call__.<locals>._fn");
-    hides && module.is_some_and(|module| module.starts_with("torch.optim."))
+    hides && module.is_some_and(of)
+}
+
+/// Whether it is the code of `torch.utils.checkpoint.checkpoint`.
+fn is_checkpoint(code: &Code) -> bool {
+    code.qualname == "checkpoint" && code.filename.ends_with("/torch/utils/checkpoint.py")
 }
 
 /// Built-in types whose objects `object.__new__` does not make.
@@ -174,9 +180,17 @@ impl Tracer<'_> {
         if is_disabled(&function.code.qualname, &function.code.filename) {
             return stop(ReasonCode::Disabled, function.qualname.to_string());
         }
-        if wraps_a_part_of_an_optimizer(function) {
+        // Methods of optimizers do nothing that a trace must not see.
+        if hides(function, |module| module.starts_with("torch.optim.")) {
             let wrapped = self.get_attr(&Value::Function(function.clone()), "__wrapped__")?;
             return self.call(&wrapped, args);
+        }
+        if hides(function, |module| module == "torch.utils.checkpoint")
+            && let Value::Function(hidden) = self.get_attr(&Value::Function(function.clone()), "__wrapped__")?
+            && is_checkpoint(&hidden.code)
+            && let Some(polyfill) = self.polyfill(CHECKPOINT)?
+        {
+            return self.call_polyfill(CHECKPOINT, &polyfill, args);
         }
         if let Some(path) = self.special_path(function) {
             self.read_all(&mut args.pos)?;

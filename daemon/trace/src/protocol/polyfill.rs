@@ -3,6 +3,7 @@
 
 use crate::state::tracer::Tracer;
 use crate::torch::FUNCTION_BASE;
+use crate::torch::checkpoint::CHECKPOINT;
 use crate::value::flow::{Flow, Stop, stop};
 use crate::value::{Args, Builtin, Class, Descriptor, Payload, Polyfill, Value};
 use flambeau_ir::reason::{Reason, ReasonCode};
@@ -12,7 +13,8 @@ use std::rc::Rc;
 pub(crate) const REFUSED: &str = "these arguments";
 
 /// Beginnings of the paths of torch's functions that have some.
-const OF_TORCH: [&str; 5] = [
+const OF_TORCH: [&str; 6] = [
+    CHECKPOINT,
     FUNCTION_BASE,
     "torch._foreach_",
     "torch.Tensor.backward",

@@ -66,6 +66,10 @@ pub struct GraphBuilder {
     pub(crate) freed: BTreeSet<NodeId>,
     /// A call switches grad mode or makes a tensor require grad.
     pub(crate) touches_grad: bool,
+    /// Regions of activation checkpointing: where the calls of each begin, and where they end.
+    pub(crate) checkpoints: Vec<(usize, usize)>,
+    /// Calls are of one now.
+    pub(crate) in_checkpoint: bool,
 }
 
 impl GraphBuilder {
@@ -164,9 +168,17 @@ impl GraphBuilder {
             sorted.push(node);
         }
         let outputs = outputs.iter().filter_map(|o| places[o.0 as usize]).collect();
+        let is_call = |id: &NodeId| matches!(sorted[id.0 as usize].op, NodeOp::Call { .. });
+        let of_region = |(from, to): &(usize, usize)| {
+            let mut calls = places[*from..*to].iter().flatten().filter(|id| is_call(id));
+            let first = *calls.next()?;
+            Some((first, *calls.next_back().unwrap_or(&first)))
+        };
+        let checkpoints = self.checkpoints.iter().filter_map(of_region).collect();
         (
             Graph {
                 nodes: sorted,
+                checkpoints,
                 outputs,
                 locations: self.locations,
                 restores: self.before.drawn == Drawn::BeforeCheck,

@@ -84,8 +84,7 @@ pub struct Tracer<'a> {
     /// Code is traced that the graph calls as a whole.
     pub(crate) in_one_call: bool,
     /// Keys were ids of objects, and numbers that ids could be equal to.
-    address_keys: bool,
-    large_keys: bool,
+    address_and_large_keys: (bool, bool),
     /// What the client's built-ins gave for constants.
     evals: HashMap<(String, Vec<Plain>, Vec<Arc<str>>), AnswerValue>,
     pub(super) texts: Texts,
@@ -133,6 +132,8 @@ pub struct Tracer<'a> {
     pub(crate) nested_breaks: bool,
     /// Why `backward()` cannot be in the graph, and breaks.
     pub(crate) leaves_backward: Option<Reason>,
+    /// Why regions of activation checkpointing cannot be in the graph, and break.
+    pub(crate) leaves_checkpoints: Option<Reason>,
     /// Frames of Python's stack were asked for, by who may read their locals.
     pub(crate) frames_read: bool,
     /// The frame is that of a resume function.
@@ -204,8 +205,7 @@ impl<'a> Tracer<'a> {
             addressed: Vec::new(),
             own_keys: OwnKeys::default(),
             in_one_call: false,
-            address_keys: false,
-            large_keys: false,
+            address_and_large_keys: (false, false),
             evals: HashMap::new(),
             texts: Texts::default(),
             classes: HashMap::new(),
@@ -236,6 +236,7 @@ impl<'a> Tracer<'a> {
             error_on_break: frame.options.error_on_break,
             nested_breaks: frame.options.nested_breaks,
             leaves_backward: None,
+            leaves_checkpoints: None,
             frames_read: false,
             resuming: false,
             forced: None,
@@ -280,6 +281,7 @@ impl<'a> Tracer<'a> {
         tracer.fixed = self.fixed;
         tracer.exact = self.exact;
         tracer.leaves_backward = self.leaves_backward;
+        tracer.leaves_checkpoints = self.leaves_checkpoints;
         tracer
     }
 
@@ -454,9 +456,10 @@ impl<'a> Tracer<'a> {
 
     /// Which numbers the ids among keys are is not known, so none may stand beside them that could be equal.
     pub(crate) fn note_key(&mut self, key: &Key) -> Flow<()> {
-        self.address_keys |= key.holds_address();
-        self.large_keys |= key.may_be_address();
-        if self.address_keys && self.large_keys {
+        let (address, large) = &mut self.address_and_large_keys;
+        *address |= key.holds_address();
+        *large |= key.may_be_address();
+        if *address && *large {
             return stop(ReasonCode::UnsupportedObject, "the id of an object among keys that are large numbers");
         }
         Ok(())

@@ -5,6 +5,7 @@ mod asked;
 mod attr;
 mod autocast;
 mod backward;
+pub(crate) mod checkpoint;
 mod checks;
 mod fold;
 mod indices;

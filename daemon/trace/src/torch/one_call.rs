@@ -20,11 +20,11 @@ pub(super) fn is_opaque(target: &Target) -> bool {
 }
 
 /// How far the trace was when the code began.
-struct Start {
-    nodes: usize,
+pub(super) struct Start {
+    pub nodes: usize,
     writes: Writes,
     changed: usize,
-    objects: [usize; 7],
+    objects: [usize; 8],
     effects: usize,
     recalled: usize,
     commits: bool,
@@ -54,24 +54,17 @@ impl Tracer<'_> {
         // The outer one looks at what both do.
         let inner = self.in_one_call;
         let graph_args = args.iter().map(|arg| self.passed_on(arg)).collect::<Flow<Vec<Arg>>>()?;
-        let start = Start {
-            nodes: self.graph.nodes.len(),
-            writes: self.graph.writes,
-            changed: self.graph.changed.len(),
-            objects: self.arenas.watch(inner),
-            effects: self.changed_outside(),
-            recalled: self.recalled.len(),
-            commits: self.graph.before.commits,
-            reads_frames: self.frames_read,
-            ambient: self.ambient.clone(),
-        };
+        let before = self.arenas.oldest();
+        let start = self.start(inner);
         self.in_one_call = true;
         let traced = traced(self);
         self.in_one_call = inner;
+        let shows = self.shows_since(&start) || self.draws_since(&start);
+        self.arenas.watch_also(before);
         let Value::Tuple(traced) = traced? else {
             return stop(ReasonCode::Internal, "what one call gives is no pair");
         };
-        if !inner && self.shows_since(&start) {
+        if !inner && shows {
             return stop(ReasonCode::SideEffect, "a torch.autograd.Function that does more than give its outputs");
         }
         let [outputs, plain] = &traced.items[..] else {
@@ -124,13 +117,33 @@ impl Tracer<'_> {
         })
     }
 
-    /// Whether code since then did anything that shows.
-    fn shows_since(&self, start: &Start) -> bool {
+    /// Where the trace is. From here on, or `still`, it looks at what is written to.
+    pub(super) fn start(&mut self, still: bool) -> Start {
+        Start {
+            nodes: self.graph.nodes.len(),
+            writes: self.graph.writes,
+            changed: self.graph.changed.len(),
+            objects: self.arenas.watch(still),
+            effects: self.changed_outside(),
+            recalled: self.recalled.len(),
+            commits: self.graph.before.commits,
+            reads_frames: self.frames_read,
+            ambient: self.ambient.clone(),
+        }
+    }
+
+    fn draws_since(&self, start: &Start) -> bool {
+        self.graph.nodes[start.nodes..].iter().any(|node| node.effect == Effect::Draws)
+    }
+
+    /// Whether code since then did anything that shows, but for drawing random numbers.
+    pub(super) fn shows_since(&self, start: &Start) -> bool {
         let acts = |node: &Node| match &node.op {
             NodeOp::Call { target, .. } if is(target_name(target), Mark::SetsGrad) => false,
-            _ => matches!(node.effect, Effect::Commits | Effect::Draws),
+            _ => node.effect == Effect::Commits,
         };
-        let is_older = |tensor: TensorId| (self.root(tensor, false).0 as usize) < start.objects[0];
+        let is_older =
+            |tensor: TensorId| (self.root(tensor, false).0 as usize) < start.objects[0] || self.is_outside(tensor);
         self.graph.nodes[start.nodes..].iter().any(acts)
             || self.graph.writes != start.writes
             || self.graph.changed[start.changed..].iter().any(|(_, tensor)| is_older(*tensor))

@@ -216,7 +216,7 @@ impl Arenas {
     }
 
     /// From here on, or `still`, looks at what is written to. Gives the numbers of objects, for [`Arenas::wrote_to_older`].
-    pub(crate) fn watch(&mut self, still: bool) -> [usize; 7] {
+    pub(crate) fn watch(&mut self, still: bool) -> [usize; 8] {
         [
             self.tensors.watch(still),
             self.lists.watch(still),
@@ -225,12 +225,18 @@ impl Arenas {
             self.instances.watch(still),
             self.cells.watch(still),
             self.iters.watch(still),
+            self.generators.watch(still),
         ]
     }
 
     /// Whether an object was written to that was known then.
-    pub(crate) fn wrote_to_older(&self, then: [usize; 7]) -> bool {
-        let oldest = [
+    pub(crate) fn wrote_to_older(&self, then: [usize; 8]) -> bool {
+        self.oldest().iter().zip(then).any(|(oldest, then)| *oldest < then)
+    }
+
+    /// The oldest objects that were written to since [`Arenas::watch`].
+    pub(crate) fn oldest(&self) -> [usize; 8] {
+        [
             self.tensors.oldest,
             self.lists.oldest,
             self.dicts.oldest,
@@ -238,8 +244,23 @@ impl Arenas {
             self.instances.oldest,
             self.cells.oldest,
             self.iters.oldest,
+            self.generators.oldest,
+        ]
+    }
+
+    /// Has what was written to before count again, for who watched then.
+    pub(crate) fn watch_also(&mut self, before: [usize; 8]) {
+        let oldest = [
+            &mut self.tensors.oldest,
+            &mut self.lists.oldest,
+            &mut self.dicts.oldest,
+            &mut self.sets.oldest,
+            &mut self.instances.oldest,
+            &mut self.cells.oldest,
+            &mut self.iters.oldest,
+            &mut self.generators.oldest,
         ];
-        oldest.iter().zip(then).any(|(oldest, then)| *oldest < then)
+        oldest.into_iter().zip(before).for_each(|(oldest, before)| *oldest = before.min(*oldest));
     }
 
     /// Grows whenever an object may have changed, or what is known of it; making objects does not count.

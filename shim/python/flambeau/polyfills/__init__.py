@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from flambeau.polyfills import autograd as autograd
 from flambeau.polyfills import bisecting as bisecting
+from flambeau.polyfills import checkpointing as checkpointing
 from flambeau.polyfills import deques as deques
 from flambeau.polyfills import foreach as foreach
 from flambeau.polyfills import heaps as heaps

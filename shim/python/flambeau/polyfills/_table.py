@@ -9,6 +9,7 @@ TABLE: dict[str, Callable[..., Any]] = {}
 """What a trace calls instead of the C function or type at an import path."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def instead_of(*paths: str) -> Callable[[F], F]:
@@ -65,6 +66,12 @@ def made(kind: type[Kind], state: list[Any], cls: Any = None) -> Any:
 def one_call(of: str, args: tuple[Any, ...], traced: Callable[..., Any], given: tuple[Any, ...]) -> Any:
     """What the function at the import path `of` gives for `args`. In a trace `traced(*given)` says what that is: a pair
     of the outputs, and of the tensors among them that require no grad. The graph calls the function."""
+    raise Refused
+
+
+def computed_again(code: Callable[[], T], keeps_draws: bool) -> T:
+    """What `code()` gives. Of what the graph computes there, nothing is kept for its derivative: it is computed again.
+    Code that does more than that is refused, and without `keeps_draws` code that draws random numbers."""
     raise Refused
 
 
