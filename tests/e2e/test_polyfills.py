@@ -167,8 +167,8 @@ def test_all_iterators_are_tested():
     assert lazy == set(ITERATORS)
     deques = {path for path in TABLE if path.startswith("collections.deque")}
     functions = {path for path in TABLE if path.startswith(("torch._C._FunctionBase.", "torch._foreach_"))}
-    of_training = {"torch.Tensor.backward", "torch._C._group_tensors_by_device_and_dtype"}
-    of_training.add("torch.utils.checkpoint.checkpoint")
+    of_training = {"torch.Tensor.backward", "torch.autograd.grad", "torch.utils.checkpoint.checkpoint"}
+    of_training.add("torch._C._group_tensors_by_device_and_dtype")
     others = {"itertools.tee", "_functools.cmp_to_key", *of_training}
     assert set(TABLE) - lazy - set(HEAPS) - set(BISECTS) - set(HELPERS) - deques - functions == others
 

@@ -322,6 +322,11 @@ impl Core {
         id
     }
 
+    /// Has nodes from here on be apart from equal ones before.
+    pub fn set_apart(&mut self) {
+        self.index.clear();
+    }
+
     /// Has a call be another one, of which its results are the first.
     pub fn change_call(&mut self, id: CoreId, call: ExternCall) {
         let node = &mut self.nodes[id.0 as usize];

@@ -64,8 +64,6 @@ pub struct Wanted {
     pub reached: Vec<BTreeSet<u32>>,
     /// For each output, whether something is computed of its value that is not computed of the output itself.
     pub shared: Vec<bool>,
-    /// Values that several calls gave, each of which autograd saved something for.
-    pub merged: BTreeSet<CoreId>,
     /// Something that autograd follows was written to.
     pub rewritten: bool,
 }

@@ -53,7 +53,6 @@ pub fn divide(core: &Core, wanted: &Wanted) -> Result<Division, Reason> {
     let active = active(core, &|_, op| matches!(op, CoreOp::Input(i) if wanted.inputs[*i as usize]));
     let outputs = outputs(core, wanted, &active)?;
     let chains: BTreeMap<u32, Vec<CoreId>> = outputs.iter().map(|(at, id)| (*at, chain(core, *id))).collect();
-    check_merged(core, wanted, &active, &outputs)?;
     let depends = depends(core, &active, &chains);
     let mut ends = BTreeMap::new();
     for (at, chain) in &chains {
@@ -177,25 +176,6 @@ fn outputs(core: &Core, wanted: &Wanted, active: &[bool]) -> Result<BTreeMap<u32
         outputs.insert(at, id);
     }
     Ok(outputs)
-}
-
-/// Refuses a value that stands for several calls of which outputs are computed apart from each other: autograd frees what it
-/// saved for each of these calls alone.
-fn check_merged(core: &Core, wanted: &Wanted, active: &[bool], outputs: &BTreeMap<u32, CoreId>) -> Result<(), Reason> {
-    for value in wanted.merged.iter().filter(|value| active[value.0 as usize]) {
-        let mut of_it = vec![false; core.nodes().len()];
-        for id in core.ids() {
-            let of_operand = |of: &CoreId| of_it[of.0 as usize];
-            of_it[id.0 as usize] =
-                id == *value || active[id.0 as usize] && core.node(id).op.operands().iter().any(of_operand);
-        }
-        let of_it: Vec<u32> = outputs.iter().filter(|(_, id)| of_it[id.0 as usize]).map(|(at, _)| *at).collect();
-        let apart = |a: &u32, b: &u32| a != b && !wanted.made_of[*a as usize].contains(b);
-        if of_it.iter().any(|a| of_it.iter().any(|b| apart(a, b) && apart(b, a))) {
-            return refuse("outputs that are computed of calls which give the same");
-        }
-    }
-    Ok(())
 }
 
 /// For each value, the outputs that it is computed of, as autograd follows it.

@@ -307,8 +307,8 @@ fn forward(
         copy.to.outputs.push(CoreOutput { base, ..output.clone() });
     }
     for id in between {
-        let to = copy.map[&id];
-        if copy.kept(to) as usize + 1 != copy.to.outputs.len() {
+        let (to, before) = (copy.map[&id], copy.to.outputs.len());
+        if (copy.kept(to) as usize) < before {
             return refuse("a value between two nodes of autograd that is an output");
         }
     }

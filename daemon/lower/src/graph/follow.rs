@@ -32,8 +32,6 @@ pub struct Functional {
     pub reached: Vec<BTreeSet<u32>>,
     /// For each output, whether something is computed of its value that is not computed of the output itself.
     pub shared: Vec<bool>,
-    /// Values that several calls gave, each of which autograd saved something for.
-    pub merged: BTreeSet<CoreId>,
     /// Whether something that autograd follows is written to.
     pub rewritten: bool,
 }
@@ -51,10 +49,8 @@ pub struct Follow {
     nodes: Vec<bool>,
     /// Memory of which autograd may have saved something, and the nodes of the graph for which it did.
     saved: BTreeMap<usize, BTreeSet<NodeId>>,
-    /// What calls gave for which autograd saved something, and the memory that it lies in.
-    given: BTreeMap<CoreId, usize>,
-    /// What several of these calls gave.
-    pub merged: BTreeSet<CoreId>,
+    /// What calls gave for which autograd saved something.
+    given: BTreeSet<CoreId>,
     /// What these nodes wrote to, as autograd sees it.
     written: BTreeMap<NodeId, Vec<usize>>,
     /// For each base, the inputs that autograd connects it with, a bit each.
@@ -186,6 +182,13 @@ impl Lowering<'_> {
             }
         }
         found
+    }
+
+    /// Whether a call gives what another one gave, for which autograd saves something of its own.
+    pub fn repeats(&self, node: &Node, outcome: &Outcome, values: &BTreeMap<NodeId, CoreId>) -> bool {
+        let Some(follow) = self.follow.as_ref().filter(|follow| !follow.off) else { return false };
+        let is_known = |id: &CoreId| follow.given.contains(id) && values.values().all(|value| value != id);
+        requires_grad(&node.meta) && matches!(outcome, Outcome::Fresh(id) if is_known(id))
     }
 
     /// Whether autograd follows each input.
@@ -362,12 +365,11 @@ impl Lowering<'_> {
             Saved::Nothing => false,
         };
         if keeps_arguments || saved != Saved::Nothing && saved != Saved::Factors {
-            for base in &made {
-                let value = self.bases[*base].value;
-                if *follow.given.entry(value).or_insert(*base) != *base {
-                    follow.merged.insert(value);
-                }
-            }
+            let values = made.iter().map(|base| self.bases[*base].value);
+            follow.given.extend(values.map(|value| match self.core.node(value).op {
+                CoreOp::Copy(of) => of,
+                _ => value,
+            }));
         }
         let saver = NodeId(self.values.len() as u32);
         if keeps_arguments {
@@ -436,19 +438,6 @@ impl Lowering<'_> {
             Value::Tensor { base, .. } => Some(base),
             _ => None,
         };
-        let own = |mut id: CoreId| {
-            while let CoreOp::Copy(of) = self.core.node(id).op {
-                id = of;
-            }
-            id
-        };
-        // Tensors of the same value are one in the core graph.
-        let is_merged = |base: Option<usize>, of: &NodeId| match (base, &self.values[of.0 as usize]) {
-            (Some(base), Value::Tensor { base: other, meta, .. }) if base != *other && meta.requires_grad => {
-                own(self.bases[base].value) == own(self.bases[*other].value)
-            }
-            _ => false,
-        };
         let of = |output: &NodeId| {
             let base = base_of(*output);
             // The output, and what shows it or a part of it.
@@ -462,8 +451,7 @@ impl Lowering<'_> {
                         shows.insert(id);
                     }
                 } else {
-                    let is_shared = |of: &NodeId| base_of(*of) == base && !shows.contains(of) || is_merged(base, of);
-                    shared |= taken.iter().any(is_shared);
+                    shared |= taken.iter().any(|of| base_of(*of) == base && !shows.contains(of));
                 }
             }
             base.is_some() && shared

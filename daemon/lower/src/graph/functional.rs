@@ -4,7 +4,7 @@
 use crate::graph::follow::{Follow, Functional, made_of, requires_grad};
 use crate::graph::leaves::asked;
 use crate::graph::opaque::{Call, complex, in_place, made_by, missing};
-use crate::graph::regions::{geometry, has_overlap, places};
+use crate::graph::regions::{copies_much, geometry, has_overlap, places};
 use crate::nest::affine::same_layout;
 use crate::nest::group::memory_view;
 use crate::options::LowerOptions;
@@ -132,8 +132,7 @@ pub fn functionalise(
         made_of: made_of(graph),
         reached,
         shared,
-        rewritten: lowering.follow.as_ref().is_some_and(|follow| follow.rewritten),
-        merged: lowering.follow.map(|follow| follow.merged).unwrap_or_default(),
+        rewritten: lowering.follow.is_some_and(|follow| follow.rewritten),
     })
 }
 
@@ -261,6 +260,11 @@ impl Lowering<'_> {
             let call = Call { target, args, kwargs, meta, values: &values, fresh, schema, written };
             call.lower(&mut self.core, &mut self.draws).map_err(|_| reason)
         })?;
+        if self.repeats(node, &outcome, &values) {
+            self.core.set_apart();
+            self.draws = draws;
+            return self.call(node, target, args, kwargs);
+        }
         self.check_followed(node, &outcome)?;
         let written = outcome.written();
         self.check_targets(node, &written, (target, args, kwargs))?;
@@ -782,13 +786,6 @@ impl Lowering<'_> {
         self.bases[base].value = copy;
         copy
     }
-}
-
-/// Whether a new value of an input of these sizes copies much where these elements of it are written.
-fn copies_much(input: &[Dim], written: &[Dim]) -> bool {
-    const MOST: i64 = 1 << 16;
-    let count = |sizes: &[Dim]| sizes.iter().map(Dim::as_const).try_fold(1_i64, |all, size| all.checked_mul(size?));
-    matches!((count(input), count(written)), (Some(all), Some(some)) if all - some > MOST)
 }
 
 fn show(dims: &[Dim]) -> String {

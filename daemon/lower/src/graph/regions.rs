@@ -63,6 +63,13 @@ pub fn has_overlap(sizes: &[Dim], strides: &[Dim]) -> bool {
     })
 }
 
+/// Whether a new value of an input of these sizes copies much where these elements of it are written.
+pub fn copies_much(input: &[Dim], written: &[Dim]) -> bool {
+    const MOST: i64 = 1 << 16;
+    let count = |sizes: &[Dim]| sizes.iter().map(Dim::as_const).try_fold(1_i64, |all, size| all.checked_mul(size?));
+    matches!((count(input), count(written)), (Some(all), Some(some)) if all - some > MOST)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
