@@ -3,6 +3,7 @@
 use crate::graph::functional::{Lowering, Value};
 use flambeau_core::graph::{CoreId, CoreNode, CoreOp};
 use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, GRADIENTS, Node, NodeId, Target, ValueMeta};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::{TensorMeta, contiguous_strides, is_dense};
@@ -75,9 +76,8 @@ impl Lowering<'_> {
             let CoreNode { dtype, sizes, .. } = self.core.node(gradient).clone();
             let end = if meta.requires_grad { gradient } else { self.core.push(CoreOp::Stop(gradient), dtype, sizes) };
             // Others lie otherwise in torch's memory, as parts of larger ones; such do not leave the graph.
-            let lies =
-                if is_dense(&meta.sizes, &meta.strides) { &meta.strides } else { &contiguous_strides(&meta.sizes) };
-            let mut value = self.fresh(end, &TensorMeta { strides: lies.clone(), ..meta.clone() })?;
+            let lies = dense(meta);
+            let mut value = self.fresh(end, &TensorMeta { strides: lies, ..meta.clone() })?;
             if let Value::Tensor { meta: shown, .. } = &mut value {
                 *shown = meta.clone();
             }
@@ -131,4 +131,21 @@ impl Lowering<'_> {
             _ => refuse("a gradient that is no tensor"),
         }
     }
+}
+
+/// Strides of a tensor that shows a part of another, as calls would give them for it.
+fn dense(meta: &TensorMeta) -> Vec<Dim> {
+    if is_dense(&meta.sizes, &meta.strides) {
+        return meta.strides.clone();
+    }
+    let fixed: Option<Vec<i64>> = meta.strides.iter().map(Dim::as_const).collect();
+    let Some(fixed) = fixed.filter(|strides| strides.iter().all(|stride| *stride > 0)) else {
+        return contiguous_strides(&meta.sizes);
+    };
+    let mut order: Vec<usize> = (0..fixed.len()).collect();
+    order.sort_by_key(|d| std::cmp::Reverse(fixed[*d]));
+    let inner = contiguous_strides(&order.iter().map(|d| meta.sizes[*d].clone()).collect::<Vec<_>>());
+    let mut strides = meta.strides.clone();
+    order.into_iter().zip(inner).for_each(|(d, stride)| strides[d] = stride);
+    strides
 }

@@ -11,7 +11,7 @@ use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::Reason;
-use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
+use flambeau_ir::tensor::TensorMeta;
 
 type Done = Result<Outcome, Reason>;
 
@@ -134,8 +134,7 @@ fn in_steps(cx: &mut Decompose, [q, k, v]: [CoreId; 3], mask: Option<CoreId>, p:
     let scores = cx.select(blind, zero, scores);
     let weights = softmaxed(cx, scores, 3, false);
     let weights = cx.select(blind, zero, weights);
-    let strides = contiguous_strides(&cx.sizes(weights));
-    let weights = if p > 0.0 { by_noise(cx, weights, p, strides)? } else { weights };
+    let weights = if p > 0.0 { by_noise(cx, weights, p)? } else { weights };
     let weights = cx.reshape(weights, vec![many.clone(), time.clone(), keys[2].clone()]);
     let out = product(cx, weights, v);
     let out = cx.reshape(out, vec![batch.clone(), heads.clone(), time.clone(), width.clone()]);

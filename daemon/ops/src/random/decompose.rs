@@ -4,17 +4,16 @@ use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, compute_type, refuse};
 use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;
-use flambeau_ir::dim::Dim;
 use flambeau_ir::reason::Reason;
-use flambeau_ir::tensor::{TensorMeta, is_dense};
+use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
 
-/// As torch does it: `x * (noise / (1 - p))`, each rounded to the type of `x`, which has these dense `strides`.
-pub(crate) fn by_noise(cx: &mut Decompose, x: CoreId, p: f64, strides: Vec<Dim>) -> Result<CoreId, Reason> {
+/// As torch does it: `x * (noise / (1 - p))`, each rounded to the type of `x`, which lies in memory row by row.
+pub(crate) fn by_noise(cx: &mut Decompose, x: CoreId, p: f64) -> Result<CoreId, Reason> {
     if !(0.0..1.0).contains(&p) {
         return refuse("a derivative of dropout of everything");
     }
     let (keeps, rounded, dtype) = (1.0 - p, cx.dtype(x), compute_type(cx.dtype(x)));
-    let meta = TensorMeta { strides, ..TensorMeta::contiguous(rounded, cx.core.device, cx.sizes(x)) };
+    let meta = TensorMeta::contiguous(rounded, cx.core.device, cx.sizes(x));
     let args = vec![ExternArg::Value(x), ExternArg::Const(Const::Float(keeps))];
     let noise = cx.draw(("aten::bernoulli", "p"), args, &[meta])[0];
     let noise = cx.stopped(noise);
@@ -37,11 +36,10 @@ pub(super) fn dropout(cx: &mut Decompose) -> Result<Outcome, Reason> {
     let x = cx.tensor("input")?;
     let meta = cx.result()?;
     if cx.training.is_some() {
-        let strides = cx.meta_of("input")?.strides.clone();
-        if !is_dense(&meta.sizes, &strides) {
+        if cx.meta_of("input")?.strides != contiguous_strides(&meta.sizes) {
             return refuse("a derivative of dropout of a tensor in another layout");
         }
-        return Ok(Outcome::Fresh(by_noise(cx, x, p, strides)?));
+        return Ok(Outcome::Fresh(by_noise(cx, x, p)?));
     }
     let args = vec![ExternArg::Value(x), ExternArg::Const(Const::Float(p)), ExternArg::Const(Const::Bool(true))];
     Ok(Outcome::Fresh(cx.draw(("aten::dropout", "default"), args, &[meta])[0]))
