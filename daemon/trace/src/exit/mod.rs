@@ -279,7 +279,8 @@ impl Tracer<'_> {
 
     /// Writes that could reach one input through another make disjointness a fact. True if they do reach another.
     fn guard_inputs(&mut self) -> bool {
-        if self.graph.writes == Writes::Nothing || self.inputs.len() < 2 {
+        let writes = self.graph.writes != Writes::Nothing;
+        if !(writes || !self.regraded.is_empty()) || self.inputs.len() < 2 {
             return false;
         }
         let mut storages: Vec<u32> = self.inputs.iter().map(|(_, s)| *s).collect();
@@ -289,7 +290,7 @@ impl Tracer<'_> {
             let sources: Vec<SourceId> = self.inputs.iter().map(|(o, _)| o.source).collect();
             self.guard(sources[0], GuardKind::DisjointStorage(sources));
         }
-        !disjoint
+        writes && !disjoint
     }
 }
 

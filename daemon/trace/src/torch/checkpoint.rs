@@ -6,7 +6,7 @@ use crate::value::flow::{Flow, Stop, stop};
 use crate::value::{TensorId, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::frame::BackendKind;
-use flambeau_ir::graph::{Arg, Effect, Node, NodeId, NodeOp, ValueMeta};
+use flambeau_ir::graph::{Arg, Effect, GRADIENTS, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use std::collections::{HashMap, HashSet};
 
@@ -68,8 +68,8 @@ impl Tracer<'_> {
             // `backward()` in the graph is the end of what it does not keep.
             let keeps_none = Arg::Const(Const::Bool(false));
             let is_end = |node: &Node| {
-                matches!(&node.op, NodeOp::Call { target, args, .. }
-                    if target.gives_gradients() && args.last() == Some(&keeps_none))
+                matches!(&node.op, NodeOp::Call { target: Target::Function(path), args, .. }
+                    if &**path == GRADIENTS && args.last() == Some(&keeps_none))
             };
             let end = nodes[*to..].iter().position(is_end).map_or(nodes.len(), |at| to + at);
             let is_between = |at: NodeId| (*to..end).contains(&(at.0 as usize));
