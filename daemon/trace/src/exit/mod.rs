@@ -280,7 +280,7 @@ impl Tracer<'_> {
     /// Writes that could reach one input through another make disjointness a fact. True if they do reach another.
     fn guard_inputs(&mut self) -> bool {
         let writes = self.graph.writes != Writes::Nothing;
-        if !(writes || !self.regraded.is_empty()) || self.inputs.len() < 2 {
+        if (!writes && self.regraded.is_empty()) || self.inputs.len() < 2 {
             return false;
         }
         let mut storages: Vec<u32> = self.inputs.iter().map(|(_, s)| *s).collect();
