@@ -174,6 +174,7 @@ class Frame:
             body = {
                 "regs": regs,
                 "inputs": self.inputs,
+                "objects": [],
                 "steps": self.steps,
                 "outputs": self.plan_outputs,
                 "backend": "cpu",

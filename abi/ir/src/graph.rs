@@ -344,7 +344,9 @@ impl Graph {
         let all = (0..self.nodes.len()).map(|at| NodeId(at as u32)).filter(|id| reached[id.0 as usize]);
         let (ends, calls): (Vec<_>, Vec<_>) = all.partition(|id| is_end(*id) && !outputs.contains(id));
         for id in ends {
-            self.node(id).meta.as_tensor()?;
+            if !matches!(self.node(id).meta, ValueMeta::Tensor(_) | ValueMeta::Object) {
+                return None;
+            }
             places[id.0 as usize] = NodeId(part.nodes.len() as u32);
             let op = NodeOp::Placeholder(SourceId(takes.len() as u32));
             part.nodes.push(Node { op, effect: Effect::None, ..self.node(id).clone() });

@@ -186,7 +186,7 @@ pub struct TrainingNode {
     pub graph: Option<Graph>,
     /// Whether it draws random numbers.
     pub draws: bool,
-    /// What it takes.
+    /// What it takes. Objects of the plan are numbered as inputs, after these.
     pub takes: Vec<Taken>,
 }
 
@@ -237,6 +237,8 @@ pub struct Plan {
     pub regs: u32,
     /// Inputs: loaded into registers `0..inputs.len()` as borrowed tensors.
     pub inputs: Vec<SourceId>,
+    /// Objects that are no tensors, which calls take.
+    pub objects: Vec<SourceId>,
     /// Steps in order.
     pub steps: Vec<PlanStep>,
     /// Registers of the graph outputs, in the order of [`crate::exit::Build::Output`].
@@ -254,6 +256,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// What it is given: its inputs, then objects.
+    pub fn sources(&self) -> impl Iterator<Item = SourceId> {
+        self.inputs.iter().chain(&self.objects).copied()
+    }
+
     /// Of each view, the register of the tensor whose memory it is in.
     pub fn roots(&self) -> BTreeMap<Reg, Reg> {
         let mut roots: BTreeMap<Reg, Reg> = BTreeMap::new();
@@ -378,7 +385,7 @@ impl PlanStep {
             match arg {
                 PlanArg::Reg(r) => visit(*r),
                 PlanArg::List(items) => items.iter().for_each(|i| argument(i, visit)),
-                PlanArg::Const(_) | PlanArg::Dim(_) => {}
+                PlanArg::Const(_) | PlanArg::Dim(_) | PlanArg::Object(_) => {}
             }
         }
         match self {
@@ -411,6 +418,12 @@ pub const TAPED: &str = "flambeau::taped";
 /// tensors that get one, contiguous.
 pub const TAPED_BACKWARD: &str = "flambeau::taped_backward";
 
+/// What it names where the plan calls what the program calls, for which there is no op: the path of the function, or `.` and
+/// that of a method of tensors; the names of the last arguments; whether the call writes to its first argument, of which
+/// it is then given a copy; the strides of each result; its arguments. Sequences are lists that begin with their kind:
+/// `list`, `tuple`, `slice`, `dict`. It gives tensors with memory of their own.
+pub const CALLED: &str = "flambeau::called";
+
 /// What it names where an output is a tensor of an input's memory: no other call gives its argument's.
 pub const DETACH: &str = "aten::detach";
 
@@ -423,6 +436,8 @@ pub enum PlanArg {
     Const(Const),
     /// A size.
     Dim(Dim),
+    /// The one of this number among [`Plan::objects`].
+    Object(u32),
     /// A list.
     List(#[serde(deserialize_with = "crate::bounds::nested_items")] Vec<PlanArg>),
 }

@@ -307,7 +307,7 @@ def f(x):
 
 
 def f(x):
-    return x.view(torch.int32) + 1"
+    return x.view(torch.int32).add_(1)"
         ),
     }
     BackendUnavailable {

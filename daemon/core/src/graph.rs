@@ -4,8 +4,9 @@
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::{Atom, Dim};
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
+use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::{Device, contiguous_strides};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Index of a node in its core graph.
@@ -140,6 +141,8 @@ pub enum ExternArg {
     Const(Const),
     /// A size.
     Dim(Dim),
+    /// An object that is no tensor, from outside.
+    Object(SourceId),
     /// A list.
     List(Vec<ExternArg>),
 }
@@ -150,7 +153,7 @@ impl ExternArg {
         match self {
             ExternArg::Value(v) => visit(*v),
             ExternArg::List(items) => items.iter().for_each(|i| i.values(visit)),
-            ExternArg::Const(_) | ExternArg::Dim(_) => {}
+            ExternArg::Const(_) | ExternArg::Dim(_) | ExternArg::Object(_) => {}
         }
     }
 
@@ -159,7 +162,7 @@ impl ExternArg {
         match self {
             ExternArg::Value(v) => visit(v),
             ExternArg::List(items) => items.iter_mut().for_each(|i| i.values_mut(visit)),
-            ExternArg::Const(_) | ExternArg::Dim(_) => {}
+            ExternArg::Const(_) | ExternArg::Dim(_) | ExternArg::Object(_) => {}
         }
     }
 }
@@ -277,12 +280,26 @@ pub struct Core {
     /// Tensor inputs that are written, and what they are then: a value that is copied to them at the end, or their own
     /// memory.
     pub writes: Vec<(u32, CoreId)>,
+    /// Of these inputs, those whose version counters do not count it.
+    pub uncounted: BTreeSet<u32>,
 }
 
 impl Core {
     /// An empty graph. `known`: what parts of sizes are, where guards say it.
     pub fn new(known: BTreeMap<Atom, Dim>) -> Core {
         Core { known, ..Core::default() }
+    }
+
+    /// Whether calls take objects that are no tensors.
+    pub fn takes_objects(&self) -> bool {
+        fn has(arg: &ExternArg) -> bool {
+            match arg {
+                ExternArg::Object(_) => true,
+                ExternArg::List(items) => items.iter().any(has),
+                _ => false,
+            }
+        }
+        self.nodes.iter().any(|node| matches!(&node.op, CoreOp::Extern(call) if call.args.iter().any(has)))
     }
 
     /// All nodes.
@@ -306,6 +323,11 @@ impl Core {
     /// All ids in topological order.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = CoreId> + use<> {
         (0..self.nodes.len() as u32).map(CoreId)
+    }
+
+    /// The node of an input.
+    pub fn input_node(&self, at: u32) -> Option<CoreId> {
+        self.ids().find(|id| self.node(*id).op == CoreOp::Input(at))
     }
 
     /// The node, added if there is no equal one.

@@ -94,6 +94,7 @@ fn extern_arg(f: &mut Formatter<'_>, arg: &ExternArg) -> fmt::Result {
         ExternArg::Value(id) => write!(f, "{id}"),
         ExternArg::Const(c) => constant(f, c),
         ExternArg::Dim(d) => write!(f, "{d}"),
+        ExternArg::Object(source) => write!(f, "object of source {}", source.0),
         ExternArg::List(items) => {
             f.write_str("[")?;
             join(f, items, extern_arg)?;

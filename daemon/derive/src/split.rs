@@ -312,6 +312,7 @@ fn forward(
             return refuse("a value between two nodes of autograd that is an output");
         }
     }
+    copy.to.uncounted.clone_from(&from.uncounted);
     copy.to.writes = from.writes.iter().map(|(input, value)| (*input, copy.map[value])).collect();
     let mut all = Vec::new();
     for split in splits {

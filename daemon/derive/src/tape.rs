@@ -5,7 +5,7 @@ use crate::sweep::Sweep;
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, ExternArg, ExternCall};
 use flambeau_ir::code::Const;
 use flambeau_ir::kernel::DType;
-use flambeau_ir::plan::{TAPED, TAPED_BACKWARD};
+use flambeau_ir::plan::{CALLED, TAPED, TAPED_BACKWARD};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
 use flambeau_ops::build::Build;
@@ -22,7 +22,7 @@ const WANTED: usize = 2;
 pub fn tape(core: &mut Core, active: &[bool], calls: &BTreeSet<CoreId>) -> Result<(), Reason> {
     for id in calls {
         let CoreOp::Extern(call) = &core.node(*id).op else { continue };
-        if call.op.starts_with("flambeau::") {
+        if call.op.starts_with("flambeau::") && &*call.op != CALLED {
             return refuse(format!("no derivative of {}", call.op));
         }
         if call.in_place {

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from flambeau._fake import _resolve
+from flambeau._calls import argument, callee
+from flambeau._fake import blank
 
 
 def gradients(
@@ -31,16 +32,17 @@ def gradients(
     values: list[Any] = []
     for node in nodes:
         if not node:
-            tensor = _copy(next(given))
+            taken = next(given)
+            tensor = blank(taken, taken.device)
             own.add(tensor.untyped_storage()._cdata)
             values.append(tensor)
         elif len(node) == 1:
             values.append(node[0])
         else:
             path, args, names = node
-            found = [_value(arg, values) for arg in args]
+            found = [argument(arg, values) for arg in args]
             count = len(found) - len(names)
-            values.append(_callable(path)(*found[:count], **dict(zip(names, found[count:], strict=True))))
+            values.append(callee(path)(*found[:count], **dict(zip(names, found[count:], strict=True))))
     begun = [None if seed is None else values[seed] for seed in seeds]
     made: tuple[torch.Tensor | None, ...] = torch.autograd.grad(
         [values[at] for at in outputs],
@@ -76,32 +78,3 @@ def _overlap(tensors: list[torch.Tensor]) -> bool:
                     return True
                 part.fill_(True)
     return False
-
-
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of zeros with the same metadata, which nobody else has."""
-    with torch.no_grad():
-        last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-        room = last + 1 if tensor.numel() else 0
-        made = torch.zeros(room, dtype=tensor.dtype, device=tensor.device)
-        made = torch.as_strided(made, tensor.shape, tensor.stride()).detach()
-    return made.requires_grad_(tensor.requires_grad)
-
-
-def _callable(path: str) -> Any:
-    return getattr(torch.Tensor, path[1:]) if path.startswith(".") else _resolve(path)
-
-
-def _value(arg: Any, values: list[Any]) -> Any:
-    """An argument: a kind and what it is made of, or a constant."""
-    if not isinstance(arg, (list, tuple)):
-        return arg
-    kind, *parts = arg
-    if kind == "node":
-        return values[parts[0]]
-    found = [_value(part, values) for part in parts]
-    if kind == "slice":
-        return slice(*found)
-    if kind == "dict":
-        return dict(zip(found[::2], found[1::2], strict=True))
-    return found if kind == "list" else tuple(found)

@@ -173,10 +173,15 @@ def _zeros(argument: Any) -> Any:
         return [_zeros(item) for item in argument]
     if not isinstance(argument, torch.Tensor):
         return argument
-    last = sum((size - 1) * stride for size, stride in zip(argument.shape, argument.stride(), strict=True))
-    room = last + 1 if argument.numel() else 0
-    made = torch.zeros(room, dtype=argument.dtype).as_strided(argument.shape, argument.stride())
-    return made.detach().requires_grad_(argument.requires_grad)
+    return blank(argument, torch.device("cpu"))
+
+
+def blank(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A leaf of zeros with the same sizes, strides and type, which has its memory for itself."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    room = last + 1 if tensor.numel() else 0
+    made = torch.zeros(room, dtype=tensor.dtype, device=device).as_strided(tensor.shape, tensor.stride())
+    return made.detach().requires_grad_(tensor.requires_grad)
 
 
 _IGNORED = ("ignore", None, Warning, None, 0)

@@ -12,6 +12,8 @@ from torch.autograd.function import Function, FunctionCtx
 from torch.autograd.graph import get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
+from flambeau._calls import called
+
 
 class Flambeau(Function):
     """Its inputs are tensors that require grad; its outputs were computed already."""
@@ -141,8 +143,8 @@ class Ended(Function):
         )
 
 
-def _version(tensor: torch.Tensor) -> int | None:
-    return None if tensor.is_inference() else tensor._version
+def _version(value: Any) -> int | None:
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
 
 
 def _laid_out(
@@ -176,8 +178,8 @@ def _again(
             torch.set_rng_state(state)
         with torch.enable_grad():
             takes = [
-                tensor.view_as(tensor) if tensor.requires_grad else tensor.clone() if at in written else tensor
-                for at, tensor in enumerate(takes)
+                _taken_again(value, at in written) if isinstance(value, torch.Tensor) else value
+                for at, value in enumerate(takes)
             ]
             outputs = call.again(takes)
     finally:
@@ -195,6 +197,12 @@ def _again(
         create_graph=create_graph,
         allow_unused=True,
     )
+
+
+def _taken_again(tensor: torch.Tensor, is_written: bool) -> torch.Tensor:
+    if tensor.requires_grad:
+        return tensor.view_as(tensor)
+    return tensor.clone() if is_written else tensor
 
 
 _keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
@@ -221,10 +229,10 @@ class Tape:
 def taped(op: str, overload: str, wanted: list[bool], strides: list[list[int]], *args: Any) -> list[torch.Tensor]:
     """Calls an op of `torch.ops` (`NAMESPACE::NAME`) under autograd: its results, and a tensor that holds the tape.
 
-    `wanted` says of each tensor among the arguments, in lists too, whether its gradient will be asked for; `strides`
-    those that the results get, where they are not torch's own choice.
+    Or what `called` calls, named as an op. `wanted` says of each tensor among the arguments, in lists too, whether its
+    gradient will be asked for; `strides` those that the results get, where they are not torch's own choice.
     """
-    function = _overload(op, overload)
+    function = _ready(op, overload)
     flags, inputs = iter(wanted), []
 
     def followed(arg: Any) -> Any:
@@ -236,10 +244,7 @@ def taped(op: str, overload: str, wanted: list[bool], strides: list[list[int]], 
         return inputs[-1]
 
     with torch.enable_grad():
-        args = tuple(followed(arg) for arg in args)
-        positional = _positional(function)
-        named = dict(zip(_by_keyword(function), args[positional:], strict=False))
-        made = function(*args[:positional], **named)
+        made = function(*[followed(arg) for arg in args])
     outputs = [made] if isinstance(made, torch.Tensor) else list(made)
     holder = torch.empty(0, dtype=torch.uint8, device=outputs[0].device)
     holder.tape = Tape(outputs, inputs)  # type: ignore[attr-defined]
@@ -296,19 +301,18 @@ def _own(gradient: torch.Tensor, known: set[int]) -> torch.Tensor:
 
 
 @functools.cache
-def _overload(op: str, overload: str) -> Any:
+def _ready(op: str, overload: str) -> Callable[..., Any]:
+    """What calls an op with its arguments in the order of its schema."""
+    if op == "flambeau::called":
+        return called
     namespace, name = op.split("::")
-    return getattr(getattr(getattr(torch.ops, namespace), name), overload)
-
-
-@functools.cache
-def _positional(function: Any) -> int:
-    return sum(not argument.kwarg_only for argument in function._schema.arguments)
-
-
-@functools.cache
-def _by_keyword(function: Any) -> list[str]:
-    return [argument.name for argument in function._schema.arguments if argument.kwarg_only]
+    function: Callable[..., Any] = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+    arguments = function._schema.arguments  # type: ignore[attr-defined]
+    positional = sum(not argument.kwarg_only for argument in arguments)
+    by_keyword = [argument.name for argument in arguments if argument.kwarg_only]
+    if not by_keyword:
+        return function
+    return lambda *args: function(*args[:positional], **dict(zip(by_keyword, args[positional:], strict=False)))
 
 
 def subgradients() -> dict[str, bool]:

@@ -187,10 +187,8 @@ impl Slots {
         let mut slots = Slots { order: Vec::new(), by_source: HashMap::new() };
         match &frame.body {
             Body::Eager(graph) | Body::Fx(graph) => placeholders(graph).for_each(|s| slots.add(s)),
-            Body::Native(plan) => plan.inputs.iter().for_each(|s| slots.add(*s)),
-            Body::Training(training) => {
-                training.forward.inputs.iter().for_each(|s| slots.add(*s));
-            }
+            Body::Native(plan) => plan.sources().for_each(|s| slots.add(s)),
+            Body::Training(training) => training.forward.sources().for_each(|s| slots.add(s)),
         }
         exit::sources(&frame.exit).chain(indices::sources(&frame.indices)).for_each(|s| slots.add(s));
         slots

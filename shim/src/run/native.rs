@@ -44,6 +44,8 @@ pub struct NativeBody {
     own_memory: Option<OwnMemory>,
     /// The first registers.
     inputs: usize,
+    /// Inputs, and objects that are no tensors.
+    values: usize,
     steps: Vec<Step>,
     parts: Vec<Part>,
     outputs: Vec<usize>,
@@ -131,7 +133,8 @@ impl NativeBody {
         owns: bool,
     ) -> Result<NativeBody, String> {
         let torch = Torch::get(py)?;
-        if !plan.inputs.iter().map(|source| slot(*source)).eq(0..plan.inputs.len()) {
+        let values = plan.inputs.len() + plan.objects.len();
+        if !plan.sources().map(slot).eq(0..values) {
             return Err("the inputs of the plan are not its first values".into());
         }
         let load = |artifact| launch::kernel(plugin_dirs, &plan.backend, plan.device, artifact, artifacts);
@@ -143,6 +146,7 @@ impl NativeBody {
             stream: Stream::of(torch, plan.device)?,
             own_memory,
             inputs: plan.inputs.len(),
+            values,
             steps,
             parts,
             outputs: plan.outputs.iter().map(|r| r.0 as usize).collect(),
@@ -220,7 +224,8 @@ impl NativeBody {
         symbols: &[i64],
         outputs: &mut Outputs,
     ) -> Result<(), Failure> {
-        self.run_with(py, Regs::new(self.torch, self.threads(), &values[..self.inputs], self.regs), symbols, outputs)
+        let regs = Regs::new(self.torch, self.threads(), &values[..self.inputs], self.regs);
+        self.run_with(py, regs.with(&values[self.inputs..self.values]), symbols, outputs)
     }
 
     fn run_with(

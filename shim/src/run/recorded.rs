@@ -75,7 +75,7 @@ pub fn graph(py: Python<'_>, body: &NativeBody, plan: &Plan) -> Option<Py<PyAny>
     let device = plan.device.to_string();
     let kinds = py.import("flambeau._recording").and_then(|module| module.getattr("GRAPHS")).ok()?;
     let graph = kinds.cast::<PyDict>().ok()?.get_item(device.split(':').next()?).ok()??;
-    if body.does_nothing() || plan.inputs.is_empty() {
+    if body.does_nothing() || plan.inputs.is_empty() || !plan.objects.is_empty() {
         return None;
     }
     if body.commits() {

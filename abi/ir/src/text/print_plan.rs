@@ -105,6 +105,7 @@ fn plan_arg(f: &mut Formatter<'_>, arg: &PlanArg) -> fmt::Result {
         PlanArg::Reg(r) => write!(f, "{r}"),
         PlanArg::Const(c) => constant(f, c),
         PlanArg::Dim(d) => write!(f, "{d}"),
+        PlanArg::Object(at) => write!(f, "object {at}"),
         PlanArg::List(items) => {
             f.write_str("[")?;
             join(f, items, plan_arg)?;

@@ -267,8 +267,11 @@ impl Scope<'_> {
             ensure(given == node.gradients.len(), || "a derivative of other outputs".to_owned())?;
             let reached = node.reached_by.iter().flatten().all(|at| (*at as usize) < node.outputs.len());
             ensure(reached && node.reached_by.len() == given, || "a gradient of no output".to_owned())?;
-            let all = [&node.reads, &node.gradients, &node.takes];
-            ensure(all.into_iter().flatten().all(known), || "a derivative by nothing".to_owned())?;
+            let is_object =
+                |taken: &Taken| matches!(*taken, Taken::Input(i) if (i as usize) < forward.sources().count());
+            let all = [&node.reads, &node.gradients].into_iter().flatten().all(known);
+            let takes = node.takes.iter().all(|taken| known(taken) || is_object(taken));
+            ensure(all && takes, || "a derivative by nothing".to_owned())?;
             for followed in &node.outputs {
                 ensure(known(&Taken::Output(followed.output)), || "a derivative of no output".to_owned())?;
                 self.layout(&followed.sizes, &followed.strides)?;
@@ -283,7 +286,7 @@ impl Scope<'_> {
     }
 
     fn plan(&self, plan: &Plan, guards: &GuardProgram) -> Checked {
-        plan.inputs.iter().try_for_each(|source| self.source(*source))?;
+        plan.sources().try_for_each(|source| self.source(source))?;
         let tensors = tensors(guards);
         let each = plan.inputs.iter().enumerate().map(|(reg, source)| {
             let of = tensors.get(source).ok_or_else(|| Damage(format!("input {reg} is guarded to be no tensor")))?;
@@ -554,6 +557,9 @@ impl Run<'_> {
             PlanArg::Reg(reg) => self.read(*reg),
             PlanArg::Const(value) => constant(value),
             PlanArg::Dim(dim) => self.scope.dim(dim),
+            PlanArg::Object(at) => {
+                ensure((*at as usize) < self.plan.objects.len(), || format!("there is no object {at}"))
+            }
             PlanArg::List(parts) => parts.iter().try_for_each(|part| self.arg(part)),
         }
     }

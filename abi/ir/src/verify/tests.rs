@@ -34,6 +34,7 @@ fn sound() -> CompiledFrame {
     let plan = Plan {
         regs: 3,
         inputs: vec![x],
+        objects: vec![],
         steps: vec![
             PlanStep::Alloc { reg: Reg(1), dtype, device, sizes, strides },
             PlanStep::Launch { kernel: 0, buffers: vec![Reg(0), Reg(1)], scalars: vec![] },
@@ -94,6 +95,10 @@ fn registers_kernels_and_steps_exist() {
     in_plan(|plan| plan.steps.push(PlanStep::Free(Reg(1))));
     in_plan(|plan| plan.steps.push(PlanStep::Free(Reg(0))));
     in_plan(|plan| plan.inputs = vec![SourceId(1)]);
+    in_plan(|plan| plan.objects = vec![SourceId(1)]);
+    let call =
+        |arg| PlanStep::Call { op: "aten::sin".into(), overload: "default".into(), args: vec![arg], results: vec![] };
+    in_plan(|plan| plan.steps.insert(0, call(PlanArg::Object(0))));
 }
 
 #[test]

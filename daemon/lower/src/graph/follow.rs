@@ -1,7 +1,8 @@
 //! What autograd follows, for graphs of which a derivative is to be taken: values that it does not follow, as they were
 //! detached or computed with grad mode off, become ends for the derivative.
 
-use crate::graph::functional::{Lowering, Value};
+use crate::graph::functional::Lowering;
+use crate::graph::value::Value;
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
 use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::plan::DETACH;
@@ -45,6 +46,8 @@ pub struct Follow {
     pub rewritten: bool,
     /// Inputs that were written to with grad mode off.
     renewed: BTreeSet<usize>,
+    /// Views of what requires grad, made with grad mode off: leaves to autograd.
+    pub views: BTreeSet<NodeId>,
     /// For each node, whether it depends on an input that requires grad.
     nodes: Vec<bool>,
     /// Memory of which autograd may have saved something, and the nodes of the graph for which it did.
@@ -162,10 +165,7 @@ impl Lowering<'_> {
     /// The nodes that autograd goes by on its way back from what this one shows now.
     pub fn behind(&self, of: NodeId) -> BTreeSet<NodeId> {
         let Some(follow) = &self.follow else { return BTreeSet::new() };
-        let base_of = |id: &NodeId| match self.values[id.0 as usize] {
-            Value::Tensor { base, .. } => Some(base),
-            _ => None,
-        };
+        let base_of = |id: &NodeId| self.values[id.0 as usize].base();
         let (mut taken, mut bases) = (BTreeSet::from([of]), BTreeSet::from_iter(base_of(&of)));
         let mut found = BTreeSet::new();
         for id in (0..self.values.len() as u32).rev().map(NodeId) {
@@ -208,6 +208,7 @@ impl Lowering<'_> {
         }
         let graph = self.graph;
         for id in &graph.outputs {
+            self.check_view(*id)?;
             let Value::Tensor { base, views, meta, severed } = self.values[id.0 as usize].clone() else {
                 return refuse("an output that is no tensor");
             };
@@ -235,8 +236,8 @@ impl Lowering<'_> {
         let is_renewed = follow.is_some_and(|follow| follow.renewed.contains(&base));
         let mut value = if is_renewed { held.value } else { held.point.unwrap_or(held.value) };
         if is_renewed && follow.is_some_and(|follow| !follow.off) {
-            let input = |at: u32| self.core.ids().find(|id| self.core.node(*id).op == CoreOp::Input(at));
-            let Some(leaf) = held.point.or_else(|| held.input.and_then(input)) else { return self.read(base, views) };
+            let leaf = held.point.or_else(|| held.input.and_then(|at| self.core.input_node(at)));
+            let Some(leaf) = leaf else { return self.read(base, views) };
             let op = self.sloped(self.bases[base].value, leaf);
             let CoreNode { dtype, sizes, .. } = self.core.node(leaf).clone();
             value = self.core.push(op, dtype, sizes);
@@ -265,6 +266,14 @@ impl Lowering<'_> {
         Ok(self.core.push(CoreOp::Stop(value), node.dtype, node.sizes))
     }
 
+    /// Refuses the use of a view that is a leaf where autograd sees it.
+    pub fn check_view(&self, id: NodeId) -> Result<(), Reason> {
+        if self.follow.as_ref().is_some_and(|follow| follow.views.contains(&id)) {
+            return refuse("a view that is a leaf, as it is made with grad mode off");
+        }
+        Ok(())
+    }
+
     /// Refuses what autograd takes for another value than the graph has: leaves that are made in it.
     pub fn check_followed(&mut self, node: &Node, outcome: &Outcome) -> Result<(), Reason> {
         if self.follow.is_none() {
@@ -272,7 +281,8 @@ impl Lowering<'_> {
         }
         let off = self.follow.as_ref().is_some_and(|follow| follow.off);
         if off && requires_grad(&node.meta) && outcome.written().is_empty() {
-            return refuse("a view that is a leaf, as it is made with grad mode off");
+            let id = NodeId(self.values.len() as u32);
+            self.follow.iter_mut().for_each(|follow| _ = follow.views.insert(id));
         }
         let made = match (outcome, &node.meta) {
             (Outcome::Fresh(id), ValueMeta::Tensor(meta)) => meta.requires_grad && !self.follows(*id),
@@ -298,13 +308,11 @@ impl Lowering<'_> {
         }
         for id in written {
             let Value::Tensor { base, severed, .. } = self.values[id.0 as usize] else { continue };
-            let followed = self.bases[base].followed || self.follows(self.bases[base].value);
-            if severed && (followed || requires_grad(&node.meta)) {
-                return refuse("a write, which autograd does not see, to a tensor that it follows");
+            if severed && requires_grad(&node.meta) {
+                return refuse("a write, of what autograd follows, to a tensor by which it does not see it");
             }
             let reads = flambeau_ops::canonical(target).is_none_or(|canon| canon.op.saved != Saved::Nothing);
-            let of_base =
-                |id: &NodeId| matches!(self.values[id.0 as usize], Value::Tensor { base: b, .. } if b == base);
+            let of_base = |id: &NodeId| self.values[id.0 as usize].base() == Some(base);
             if reads && nodes(args, kwargs).iter().filter(|id| of_base(id)).count() > 1 {
                 return refuse("a write to what a derivative of torch's may read");
             }
@@ -326,16 +334,12 @@ impl Lowering<'_> {
         if canon.as_ref().is_some_and(|canon| canon.op.has(Mark::TakesForm)) {
             given.truncate(1);
         }
-        let base_of = |value: &Value| if let Value::Tensor { base, .. } = value { Some(*base) } else { None };
-        let made: Vec<usize> = match value {
-            Value::Tuple(items) => items.iter().filter_map(base_of).collect(),
-            value => base_of(value).into_iter().collect(),
-        };
+        let made = value.bases();
         let of_node = |id: &NodeId| &self.values[id.0 as usize];
         // A view has the memory of its argument.
-        let given_bases: Vec<usize> = given.iter().map(of_node).filter_map(base_of).collect();
+        let given_bases: Vec<usize> = given.iter().map(of_node).filter_map(Value::base).collect();
         let new = made.iter().copied().filter(|base| !given_bases.contains(base));
-        let into = new.chain(written.iter().map(of_node).filter_map(base_of));
+        let into = new.chain(written.iter().map(of_node).filter_map(Value::base));
         for base in into {
             for id in &given {
                 if let Value::Tensor { base: from, meta, severed: false, .. } = of_node(id)
@@ -349,12 +353,12 @@ impl Lowering<'_> {
             return;
         }
         if !written.is_empty() {
-            let bases = written.iter().map(of_node).filter_map(base_of).collect();
+            let bases = written.iter().map(of_node).filter_map(Value::base).collect();
             follow.written.insert(NodeId(self.values.len() as u32), bases);
         }
         // Of what it writes to it saves a copy.
         let read: Vec<usize> =
-            given.iter().filter(|id| !written.contains(id)).map(of_node).filter_map(base_of).collect();
+            given.iter().filter(|id| !written.contains(id)).map(of_node).filter_map(Value::base).collect();
         if written.is_empty() && made.iter().any(|base| read.contains(base)) {
             return;
         }
@@ -376,7 +380,7 @@ impl Lowering<'_> {
             read.iter().for_each(|base| _ = follow.saved.entry(*base).or_default().insert(saver));
         }
         // Forms that write to their argument may save the result where others save the argument.
-        let in_place = written.iter().map(of_node).filter_map(base_of).any(|base| made.contains(&base));
+        let in_place = written.iter().map(of_node).filter_map(Value::base).any(|base| made.contains(&base));
         if saved == Saved::All || in_place && saved == Saved::Arguments {
             made.iter().for_each(|base| _ = follow.saved.entry(*base).or_default().insert(saver));
         }
@@ -394,8 +398,7 @@ impl Lowering<'_> {
         for id in (0..self.values.len() as u32).map(NodeId) {
             let node = self.graph.node(id);
             let NodeOp::Call { args, kwargs, .. } = &node.op else { continue };
-            let holds =
-                |of: &NodeId| matches!(&self.values[of.0 as usize], Value::Tensor { base, .. } if bases.contains(base));
+            let holds = |of: &NodeId| self.values[of.0 as usize].base().is_some_and(|base| bases.contains(&base));
             if requires_grad(&node.meta)
                 && nodes(args, kwargs).iter().any(|of| from.contains(of) || found.contains(of) || holds(of))
             {
@@ -410,19 +413,15 @@ impl Lowering<'_> {
     /// `behind`: the calls that they are derived of.
     pub fn note_derived(&mut self, node: &Node, behind: &BTreeSet<NodeId>, given: &Value) {
         let Some(follow) = self.follow.as_mut().filter(|_| requires_grad(&node.meta)) else { return };
-        let base_of = |value: &Value| if let Value::Tensor { base, .. } = value { Some(*base) } else { None };
         let NodeOp::Call { args, .. } = &node.op else { return };
-        let made: Vec<usize> = match given {
-            Value::Tuple(items) => items.iter().filter_map(base_of).collect(),
-            value => base_of(value).into_iter().collect(),
-        };
+        let made = given.bases();
         let saver = NodeId(self.values.len() as u32);
         let of_call = |id: &NodeId| match &self.graph.node(*id).op {
             NodeOp::Call { args, kwargs, .. } => nodes(args, kwargs).into_iter().chain([*id]).collect(),
             NodeOp::Placeholder(_) => vec![],
         };
         let read = behind.iter().flat_map(of_call).chain(nodes(args, &[]));
-        let read: BTreeSet<usize> = read.filter_map(|id| base_of(&self.values[id.0 as usize])).collect();
+        let read: BTreeSet<usize> = read.filter_map(|id| self.values[id.0 as usize].base()).collect();
         for from in read {
             follow.saved.entry(from).or_default().insert(saver);
             made.iter().for_each(|base| follow.reach(*base, from));
@@ -434,10 +433,7 @@ impl Lowering<'_> {
         if self.follow.is_none() {
             return vec![];
         }
-        let base_of = |id: NodeId| match self.values[id.0 as usize] {
-            Value::Tensor { base, .. } => Some(base),
-            _ => None,
-        };
+        let base_of = |id: NodeId| self.values[id.0 as usize].base();
         let of = |output: &NodeId| {
             let base = base_of(*output);
             // The output, and what shows it or a part of it.
@@ -462,16 +458,13 @@ impl Lowering<'_> {
     /// For each output, the inputs that autograd connects it with.
     pub fn reached(&self) -> Vec<BTreeSet<u32>> {
         let Some(follow) = &self.follow else { return vec![] };
-        let of = |id: &NodeId| match &self.values[id.0 as usize] {
-            Value::Tensor { base, .. } => follow.reached(*base),
-            _ => BTreeSet::new(),
-        };
+        let of = |id: &NodeId| self.values[id.0 as usize].base().map(|base| follow.reached(base)).unwrap_or_default();
         self.graph.outputs.iter().map(of).collect()
     }
 
     /// Whether another output shows the memory of this one.
     pub fn is_shown_again(&self, base: usize, output: NodeId) -> bool {
-        let shares = |id: &NodeId| matches!(&self.values[id.0 as usize], Value::Tensor { base: b, .. } if *b == base);
+        let shares = |id: &NodeId| self.values[id.0 as usize].base() == Some(base);
         self.graph.outputs.iter().any(|id| *id != output && shares(id))
     }
 
@@ -486,8 +479,7 @@ impl Lowering<'_> {
         let Some(input) = held.input.filter(|_| is_call && is_whole && !self.is_shown_again(base, output)) else {
             return refuse("a detached tensor that leaves, whose memory another has");
         };
-        let of = self.core.ids().find(|id| self.core.node(*id).op == CoreOp::Input(input));
-        let Some(mut of) = of else { return refuse("a detached tensor of no input") };
+        let Some(mut of) = self.core.input_node(input) else { return refuse("a detached tensor of no input") };
         if self.follow.is_some() {
             let node = self.core.node(of).clone();
             of = self.core.push(CoreOp::Stop(of), node.dtype, node.sizes);
@@ -498,13 +490,15 @@ impl Lowering<'_> {
         Ok(CoreOutput { base: OutputBase::Value(value), sizes, strides, offset: 0.into() })
     }
 
-    /// Notes what a write does to what autograd follows.
-    pub fn check_written(&mut self, base: usize, value: CoreId) -> Result<(), Reason> {
-        let Some(follow) = &self.follow else { return Ok(()) };
+    /// Notes what a write does to what autograd follows. `unseen`: autograd does not see it. It gives what autograd takes
+    /// for the new value then.
+    pub fn check_written(&mut self, base: usize, value: CoreId, unseen: bool) -> Result<Option<CoreId>, Reason> {
+        let Some(follow) = &self.follow else { return Ok(None) };
         if follow.saved.contains_key(&base) {
             return refuse("a write to what a derivative of torch's may read");
         }
-        let (off, is_input) = (follow.off, self.bases[base].input.is_some() || self.is_leaf(base));
+        let (off, is_input) = (follow.off || unseen, self.bases[base].input.is_some() || self.is_leaf(base));
+        let held = self.bases[base].point.unwrap_or(self.bases[base].value);
         if !is_input {
             // What is asked for is what it was.
             self.bases[base].point = None;
@@ -512,7 +506,10 @@ impl Lowering<'_> {
         let (before, after) = (self.follows(self.bases[base].value), self.follows(value));
         if off && is_input {
             self.follow.iter_mut().for_each(|follow| _ = follow.renewed.insert(base));
-            return Ok(());
+            return Ok(None);
+        }
+        if unseen && before {
+            return Ok(Some(held));
         }
         if off && (before || after) {
             return refuse("a write, with grad mode off, to or of what autograd follows");
@@ -524,6 +521,6 @@ impl Lowering<'_> {
         if let Some(follow) = &mut self.follow {
             follow.rewritten |= before || after;
         }
-        Ok(())
+        Ok(None)
     }
 }

@@ -2,63 +2,26 @@
 //! means is in `daemon/ops`.
 
 use crate::graph::follow::{Follow, Functional, made_of, requires_grad};
+use crate::graph::foreign::Foreign;
 use crate::graph::leaves::asked;
-use crate::graph::opaque::{Call, complex, in_place, made_by, missing};
-use crate::graph::regions::{copies_much, geometry, has_overlap, places};
+use crate::graph::opaque::{Call, complex, missing};
+use crate::graph::regions::{geometry, has_overlap};
+use crate::graph::value::{Base, Value};
+use crate::graph::writes::written;
 use crate::nest::affine::same_layout;
 use crate::nest::group::memory_view;
 use crate::options::LowerOptions;
-use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, ExternCall, IndexSum, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, OutputBase};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
-use flambeau_ir::kernel::{Binary, DType};
+use flambeau_ir::kernel::DType;
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::SourceId;
-use flambeau_ir::tensor::{Device, TensorMeta, contiguous_strides};
+use flambeau_ir::tensor::{Device, TensorMeta};
 use flambeau_ops::Mark;
-use flambeau_ops::decompose::{Decompose, Outcome, View, apply, index_put, refuse};
+use flambeau_ops::decompose::{Decompose, Outcome, View, apply, refuse};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Memory as the user sees it: what a family of views shares.
-#[derive(Clone, Debug)]
-pub struct Base {
-    /// What it holds.
-    pub value: CoreId,
-    /// The graph input whose memory it is.
-    pub input: Option<u32>,
-    /// What lies in an input's memory: not yet `value` where that is written at the end.
-    memory: CoreId,
-    pub(crate) strides: Vec<Dim>,
-    requires_grad: bool,
-    /// Something that autograd follows was written to it.
-    pub followed: bool,
-    /// What calls take for it, where its gradient is asked for.
-    pub point: Option<CoreId>,
-}
-
-/// What a graph node stands for.
-#[derive(Clone, Debug)]
-pub enum Value {
-    /// A view of a base.
-    Tensor {
-        /// Its memory.
-        base: usize,
-        views: Vec<View>,
-        meta: TensorMeta,
-        /// Autograd does not know it for a view (`detach`, `data`).
-        severed: bool,
-    },
-    Tuple(Vec<Value>),
-    Other,
-}
-
-/// What is written to a part of an input.
-enum Written {
-    Value(CoreId),
-    /// What this call, which is given the part first, writes to it.
-    By(ExternCall),
-}
 
 /// A graph on its way.
 pub struct Lowering<'a> {
@@ -74,16 +37,18 @@ pub struct Lowering<'a> {
     draws: u32,
     /// Of the tensors so far.
     device: Option<Device>,
-    options: &'a LowerOptions,
-    in_place: bool,
+    pub options: &'a LowerOptions,
+    pub in_place: bool,
     /// What autograd follows, where a derivative is to be taken.
     pub follow: Option<Follow>,
     /// Items of tuples that are arguments of the call, not new tensors.
     same: BTreeSet<(NodeId, i64)>,
-    /// Bases with a `data` tensor, writes to which count as no change of the base.
-    pub uncounted: BTreeSet<usize>,
+    /// What shows a tensor's `data`: writes to it count as no change of the tensor.
+    pub uncounted: BTreeSet<NodeId>,
     /// Nodes of which a gradient is asked for.
     asked: BTreeSet<NodeId>,
+    /// Whose memory the result of the present call may be.
+    pub lends: Vec<usize>,
 }
 
 /// Makes the core graph. What the back end cannot compute by its capabilities stays torch's. `in_place`: parts of inputs are
@@ -109,6 +74,7 @@ pub fn functionalise(
         same: BTreeSet::new(),
         uncounted: BTreeSet::new(),
         asked: asked(graph),
+        lends: vec![],
     };
     for (at, node) in (0..).zip(&graph.nodes) {
         flambeau_ir::bounds::check_time();
@@ -141,25 +107,6 @@ fn located(graph: &Graph, node: &Node, mut reason: Reason) -> Reason {
         reason.stack.extend(node.location.and_then(|l| graph.locations.get(l as usize)).cloned());
     }
     reason
-}
-
-/// The tensor that a call writes its result to.
-fn written(
-    target: &Target,
-    args: &[Arg],
-    kwargs: &[(std::sync::Arc<str>, Arg)],
-    values: &BTreeMap<NodeId, CoreId>,
-) -> Result<Option<NodeId>, Reason> {
-    let (Target::Function(name) | Target::Method(name)) = target;
-    match kwargs.iter().find(|(n, _)| &**n == "out").map(|(_, value)| value) {
-        Some(Arg::Node(id)) => return Ok(Some(*id)),
-        None | Some(Arg::Const(Const::None)) => {}
-        Some(_) => return refuse(format!("{name} with several out tensors")),
-    }
-    Ok(match args.first() {
-        Some(Arg::Node(id)) if flambeau_ops::writes_first(target) && values.contains_key(id) => Some(*id),
-        _ => None,
-    })
 }
 
 impl Lowering<'_> {
@@ -201,8 +148,9 @@ impl Lowering<'_> {
             follow.set(value, requires_grad);
             follow.connect(self.bases.len(), requires_grad.then_some(input));
         }
-        let (input, memory, followed, point) = (Some(input), value, false, None);
-        self.bases.push(Base { value, input, memory, strides, requires_grad, followed, point });
+        let (input, memory, point) = (Some(input), value, None);
+        let (followed, counted, shares) = (false, false, vec![]);
+        self.bases.push(Base { value, input, memory, strides, requires_grad, followed, point, counted, shares });
         Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false }
     }
 
@@ -252,13 +200,9 @@ impl Lowering<'_> {
             // The op is torch's, with nothing left of the attempt.
             self.core.truncate(nodes);
             self.draws = draws;
-            if let Some(follow) = &mut self.follow {
-                follow.forget(nodes);
-            }
-            let written = written.and_then(|id| Some((id, metas.get(&id)?.clone())));
-            let (meta, fresh, schema) = (&node.meta, node.fresh && written.is_none(), node.schema.as_deref());
-            let call = Call { target, args, kwargs, meta, values: &values, fresh, schema, written };
-            call.lower(&mut self.core, &mut self.draws).map_err(|_| reason)
+            self.follow.iter_mut().for_each(|follow| follow.forget(nodes));
+            let called = Foreign { node, target, args, kwargs, values: &values, metas: &metas, written };
+            self.called(&called).map_err(|_| reason)
         })?;
         if self.repeats(node, &outcome, &values) {
             self.core.set_apart();
@@ -267,16 +211,30 @@ impl Lowering<'_> {
         }
         self.check_followed(node, &outcome)?;
         let written = outcome.written();
+        written.iter().try_for_each(|id| self.check_view(*id))?;
         self.check_targets(node, &written, (target, args, kwargs))?;
         let mut value = self.outcome(&node.meta, outcome, node.view)?;
         if let Value::Tensor { severed, .. } = &mut value {
             *severed |= flambeau_ops::canonical(target).is_some_and(|canon| canon.op.has(Mark::Severs));
         }
         self.note_call(node, (target, args, kwargs), &written, &value);
-        if self.asked.contains(&NodeId(self.values.len() as u32)) {
+        self.note_uncounted(args, &value);
+        let lends = std::mem::take(&mut self.lends);
+        value.bases().into_iter().for_each(|base| self.share(base, &lends));
+        // What was detached becomes a leaf later.
+        if requires_grad(&node.meta) && self.asked.contains(&NodeId(self.values.len() as u32)) {
             self.stand_out(&value)?;
         }
         Ok(value)
+    }
+
+    /// The call as torch's own: an op by its schema, else what the program calls.
+    fn called(&mut self, called: &Foreign<'_>) -> Result<Outcome, Reason> {
+        let Foreign { node, target, args, kwargs, values, metas, written } = *called;
+        let into = written.and_then(|id| Some((id, metas.get(&id)?.clone())));
+        let (meta, fresh, schema) = (&node.meta, node.fresh && into.is_none(), node.schema.as_deref());
+        let call = Call { target, args, kwargs, meta, values, fresh, schema, written: into };
+        call.lower(&mut self.core, &mut self.draws).or_else(|_| self.foreign(called))
     }
 
     /// The call as operations that the back end has.
@@ -343,6 +301,9 @@ impl Lowering<'_> {
     ) -> Result<(), Reason> {
         match arg {
             Arg::Node(id) => {
+                if self.follow.as_ref().is_some_and(|follow| !follow.off) {
+                    self.check_view(*id)?;
+                }
                 if let Value::Tensor { base, views, meta, severed } = self.values[id.0 as usize].clone() {
                     let value = self.taken(base, &views, &meta);
                     values.insert(*id, self.as_followed(value, base, (&meta, !views.is_empty(), severed))?);
@@ -392,7 +353,7 @@ impl Lowering<'_> {
                     let part = self.read(base, &chain);
                     self.core.node(part).sizes.clone()
                 };
-                self.store(base, &chain, value, meta.dtype, &sizes)?;
+                self.store(of, (base, &chain), value, (meta.dtype, &sizes))?;
                 Ok(Value::Other)
             }
             (Outcome::Tuple(items), ValueMeta::Tuple(metas)) if items.len() == metas.len() => {
@@ -430,11 +391,13 @@ impl Lowering<'_> {
             requires_grad: false,
             followed: false,
             point: None,
+            counted: false,
+            shares: vec![],
         });
         Ok(Value::Tensor { base: self.bases.len() - 1, views: vec![], meta: meta.clone(), severed: false })
     }
 
-    fn converted(&mut self, id: CoreId, dtype: DType) -> CoreId {
+    pub fn converted(&mut self, id: CoreId, dtype: DType) -> CoreId {
         let node = self.core.node(id);
         if node.dtype == dtype {
             return id;
@@ -443,8 +406,14 @@ impl Lowering<'_> {
         self.core.push(CoreOp::Cast(id), dtype, sizes)
     }
 
+    /// The number of a call that draws random numbers.
+    pub fn next_draw(&mut self) -> u32 {
+        self.draws += 1;
+        self.draws
+    }
+
     /// The value with these strides where it has memory.
-    fn laid_out(&mut self, id: CoreId, strides: &[Dim]) -> CoreId {
+    pub fn laid_out(&mut self, id: CoreId, strides: &[Dim]) -> CoreId {
         let node = self.core.node(id).clone();
         let view = memory_view(&self.core, &BTreeSet::new(), id);
         if node.op.is_view() && view.base != id && same_layout(&node.sizes, &view.strides, strides) && view.offset.is(0)
@@ -487,207 +456,6 @@ impl Lowering<'_> {
         Ok(Value::Tensor { base, views: chain, meta: meta.clone(), severed })
     }
 
-    /// The tensor `of` gets a new value; so do all that share its memory.
-    fn write(&mut self, of: NodeId, value: CoreId) -> Result<(), Reason> {
-        let Value::Tensor { base, views, meta, .. } = self.values[of.0 as usize].clone() else {
-            return refuse("a write to no tensor");
-        };
-        self.store(base, &views, value, meta.dtype, &meta.sizes)
-    }
-
-    /// The part of a base that `views` show gets a new value.
-    fn store(&mut self, base: usize, views: &[View], value: CoreId, dtype: DType, sizes: &[Dim]) -> Result<(), Reason> {
-        if self.uncounted.contains(&base) && self.bases[base].input.is_some() {
-            return refuse("a write that may count as no change of its tensor");
-        }
-        let value = self.converted(value, dtype);
-        let value = self.grown(value, sizes)?;
-        self.check_written(base, value)?;
-        if self.bases[base].input.is_some() && self.written_in_place(base, views, value, sizes)? {
-            return Ok(());
-        }
-        let mut stages = vec![self.bases[base].value];
-        for view in views {
-            let next = apply(&mut self.core, stages[stages.len() - 1], view);
-            stages.push(next);
-        }
-        let mut value = value;
-        for (view, before) in views.iter().zip(&stages).rev() {
-            value = self.unview(view, *before, value)?;
-        }
-        let strides = self.bases[base].strides.clone();
-        self.bases[base].value = self.laid_out(value, &strides);
-        Ok(())
-    }
-
-    /// Writes to the part of an input that `views` show, where it lies: true if that is done. Else the input gets a new value
-    /// as a whole.
-    fn written_in_place(&mut self, base: usize, views: &[View], value: CoreId, sizes: &[Dim]) -> Result<bool, Reason> {
-        let whole = self.core.node(self.bases[base].value).clone();
-        let shown = self.read(base, views);
-        let call = made_by(&self.core, shown, value);
-        let copies_much = copies_much(&whole.sizes, if call.is_some() { &[] } else { sizes });
-        let written = match call.map(in_place) {
-            Some(Some(call)) => Some(Written::By(call)),
-            None if Dim::product(&whole.sizes) != Dim::product(sizes) => Some(Written::Value(value)),
-            _ => None,
-        };
-        let places = places(views, &whole.sizes, &self.bases[base].strides);
-        if let (true, Some(written), Some(places)) = (self.in_place, written, places) {
-            if self.bases[base].value != self.bases[base].memory {
-                let all = IndexSum { start: Dim::Const(0), factors: self.bases[base].strides.clone() };
-                self.change(base, &[], all, Written::Value(self.bases[base].value));
-            }
-            self.change(base, views, places, written);
-            return Ok(true);
-        }
-        if copies_much {
-            return refuse("a write to a part of a large input");
-        }
-        Ok(false)
-    }
-
-    /// Adds what an input's memory is after a write to it.
-    fn change(&mut self, base: usize, views: &[View], places: IndexSum, written: Written) {
-        let before = self.bases[base].memory;
-        let node = self.core.node(before).clone();
-        // Values that lie there and are used later are copied before.
-        let lies_there = |core: &Core, id: CoreId| memory_view(core, &BTreeSet::new(), id).base == before;
-        for other in 0..self.bases.len() {
-            let Base { value, strides, .. } = self.bases[other].clone();
-            if other != base && lies_there(&self.core, value) {
-                let node = self.core.node(value).clone();
-                self.bases[other].value = self.core.add(CoreNode { op: CoreOp::Copy(value), strides, ..node });
-            }
-        }
-        let apart = |core: &mut Core, id: &mut CoreId| {
-            if lies_there(core, *id) {
-                let CoreNode { dtype, sizes, .. } = core.node(*id).clone();
-                *id = core.push(CoreOp::Copy(*id), dtype, sizes);
-            }
-        };
-        let op = match written {
-            Written::By(mut call) => {
-                call.args[1..].iter_mut().for_each(|arg| arg.values_mut(&mut |id| apart(&mut self.core, id)));
-                let shown = views.iter().fold(before, |id, view| apply(&mut self.core, id, view));
-                call.args[0] = ExternArg::Value(shown);
-                CoreOp::Changed(before, self.core.push(CoreOp::Extern(call.into()), DType::F32, vec![]))
-            }
-            Written::Value(mut value) => {
-                apart(&mut self.core, &mut value);
-                CoreOp::Stored(before, value, places)
-            }
-        };
-        let after = self.core.add(CoreNode { op, ..node });
-        (self.bases[base].memory, self.bases[base].value) = (after, after);
-    }
-
-    fn grown(&mut self, id: CoreId, sizes: &[Dim]) -> Result<CoreId, Reason> {
-        let node = self.core.node(id);
-        if node.sizes == sizes {
-            return Ok(id);
-        }
-        if node.sizes.len() > sizes.len() {
-            return refuse("a write of a larger value");
-        }
-        let mut padded = vec![Dim::Const(1); sizes.len() - node.sizes.len()];
-        padded.extend(node.sizes.iter().cloned());
-        if padded.iter().zip(sizes).any(|(a, b)| a != b && !a.is(1)) {
-            return refuse("a write of a value of other sizes");
-        }
-        let id = apply(&mut self.core, id, &View::Reshape(padded));
-        Ok(apply(&mut self.core, id, &View::Expand(sizes.to_vec())))
-    }
-
-    /// The value of `whole` after its view was given `value`.
-    fn unview(&mut self, view: &View, whole: CoreId, value: CoreId) -> Result<CoreId, Reason> {
-        let sizes = self.core.node(whole).sizes.clone();
-        match view {
-            View::Reshape(_) => Ok(apply(&mut self.core, value, &View::Reshape(sizes))),
-            View::Permute(order) => {
-                let mut back = vec![0; order.len()];
-                order.iter().enumerate().for_each(|(d, o)| back[*o as usize] = d as u32);
-                Ok(apply(&mut self.core, value, &View::Permute(back)))
-            }
-            View::Slice { dim, start, step: 1, length } => {
-                let end = start.add(length);
-                let rest = sizes[*dim as usize].sub(&end);
-                let part = |start: Dim, length: Dim| View::Slice { dim: *dim, start, step: 1, length };
-                let mut parts = Vec::new();
-                if !start.is(0) {
-                    parts.push(apply(&mut self.core, whole, &part(Dim::Const(0), start.clone())));
-                }
-                parts.push(value);
-                if !rest.is(0) {
-                    parts.push(apply(&mut self.core, whole, &part(end, rest)));
-                }
-                if parts.len() == 1 {
-                    return Ok(parts[0]);
-                }
-                let node = self.core.node(whole).clone();
-                let op = CoreOp::Join(parts, *dim);
-                Ok(self.core.push(op, node.dtype, node.sizes))
-            }
-            View::Expand(to) if *to == sizes => Ok(value),
-            View::Slice { dim, start, step, .. } if *step > 0 => {
-                let shown = self.core.node(value).sizes.clone();
-                let along = |d: usize| {
-                    let mut factors = vec![Dim::Const(0); sizes.len()];
-                    let taken = d == *dim as usize;
-                    factors[d] = Dim::Const(if taken { *step } else { 1 });
-                    IndexSum { start: if taken { start.clone() } else { Dim::Const(0) }, factors }
-                };
-                let sums: Vec<_> = (0..sizes.len()).map(along).collect();
-                self.scattered(whole, (&shown, &sums, true), value)
-            }
-            View::Sums { sizes: shown, sums } => self.scattered(whole, (shown, sums, false), value),
-            View::Slice { .. } | View::Expand(_) => refuse("a write through a view that repeats elements"),
-        }
-    }
-
-    /// The value of `whole` after what a view by sums shows, of sizes `shown`, was given `value`. `distinct`:
-    /// it shows no element twice.
-    fn scattered(
-        &mut self,
-        whole: CoreId,
-        (shown, sums, distinct): (&[Dim], &[IndexSum], bool),
-        value: CoreId,
-    ) -> Result<CoreId, Reason> {
-        let sizes = self.core.node(whole).sizes.clone();
-        let steps = contiguous_strides(&sizes);
-        // Where elements lie in row-major memory.
-        let mut start = Dim::Const(0);
-        let mut factors = vec![Dim::Const(0); shown.len()];
-        for (sum, step) in sums.iter().zip(&steps) {
-            start = start.add(&sum.start.mul(step));
-            for (total, factor) in factors.iter_mut().zip(&sum.factors) {
-                *total = total.add(&factor.mul(step));
-            }
-        }
-        if !distinct && has_overlap(shown, &factors) {
-            return refuse("a write through a view whose elements share memory");
-        }
-        let number = |dim: Dim| dim.as_const().map_or(CoreOp::Scalar(dim), |n| CoreOp::Const(n as u64));
-        let mut at = self.index(number(start), shown);
-        for (d, factor) in factors.into_iter().enumerate() {
-            let along = self.index(CoreOp::Iota(d as u32), shown);
-            let factor = self.index(number(factor), shown);
-            let offset = self.index(CoreOp::Binary(Binary::Mul, along, factor), shown);
-            at = self.index(CoreOp::Binary(Binary::Add, at, offset), shown);
-        }
-        let flat = |core: &mut Core, id: CoreId| {
-            let count = core.node(id).sizes.iter().fold(Dim::Const(1), |count, size| count.mul(size));
-            apply(core, id, &View::Reshape(vec![count]))
-        };
-        let (row, at, value) = (flat(&mut self.core, whole), flat(&mut self.core, at), flat(&mut self.core, value));
-        let stored = index_put(&mut self.core, row, vec![ExternArg::Value(at)], value);
-        Ok(apply(&mut self.core, stored, &View::Reshape(sizes)))
-    }
-
-    fn index(&mut self, op: CoreOp, sizes: &[Dim]) -> CoreId {
-        self.core.push(op, DType::I64, sizes.to_vec())
-    }
-
     /// Whether the graph writes to the input whose memory it is.
     fn is_written(&self, base: usize) -> bool {
         let Base { value, input, .. } = &self.bases[base];
@@ -707,6 +475,9 @@ impl Lowering<'_> {
             let Value::Tensor { base, views, meta, severed } = self.values[id.0 as usize].clone() else {
                 return refuse("an output that is no tensor");
             };
+            if self.is_seen_to_share(base) {
+                return refuse("an output that may share memory with another tensor");
+            }
             if severed && (self.bases[base].input.is_some() || self.is_shown_again(base, id)) {
                 let out = self.detached(base, id, &meta)?;
                 self.core.outputs.push(out);
@@ -733,6 +504,9 @@ impl Lowering<'_> {
                     base.value
                 };
                 self.core.writes.push((input, value));
+                if !base.counted {
+                    self.core.uncounted.insert(input);
+                }
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! `backward()` and `torch.autograd.grad` in a graph: gradients, computed in the graph itself.
 
-use crate::graph::functional::{Lowering, Value};
+use crate::graph::functional::Lowering;
+use crate::graph::value::Value;
 use flambeau_core::graph::{CoreId, CoreNode, CoreOp};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -90,8 +91,7 @@ impl Lowering<'_> {
 
     /// Inputs of the graph that autograd does not connect with what the gradient is of have none.
     fn check_connected(&self, asked: &Asked<'_>) -> Result<(), Reason> {
-        let base_of =
-            |id: &NodeId| if let Value::Tensor { base, .. } = self.values[id.0 as usize] { Some(base) } else { None };
+        let base_of = |id: &NodeId| self.values[id.0 as usize].base();
         let Some(follow) = &self.follow else { return Ok(()) };
         let mut reached = BTreeSet::new();
         asked.of.iter().filter_map(|(of, _)| base_of(of)).for_each(|base| reached.extend(follow.reached(base)));

@@ -94,6 +94,7 @@ fn rebuild(old: &Core, chosen: &BTreeSet<CoreId>) -> Core {
             CoreOutput { base, ..output.clone() }
         })
         .collect();
+    new.uncounted.clone_from(&old.uncounted);
     new.writes = old.writes.iter().map(|(input, value)| (*input, map[value.0 as usize])).collect();
     new
 }

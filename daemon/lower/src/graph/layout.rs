@@ -118,6 +118,7 @@ impl Rebuild<'_> {
             rebuild.map.push(to);
         }
         rebuild.outputs()?;
+        rebuild.new.uncounted.clone_from(&old.uncounted);
         rebuild.new.writes = old.writes.iter().map(|(input, value)| (*input, rebuild.map[value.0 as usize])).collect();
         let once = rebuild.per_channel();
         Some(LaidOut { core: rebuild.new, once })
@@ -183,7 +184,7 @@ impl Rebuild<'_> {
                     self.argument(item, last)?;
                 }
             }
-            ExternArg::Const(_) | ExternArg::Dim(_) => {}
+            ExternArg::Const(_) | ExternArg::Dim(_) | ExternArg::Object(_) => {}
         }
         Some(())
     }

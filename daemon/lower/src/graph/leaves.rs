@@ -1,11 +1,13 @@
 //! Tensors of which a graph itself asks for the gradient: leaves that it makes, and others that stand out of what they are
 //! computed of.
 
-use crate::graph::functional::{Lowering, Value};
+use crate::graph::functional::Lowering;
+use crate::graph::value::Value;
 use flambeau_core::graph::{CoreId, CoreNode, CoreOp};
 use flambeau_ir::code::Const;
 use flambeau_ir::graph::{ASKED, Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::reason::Reason;
+use flambeau_ir::tensor::is_dense;
 use flambeau_ops::Mark;
 use flambeau_ops::decompose::{bits_of, refuse};
 use std::collections::BTreeSet;
@@ -38,7 +40,7 @@ impl Lowering<'_> {
         else {
             return None;
         };
-        self.uncounted.insert(*base);
+        self.uncounted.insert(NodeId(self.values.len() as u32));
         Some(Value::Tensor { base: *base, views: views.clone(), meta: meta.clone(), severed: true })
     }
 
@@ -68,11 +70,47 @@ impl Lowering<'_> {
         Some(made.and_then(|value| self.with_leaf(value)))
     }
 
+    /// Notes that a call gives the `data` of a tensor where it is given that.
+    pub fn note_uncounted(&mut self, args: &[Arg], value: &Value) {
+        if let Some(Arg::Node(of)) = args.first()
+            && self.uncounted.contains(of)
+            && value.base().is_some_and(|base| self.values[of.0 as usize].base() == Some(base))
+        {
+            self.uncounted.insert(NodeId(self.values.len() as u32));
+        }
+    }
+
     /// Has a tensor that a node of the graph made be a leaf from now on.
     fn as_leaf(&mut self, of: NodeId) -> Result<Value, Reason> {
-        let value = self.with_leaf(self.values[of.0 as usize].clone())?;
+        let own = self.apart(of)?;
+        let value = self.with_leaf(own)?;
         self.values[of.0 as usize] = value.clone();
         Ok(value)
+    }
+
+    /// A tensor that was detached, apart from what it shares memory with.
+    fn apart(&mut self, of: NodeId) -> Result<Value, Reason> {
+        let Value::Tensor { base, views, meta, severed: true } = self.values[of.0 as usize].clone() else {
+            return Ok(self.values[of.0 as usize].clone());
+        };
+        let now = NodeId(self.values.len() as u32);
+        let shows = |id: &NodeId| *id != of && *id < now && self.values[id.0 as usize].base() == Some(base);
+        let is_used = self.graph.nodes[now.0 as usize..].iter().any(|node| {
+            let NodeOp::Call { args, kwargs, .. } = &node.op else { return false };
+            let mut used = false;
+            args.iter()
+                .chain(kwargs.iter().map(|(_, arg)| arg))
+                .for_each(|arg| arg.nodes(&mut |id| used |= shows(&id)));
+            used
+        });
+        let is_seen = is_used || self.bases[base].input.is_some() || self.graph.outputs.iter().any(shows);
+        if !is_dense(&meta.sizes, &meta.strides) {
+            return refuse("a leaf that shows a part of a tensor");
+        }
+        let value = self.read(base, &views);
+        let own = self.fresh(value, &meta)?;
+        own.base().filter(|_| is_seen).into_iter().for_each(|made| self.share(made, &[base]));
+        Ok(own)
     }
 
     fn with_leaf(&mut self, value: Value) -> Result<Value, Reason> {
@@ -134,8 +172,7 @@ impl Lowering<'_> {
             return refuse("a gradient by a tensor that shares memory");
         };
         let held = &self.bases[*base];
-        let input = |at: u32| self.core.ids().find(|id| self.core.node(*id).op == CoreOp::Input(at));
-        match held.point.or_else(|| held.input.and_then(input)) {
+        match held.point.or_else(|| held.input.and_then(|at| self.core.input_node(at))) {
             Some(point) if views.is_empty() => Ok(point),
             _ => refuse("a gradient by a tensor that shares memory"),
         }

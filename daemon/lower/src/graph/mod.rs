@@ -2,6 +2,7 @@
 
 pub mod facts;
 pub mod follow;
+mod foreign;
 pub mod functional;
 mod gradients;
 pub mod halves;
@@ -9,3 +10,5 @@ pub mod layout;
 mod leaves;
 mod opaque;
 mod regions;
+pub mod value;
+mod writes;

@@ -38,6 +38,8 @@ struct Builder<'a> {
     core: &'a Core,
     schedule: &'a Schedule,
     steps: Vec<PlanStep>,
+    /// Objects that calls take beside tensors.
+    objects: Vec<SourceId>,
     regs: u32,
     storages: Vec<Storage>,
     /// Storage of every buffer that has one now.
@@ -80,6 +82,7 @@ pub fn plan(
         core,
         schedule,
         steps: vec![],
+        objects: vec![],
         regs: inputs.len() as u32,
         storages: vec![],
         home: BTreeMap::new(),
@@ -115,6 +118,7 @@ pub fn plan(
     let plan = Plan {
         regs: builder.regs,
         inputs,
+        objects: builder.objects,
         steps,
         outputs,
         backend: backend.into(),
@@ -301,7 +305,7 @@ impl Builder<'_> {
         let at_the_end = |(_, value): &&(u32, CoreId)| !self.core.node(*value).op.is_input();
         let end: Vec<u32> = self.core.writes.iter().filter(at_the_end).map(|(input, _)| *input).collect();
         for input in if end.contains(&input) { end } else { vec![input] } {
-            if self.written.insert(input) {
+            if self.written.insert(input) && !self.core.uncounted.contains(&input) {
                 self.steps.push(PlanStep::Bump(Reg(input)));
             }
         }
@@ -425,6 +429,12 @@ impl Builder<'_> {
             ExternArg::Dim(d) => d
                 .as_const()
                 .map_or_else(|| PlanArg::Dim(d.clone()), |c| PlanArg::Const(flambeau_ir::code::Const::Int(c))),
+            ExternArg::Object(source) => {
+                let known = self.objects.iter().position(|known| known == source);
+                let at = known.unwrap_or(self.objects.len());
+                self.objects.resize(self.objects.len().max(at + 1), *source);
+                PlanArg::Object(at as u32)
+            }
             ExternArg::List(items) => PlanArg::List(items.iter().map(|i| self.argument(at, i)).collect()),
             ExternArg::Value(id) => {
                 let view = self.view(*id);

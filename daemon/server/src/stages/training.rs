@@ -5,9 +5,9 @@ use flambeau_core::graph::CoreOutput;
 use flambeau_core::trace::Trace;
 use flambeau_derive::{Node, Parts, Wanted};
 use flambeau_ir::frame::{BackendKind, TraceOptions};
-use flambeau_ir::graph::{Effect, Graph, NodeId, NodeOp};
+use flambeau_ir::graph::{Effect, Graph, NodeId, NodeOp, ValueMeta};
 use flambeau_ir::kernel::Kernel;
-use flambeau_ir::plan::{Symbol, Taken, Training, TrainingNode};
+use flambeau_ir::plan::{Plan, Symbol, Taken, Training, TrainingNode};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::SourceId;
 use flambeau_lower::{Functional, LowerOptions, lower_core};
@@ -73,6 +73,9 @@ fn parts(graph: &Graph, ended: &[u32], options: &LowerOptions) -> Result<Divided
     let wanted =
         Wanted { inputs: followed_inputs, outputs: followed_outputs, values, made_of, reached, shared, rewritten };
     let parts = flambeau_derive::derive(&core, &wanted)?;
+    if parts.nodes.iter().any(|node| node.backward.takes_objects()) {
+        return Err(Reason::new(ReasonCode::NotLowered, "a call that takes an object, to be run again"));
+    }
     Ok(Divided { parts, inputs, left, written, ended })
 }
 
@@ -86,8 +89,9 @@ pub fn plans(
     let Divided { parts, inputs, left, written, ended } = parts(graph, ended, options)?;
     let mut nodes = Vec::new();
     let mut backward = Vec::new();
+    let forward = lower_core(parts.forward, inputs, symbols, options, graph.restores)?;
     for node in parts.nodes {
-        let (again, takes) = again(graph, &node, &written).unzip();
+        let (again, takes) = again(graph, &node, (&written, &forward.plan)).unzip();
         let taken = (node.reads.len() + node.outputs.len()) as u32;
         let lowered = lower_core(node.backward, (0..taken).map(SourceId).collect(), symbols, options, false)?;
         backward.extend(lowered.kernels);
@@ -102,14 +106,13 @@ pub fn plans(
             takes: takes.unwrap_or_default(),
         });
     }
-    let forward = lower_core(parts.forward, inputs, symbols, options, graph.restores)?;
     let calls = graph.calls() as u32;
     let training = Training { forward: forward.plan, left, written, nodes, ended, calls };
     Ok((training, forward.kernels.into_iter().chain(backward).collect()))
 }
 
 /// The part of the graph that a node of autograd is for, and what it takes.
-fn again(graph: &Graph, node: &Node, written: &[u32]) -> Option<(Graph, Vec<Taken>)> {
+fn again(graph: &Graph, node: &Node, (written, forward): (&[u32], &Plan)) -> Option<(Graph, Vec<Taken>)> {
     let output = |at: u32| graph.outputs.get(at as usize).copied();
     let begins =
         node.gradients.iter().filter_map(|of| if let Taken::Output(at) = of { Some(output(*at)) } else { None });
@@ -125,8 +128,14 @@ fn again(graph: &Graph, node: &Node, written: &[u32]) -> Option<(Graph, Vec<Take
     if changes || !written.iter().all(|at| only_counts(graph, inputs[*at as usize])) {
         return None;
     }
+    let is_object = |id: &NodeId| graph.node(*id).meta == ValueMeta::Object;
+    let source = |id: &NodeId| match graph.node(*id).op {
+        NodeOp::Placeholder(source) => forward.sources().position(|known| known == source),
+        NodeOp::Call { .. } => None,
+    };
     let place = |id: &NodeId| match inputs.iter().position(|input| input == id) {
         Some(at) => Some(Taken::Input(at as u32)),
+        None if is_object(id) => source(id).map(|at| Taken::Input(at as u32)),
         None => graph.outputs.iter().position(|output| output == id).map(|at| Taken::Output(at as u32)),
     };
     Some((part, takes.iter().map(place).collect::<Option<_>>()?))

@@ -200,9 +200,7 @@ impl Tracer<'_> {
             if let Some(value) = self.library.call(self, &path, args.clone())? {
                 return Ok(value);
             }
-            if &*path == "torch.autograd.grad"
-                && let Some(polyfill) = self.polyfill(&path)?
-            {
+            if let Some(polyfill) = self.polyfill(&path)? {
                 return self.call_polyfill(&path, &polyfill, args);
             }
         }

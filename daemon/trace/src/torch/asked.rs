@@ -137,7 +137,8 @@ impl Tracer<'_> {
             .changed
             .iter()
             .any(|(writer, tensor)| !self.switches_grad(*writer) && roots.contains(&self.root(*tensor, true)));
-        if is_written || made.iter().any(|id| self.arenas.tensors[*id].base.is_some()) {
+        let is_view = |id: &TensorId| self.arenas.tensors[*id].base.is_some() && !self.arenas.tensors[*id].severed;
+        if is_written || made.iter().any(is_view) {
             return refused("a tensor that was written to, or a view");
         }
         Ok(())

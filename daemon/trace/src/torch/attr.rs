@@ -197,12 +197,24 @@ impl Tracer<'_> {
         if name == "requires_grad" && matches!(value, Value::Const(Const::Bool(_))) {
             return self.method(id, "requires_grad_", vec![value]).map(drop);
         }
+        if name == "data" && self.is_data_of(&value, id) {
+            return Ok(());
+        }
         let class = self.class_of(&Value::Tensor(id))?;
         if self.type_lookup(&class, name)?.is_some() {
             return stop(ReasonCode::SideEffect, format!("setting Tensor.{name}"));
         }
         let attrs = self.arenas.tensors[id].attrs.unwrap_or_else(|| self.first_attrs(id));
         self.dict_set(attrs, Value::str(name), value)
+    }
+
+    /// Whether a value is the `data` of a tensor, as it is after `tensor.data += 1`.
+    fn is_data_of(&self, value: &Value, of: TensorId) -> bool {
+        let Value::Tensor(id) = value else { return false };
+        let (data, of_meta) = (&self.arenas.tensors[*id], &self.arenas.tensors[of].meta);
+        let is_alike = (&data.meta.sizes, &data.meta.strides, data.meta.dtype)
+            == (&of_meta.sizes, &of_meta.strides, of_meta.dtype);
+        data.severed && data.base == Some(of) && is_alike && !data.meta.requires_grad
     }
 
     /// The instance dict of a tensor that has none so far.

@@ -152,9 +152,10 @@ impl Tracer<'_> {
         let Some(mode) = wanted_grad(args) else {
             return stop(ReasonCode::UnsupportedCall, "requires_grad_ with what is no bool");
         };
-        // Views ask what they are views of.
-        let root = self.root(id, false);
-        let shared = self.arenas.tensors.iter().any(|(other, _)| other != id && self.root(other, false) == root);
+        // Views ask what they are views of. What was detached is none.
+        let severed = self.arenas.tensors[id].severed;
+        let root = self.root(id, severed);
+        let shared = self.arenas.tensors.iter().any(|(other, _)| other != id && self.root(other, severed) == root);
         let storage = self.storage(root);
         let seen = storage.is_some_and(|s| self.inputs.iter().filter(|(_, other)| *other == s).count() > 1);
         if shared || seen {

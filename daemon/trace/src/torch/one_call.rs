@@ -80,6 +80,7 @@ impl Tracer<'_> {
         self.note_call(Effect::None, false);
         let call = |tracer: &mut Self| tracer.graph_call(&target, graph_args, vec![], meta.clone());
         let node = if self.ambient.autocasts() { self.in_autocast(call)? } else { call(self)? };
+        self.graph.nodes[node.0 as usize].fresh = base.is_none() && !self.graph.may_view;
         self.node_value(node, &meta, base, &target)
     }
 

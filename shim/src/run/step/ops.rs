@@ -6,7 +6,7 @@ use crate::guard::Expr;
 use crate::python::consts;
 use crate::torch::ambient::GradMode;
 use crate::torch::outside::outside;
-use flambeau_ir::plan::{DETACH, PlanArg, PlanStep, TAPED, TAPED_BACKWARD};
+use flambeau_ir::plan::{CALLED, DETACH, PlanArg, PlanStep, TAPED, TAPED_BACKWARD};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -16,6 +16,8 @@ enum OpArg {
     Reg(usize),
     Object(Py<PyAny>),
     Dim(Expr),
+    /// One of the objects that are given beside the inputs.
+    Given(usize),
     List(Vec<OpArg>),
 }
 
@@ -25,6 +27,7 @@ impl OpArg {
             PlanArg::Reg(reg) => OpArg::Reg(reg.0 as usize),
             PlanArg::Const(value) => OpArg::Object(consts::to_object(py, value)?.unbind()),
             PlanArg::Dim(dim) => OpArg::Dim(dim.into()),
+            PlanArg::Object(at) => OpArg::Given(*at as usize),
             PlanArg::List(items) => OpArg::List(items.iter().map(|i| OpArg::new(py, i)).collect::<PyResult<_>>()?),
         })
     }
@@ -33,6 +36,7 @@ impl OpArg {
         Ok(match self {
             OpArg::Reg(reg) => regs.python(py, *reg).map_err(OpError::Native)?,
             OpArg::Object(object) => object.clone_ref(py),
+            OpArg::Given(at) => regs.given(py, *at).map_err(OpError::Native)?,
             OpArg::Dim(dim) => size(dim, symbols)?.into_pyobject(py).map_err(PyErr::from)?.into_any().unbind(),
             OpArg::List(items) => {
                 let items: Vec<_> = items.iter().map(|i| i.object(py, regs, symbols)).collect::<Result<_, _>>()?;
@@ -60,7 +64,7 @@ impl From<PyErr> for OpError {
     }
 }
 
-/// An overload of `torch.ops`, or a function of `flambeau._training`, ready to be called.
+/// An overload of `torch.ops`, or a function of our own, ready to be called.
 pub struct Op {
     overload: Py<PyAny>,
     /// Names of the last arguments, those that its schema takes by keyword only.
@@ -129,8 +133,13 @@ fn find(
     has_results: bool,
 ) -> PyResult<(Py<PyAny>, Option<Py<PyTuple>>)> {
     let (namespace, name) = op.split_once("::").unwrap_or(("aten", op));
-    if op == TAPED || op == TAPED_BACKWARD {
-        return Ok((py.import("flambeau._training")?.getattr(name)?.unbind(), None));
+    let own = match op {
+        TAPED | TAPED_BACKWARD => Some("flambeau._training"),
+        CALLED => Some("flambeau._calls"),
+        _ => None,
+    };
+    if let Some(module) = own {
+        return Ok((py.import(module)?.getattr(name)?.unbind(), None));
     }
     let overload = py.import("torch")?.getattr("ops")?.getattr(namespace)?.getattr(name)?.getattr(overload)?;
     let schema = overload.getattr("_schema")?;

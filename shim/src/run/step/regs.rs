@@ -34,6 +34,8 @@ pub struct Regs<'a> {
     /// What is in the memory of a back end that has its own.
     pub places: Option<Box<Places>>,
     inputs: &'a [Input],
+    /// Objects that are no tensors.
+    objects: &'a [Input],
     /// Whether the run has references to its inputs.
     held: bool,
     /// The registers after the inputs.
@@ -44,7 +46,20 @@ impl<'a> Regs<'a> {
     /// The inputs are tensors that live until Python runs or the GIL is released; `count` registers in all.
     pub fn new(torch: &'static Torch, threads: u32, inputs: &'a [Input], count: usize) -> Regs<'a> {
         let slots = SmallVec::from_elem(EMPTY, count.saturating_sub(inputs.len()));
-        Regs { torch, threads, stream: null_mut(), places: None, inputs, held: false, slots }
+        Regs { torch, threads, stream: null_mut(), places: None, inputs, objects: &[], held: false, slots }
+    }
+
+    /// These are given as well; they live as long as the inputs.
+    pub fn with(mut self, objects: &'a [Input]) -> Regs<'a> {
+        self.objects = objects;
+        self
+    }
+
+    /// One of the objects.
+    pub fn given(&self, py: Python<'_>, at: usize) -> Result<Py<PyAny>, String> {
+        let object = self.objects.get(at).map_or(null_mut(), |given| given.object);
+        // SAFETY: alive, as the run holds it.
+        unsafe { Py::from_borrowed_ptr_or_opt(py, object) }.ok_or_else(|| format!("object {at} of the plan is missing"))
     }
 
     /// Keeps the inputs alive from now on: to be called before Python may run or the GIL is released.
@@ -52,7 +67,7 @@ impl<'a> Regs<'a> {
         if !self.held {
             self.held = true;
             // SAFETY: so far they are alive (see `new`).
-            self.inputs.iter().for_each(|input| unsafe { ffi::Py_XINCREF(input.object) });
+            self.inputs.iter().chain(self.objects).for_each(|input| unsafe { ffi::Py_XINCREF(input.object) });
         }
     }
 
@@ -172,7 +187,7 @@ impl Drop for Regs<'_> {
         }
         if self.held {
             // SAFETY: the references that `hold` took.
-            self.inputs.iter().for_each(|input| unsafe { ffi::Py_XDECREF(input.object) });
+            self.inputs.iter().chain(self.objects).for_each(|input| unsafe { ffi::Py_XDECREF(input.object) });
         }
     }
 }
