@@ -288,6 +288,30 @@ def test_a_function_is_called_with_its_class():
         assert_same(found[1], found[0])
 
 
+def one_view(w, x):
+    with torch.no_grad():
+        part = w.unbind(0)[-1]
+    return torch.logcumsumexp(w, 0) * part + x
+
+
+def other_view(w, x):
+    with torch.no_grad():
+        part = w.t()
+    return (x @ part).sin()
+
+
+@pytest.mark.parametrize("function", [one_view, other_view])
+def test_a_view_made_with_grad_mode_off_is_a_leaf(function):
+    found = []
+    for call in (function, flambeau.compile(function)):
+        torch.manual_seed(0)
+        w, x = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
+        result = call(w, x)
+        result.sin().sum().backward()
+        found.append([result.detach(), w.grad, x.grad])
+    assert_same(found[1], found[0])
+
+
 def test_spectral_norm_trains_as_one_plan():
     found = []
     for compiles in (False, True):

@@ -266,6 +266,16 @@ impl Lowering<'_> {
         Ok(self.core.push(CoreOp::Stop(value), node.dtype, node.sizes))
     }
 
+    /// Notes that the present node gives one of several views that are leaves, if it is so.
+    pub fn note_item_of_view(&mut self, args: &[Arg]) {
+        let id = NodeId(self.values.len() as u32);
+        if let (Some(follow), Some(Arg::Node(of))) = (&mut self.follow, args.first())
+            && follow.views.contains(of)
+        {
+            follow.views.insert(id);
+        }
+    }
+
     /// Refuses the use of a view that is a leaf where autograd sees it.
     pub fn check_view(&self, id: NodeId) -> Result<(), Reason> {
         if self.follow.as_ref().is_some_and(|follow| follow.views.contains(&id)) {

@@ -162,6 +162,7 @@ impl Lowering<'_> {
         kwargs: &[(std::sync::Arc<str>, Arg)],
     ) -> Result<Value, Reason> {
         if let Some(item) = self.tuple_item(target, args) {
+            self.note_item_of_view(args);
             return Ok(item);
         }
         if let Some(data) = self.data(node, target, args) {
