@@ -2,6 +2,7 @@
 //! calls, as one step. What is around it is still fused.
 
 use crate::graph::functional::Lowering;
+use crate::graph::regions::has_overlap;
 use flambeau_core::graph::{CoreId, ExternArg, ExternCall};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -53,6 +54,9 @@ impl Lowering<'_> {
             },
             _ => return refuse(format!("{name} gives no tensor")),
         };
+        if metas.iter().any(|meta| has_overlap(&meta.sizes, &meta.strides)) {
+            return refuse(format!("{name} gives a tensor whose elements share memory"));
+        }
         let text = |text: &str| ExternArg::Const(Const::str(text));
         let path = match call.target {
             Target::Function(path) => text(path),
