@@ -108,6 +108,9 @@ pub enum NodeOp {
     },
 }
 
+/// The function of a call that warns, as [`crate::plan::WARNED`] takes its arguments.
+pub const WARNS: &str = "flambeau._calls.warned";
+
 /// What torch's autocast manager calls, each in the form that takes the kind of device.
 const SETS_AUTOCAST: &[&str] = &[
     "torch.set_autocast_enabled",

@@ -424,6 +424,9 @@ pub const TAPED_BACKWARD: &str = "flambeau::taped_backward";
 /// `list`, `tuple`, `slice`, `dict`. It gives tensors with memory of their own.
 pub const CALLED: &str = "flambeau::called";
 
+/// What it names for a warning of Python's: its text, its class, the file and the line, and the globals of the module there.
+pub const WARNED: &str = "flambeau::warned";
+
 /// What it names where an output is a tensor of an input's memory: no other call gives its argument's.
 pub const DETACH: &str = "aten::detach";
 

@@ -4,6 +4,7 @@
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::{Atom, Dim};
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
+use flambeau_ir::plan::WARNED;
 use flambeau_ir::source::SourceId;
 use flambeau_ir::tensor::{Device, contiguous_strides};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -117,6 +118,14 @@ pub struct ExternCall {
 }
 
 impl ExternCall {
+    /// The op that fails where a tensor holds zero.
+    pub const CHECK: &str = "aten::_assert_async";
+
+    /// Whether it gives nothing, and may raise: what cannot be taken back comes after it.
+    pub fn only_checks(&self) -> bool {
+        matches!(&*self.op, Self::CHECK | WARNED)
+    }
+
     /// A call that only computes its results.
     pub fn pure((op, overload): (&str, &str), out: Option<&str>, args: Vec<ExternArg>, results: usize) -> ExternCall {
         ExternCall {
@@ -271,6 +280,10 @@ pub struct Core {
     pub region: Option<u32>,
     /// Those that the nodes are in; what was first computed elsewhere is not a region's own.
     regions: Vec<Option<u32>>,
+    /// Where parts begin whose nodes are apart from equal ones before.
+    parts: Vec<u32>,
+    /// Nodes of a part that compute again what was computed before it.
+    again: BTreeSet<CoreId>,
     /// What parts of sizes are, where guards say it.
     known: BTreeMap<Atom, Dim>,
     /// Something is repeated along a size that is 1, but is not written as 1: views take it for all elements.
@@ -349,6 +362,39 @@ impl Core {
         self.index.clear();
     }
 
+    /// As [`Core::set_apart`]: what the nodes from here on compute again is meant to be computed late.
+    pub fn begin_part(&mut self) {
+        self.set_apart();
+        self.parts.push(self.nodes.len() as u32);
+    }
+
+    /// How many parts begin up to a node.
+    pub fn part_of(&self, id: CoreId) -> usize {
+        self.parts.partition_point(|begin| *begin <= id.0)
+    }
+
+    /// Notes that a node computes again what was computed before its part.
+    pub fn note_again(&mut self, id: CoreId) {
+        self.again.insert(id);
+    }
+
+    /// Whether a node computes again what was computed before its part.
+    pub fn is_again(&self, id: CoreId) -> bool {
+        self.again.contains(&id)
+    }
+
+    /// Adds what stands for a node of another graph, in the part that stands for its own. Ids come in order.
+    pub fn add_for(&mut self, old: &Core, id: CoreId, node: CoreNode) -> CoreId {
+        while self.parts.len() < old.part_of(id) {
+            self.begin_part();
+        }
+        let to = self.add(node);
+        if old.is_again(id) {
+            self.note_again(to);
+        }
+        to
+    }
+
     /// Has a call be another one, of which its results are the first.
     pub fn change_call(&mut self, id: CoreId, call: ExternCall) {
         let node = &mut self.nodes[id.0 as usize];
@@ -370,6 +416,8 @@ impl Core {
         self.index.retain(|_, id| (id.0 as usize) < count);
         self.pinned.truncate(count);
         self.regions.truncate(count);
+        self.parts.retain(|begin| (*begin as usize) < count);
+        self.again.retain(|id| (id.0 as usize) < count);
     }
 
     /// As [`Core::add`] with row-major strides.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,13 @@ def called(path: str, names: list[str], writes: bool, strides: list[list[int]], 
     results = [made] if isinstance(made, torch.Tensor) else list(made)
     known = {value.untyped_storage()._cdata for value in _tensors(given[writes:])}
     return [_own(result, stride, known) for result, stride in zip(results, strides, strict=True)]
+
+
+def warned(message: str, category: type[Warning] | None, file: str, line: int, module: dict[str, Any]) -> None:
+    """`warnings.warn` at this line of a file, for a module with these globals."""
+    registry = module.setdefault("__warningregistry__", {})
+    name = module.get("__name__") or "<string>"
+    warnings.warn_explicit(message, category or UserWarning, file, line, name, registry)
 
 
 def callee(path: str) -> Any:

@@ -197,14 +197,37 @@ fn live(describer: &Describer<'_>, id: ObjId) -> Result<Raw, Refusal> {
     describer.object(id).ok_or_else(|| (ReasonCode::Internal, format!("object {} was never named", id.0)))
 }
 
-/// What a function with an `lru_cache` keeps for a call, or what it would call.
+/// Whether a function with an `lru_cache` is one of `typing`, which makes types of types (`List[int]`) and runs no code of
+/// users: whether it was called before makes no difference that anyone sees.
+fn is_of_typing(py: Python<'_>, function: Raw) -> bool {
+    let Ok(typing) = py.import("typing") else { return false };
+    // SAFETY: it has a cache, and so the function that it calls; a function has globals.
+    unsafe {
+        let called = *function.byte_add(cached::function(py)).cast::<Raw>();
+        ffi::PyFunction_Check(called) != 0 && ffi::PyFunction_GetGlobals(called) == typing.dict().as_ptr()
+    }
+}
+
+/// What a function with an `lru_cache` keeps for a call, or what it would call. What `typing` makes is made now: else the
+/// first frame that asks for `List[int]` would break off there.
 fn cached_result(describer: &mut Describer<'_>, function: ObjId, key: &CallKey<ObjId>) -> Result<AnswerValue, Refusal> {
     let py = describer.py();
     let function = live(describer, function)?;
     let (call, objects) = cached::Call::new(py, key).map_err(|e| (ReasonCode::UnguardableObject, e.to_string()))?;
     let objects = objects.into_iter().map(|object| live(describer, object)).collect::<Result<Vec<_>, _>>()?;
     // SAFETY: live objects; the result is alive as long as the cache keeps it, and nothing runs until it is named.
-    let kept = unsafe { cached::look_up(py, function, &call, &objects) };
+    let look_up = || unsafe { cached::look_up(py, function, &call, &objects) };
+    let mut kept = look_up();
+    if let Kept::Nothing(_) = kept
+        && key.keywords.is_empty()
+        && is_of_typing(py, function)
+    {
+        // SAFETY: live objects.
+        let (function, args) = unsafe { (Bound::from_borrowed_ptr(py, function), call.arguments(py, &objects)) };
+        if args.and_then(|args| function.call1(args)).is_ok() {
+            kept = look_up();
+        }
+    }
     Ok(match kept {
         Kept::Result(result) => AnswerValue::Object(Some(describer.reach(result, DEPTH))),
         Kept::Nothing(room) => {

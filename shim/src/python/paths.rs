@@ -39,6 +39,7 @@ const TABLE_FUNCTIONS: &[(&str, &str)] = &[
     ("sys", "exception"),
     ("sys", "getrecursionlimit"),
     ("sys", "intern"),
+    ("_warnings", "warn"),
     ("torch._C._autograd", "_profiler_enabled"),
 ];
 

@@ -6,9 +6,9 @@ use crate::graph::regions::has_overlap;
 use flambeau_core::graph::{CoreId, ExternArg, ExternCall};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
-use flambeau_ir::graph::{Arg, Effect, Node, NodeId, NodeOp, Target, ValueMeta};
+use flambeau_ir::graph::{Arg, Effect, Node, NodeId, NodeOp, Target, ValueMeta, WARNS};
 use flambeau_ir::guard::{Ambient, Relation};
-use flambeau_ir::plan::CALLED;
+use flambeau_ir::plan::{CALLED, WARNED};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::{TensorMeta, is_dense};
 use flambeau_ops::decompose::{Outcome, extern_call, refuse, row_major};
@@ -39,6 +39,9 @@ impl Lowering<'_> {
     /// Adds the call as the program's own.
     pub fn foreign(&mut self, call: &Foreign<'_>) -> Result<Outcome, Reason> {
         let (Target::Function(name) | Target::Method(name)) = call.target;
+        if let "torch._assert_async" | WARNS = &**name {
+            return self.checked(call, if &**name == WARNS { WARNED } else { ExternCall::CHECK });
+        }
         let names_out = call.kwargs.iter().any(|(name, _)| &**name == "out");
         let writes_first = call.written.is_some();
         let acts = call.node.effect == Effect::Commits || call.node.effect == Effect::Private && !writes_first;
@@ -86,6 +89,14 @@ impl Lowering<'_> {
             (None, ValueMeta::Tensor(_)) => Outcome::Fresh(ids[0]),
             _ => Outcome::Tuple(ids.into_iter().map(Outcome::Fresh).collect()),
         })
+    }
+
+    /// A call that gives nothing and may raise ([`ExternCall::only_checks`]).
+    fn checked(&mut self, call: &Foreign<'_>, op: &str) -> Result<Outcome, Reason> {
+        let args = call.args.iter().map(|arg| self.foreign_arg(call, arg)).collect::<Result<_, _>>()?;
+        let order = Some(self.next_draw());
+        extern_call(&mut self.core, ExternCall { order, ..ExternCall::pure((op, "default"), None, args, 0) }, &[]);
+        Ok(Outcome::None)
     }
 
     /// An argument, whose tensors lie in memory as torch has them: results may lie as arguments do.

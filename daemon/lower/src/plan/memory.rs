@@ -40,6 +40,8 @@ struct Builder<'a> {
     steps: Vec<PlanStep>,
     /// Objects that calls take beside tensors.
     objects: Vec<SourceId>,
+    /// A check comes after what cannot be taken back.
+    checks_late: bool,
     regs: u32,
     storages: Vec<Storage>,
     /// Storage of every buffer that has one now.
@@ -83,6 +85,7 @@ pub fn plan(
         schedule,
         steps: vec![],
         objects: vec![],
+        checks_late: false,
         regs: inputs.len() as u32,
         storages: vec![],
         home: BTreeMap::new(),
@@ -111,6 +114,9 @@ pub fn plan(
     let calls = |step: &PlanStep| matches!(step, PlanStep::Call { .. });
     if builder.changes.is_some_and(|at| builder.steps[at..].iter().any(calls)) {
         return refuse("a write to a part of a large input, which is read before it, and a call of torch after it");
+    }
+    if builder.checks_late {
+        return refuse("a check after what cannot be taken back");
     }
     let commit = builder.commit;
     let (steps, commit) = with_frees(builder.steps, inputs.len() as u32, &outputs, commit);
@@ -387,6 +393,7 @@ impl Builder<'_> {
     fn call(&mut self, at: usize, id: CoreId) {
         let CoreOp::Extern(call) = &self.core.node(id).op else { return };
         let call: &ExternCall = call;
+        self.checks_late |= call.only_checks() && self.commit.is_some();
         let mut args: Vec<PlanArg> = call.args.iter().map(|a| self.argument(at, a)).collect();
         let nodes = self.results(id);
         if call.draws && !self.restores {

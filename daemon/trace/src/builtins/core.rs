@@ -2,6 +2,7 @@
 
 use super::args::{bind, exactly};
 use super::{Table, types, unsupported};
+use crate::protocol::module::MODULE_ATTR;
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
@@ -23,6 +24,7 @@ pub const TABLE: Table = &[
     ("builtins.object", object),
     ("posix.fspath", fspath),
     ("builtins.object.__getattribute__", generic_getattr),
+    (MODULE_ATTR, generic_getattr),
     ("builtins.object.__setattr__", generic_setattr),
     ("builtins.object.__delattr__", generic_delattr),
     ("builtins.object.__reduce_ex__", reduce),
@@ -49,8 +51,6 @@ pub const TABLE: Table = &[
     ("builtins.locals", visible),
     ("builtins.globals", visible),
     ("builtins.dir", visible),
-    ("_warnings.warn", visible),
-    ("warnings.warn", visible),
     ("warnings.warn_explicit", visible),
     ("time.time", visible),
     ("time.perf_counter", visible),
@@ -282,8 +282,8 @@ fn delattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
 fn generic_getattr(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [object, name] = exactly(path, args)?;
     let name = attribute_name(path, &name)?;
-    // Functions look their attributes up as any object does.
-    if let Value::Function(_) = object {
+    // Functions look their attributes up as any object does, and modules as they do.
+    if matches!(object, Value::Function(_)) || path == MODULE_ATTR {
         return tracer.get_attr(&object, &name);
     }
     let Value::Instance(id) = object else { return unsupported(path) };

@@ -5,18 +5,16 @@
 
 mod args;
 pub(crate) mod containers;
-mod contextvars;
 mod core;
 mod dims;
 mod facts;
-mod functools;
 pub(crate) mod generators;
-mod itertools;
 mod kinds;
 mod numbers;
 mod operators;
 mod polyfills;
 mod slots;
+mod standard;
 mod strings;
 pub(crate) mod types;
 
@@ -26,6 +24,7 @@ use self::core::note_frames;
 use containers::tuples::field;
 use containers::{collections, dicts, lists, sets, tuples};
 use operators::{binary, compare, contains, delete_subscript, store_subscript, subscript, unary};
+use standard::{contextvars, functools, itertools, warnings};
 
 use crate::fold::{Fold, NotFolded};
 use crate::state::kind::Kind;
@@ -127,6 +126,7 @@ const FAMILIES: &[Table] = &[
     facts::TABLE,
     polyfills::TABLE,
     contextvars::TABLE,
+    warnings::TABLE,
 ];
 
 static TABLE: LazyLock<HashMap<&'static str, Handler>> =

@@ -4,9 +4,10 @@ use super::args::exactly;
 use super::{Table, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
-use crate::value::flow::Flow;
+use crate::value::flow::{Flow, stop};
 use crate::value::{Payload, Tuple, Value};
 use flambeau_ir::code::{Code, Const};
+use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
 
 pub const TABLE: Table = &[
@@ -32,6 +33,12 @@ pub fn attribute(tracer: &mut Tracer<'_>, value: &Value, name: &str) -> Flow<Opt
         (Value::Iter(_), "__iter__") => Some(Value::bound_builtin("builtins.iterator.__iter__", value.clone())),
         (Value::Iter(_), "__next__") => Some(Value::bound_builtin("builtins.iterator.__next__", value.clone())),
         (Value::Instance(id), _) => match tracer.arenas.instances[*id].payload.clone() {
+            Payload::Native(state) if tracer.class_of(value)?.derives("builtins.property") => {
+                match (name, &state[..]) {
+                    ("fget", [getter]) => Some(getter.clone()),
+                    _ => return stop(ReasonCode::UnsupportedObject, format!("{name} of a property")),
+                }
+            }
             Payload::Native(state) => super::facts::limits(tracer, value, &state, name)?,
             _ => None,
         },

@@ -5,7 +5,7 @@ use super::{Table, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
-use crate::value::{Class, Method, Origin, Value};
+use crate::value::{Class, Method, Origin, Payload, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::guard::{GuardKind, KeyObject};
 use flambeau_ir::object::ObjId;
@@ -24,6 +24,7 @@ pub const TABLE: Table = &[
     ("builtins.method", method),
     ("types.SimpleNamespace", namespace),
     ("types.SimpleNamespace.__init__", fill_namespace),
+    ("builtins.property.__init__", fill_property),
     ("builtins.type.__instancecheck__", instancecheck),
     ("builtins.type.__subclasscheck__", subclasscheck),
 ];
@@ -31,6 +32,21 @@ pub const TABLE: Table = &[
 fn type_(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
     let [value] = exactly(path, args)?;
     tracer.class_of(&value).map(Value::Class)
+}
+
+/// `property.__init__(getter)` of an object of a subclass, which then has the getter's text.
+fn fill_property(tracer: &mut Tracer<'_>, path: &str, args: Args) -> Flow<Value> {
+    let [object, getter] = exactly(path, args)?;
+    let Value::Instance(id) = object else { return unsupported(path) };
+    if !matches!(tracer.arenas.instances[id].payload, Payload::Native(_)) {
+        return unsupported(path);
+    }
+    let text = tracer.get_attr(&getter, "__doc__")?;
+    tracer.arenas.instances[id].payload = Payload::Native(vec![getter]);
+    if !text.is_none() {
+        tracer.set_attr(&object, "__doc__", text)?;
+    }
+    Ok(Value::NONE)
 }
 
 /// What abstract classes ask in their `__subclasshook__`: whether a class has these methods, none of them `None`.

@@ -1,5 +1,6 @@
 //! Calls and function objects.
 
+use crate::protocol::truth::Seen;
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
@@ -101,12 +102,31 @@ pub(super) fn call(t: &mut Tracer<'_>, f: &mut PyFrame, argc: u32) -> Flow<Contr
     if matches!(&callee, Value::Class(c) if c.is("builtins.super")) && args.pos.is_empty() {
         args.pos = implied_super(t, f)?;
     }
+    if args.kw.is_empty()
+        && let Some(value) = made_truth(&callee, &args.pos)
+        && let Some(truth) = t.checked_truth(value, Seen::ByNext)?
+    {
+        f.push(Value::bool(truth));
+        return Ok(Control::Next);
+    }
     t.direct = true;
     let result = t.call(&callee, args);
     t.direct = false;
     let result = t.take_result(f, result?)?;
     f.push(result);
     Ok(Control::Next)
+}
+
+/// That of which a call gives what is as true.
+fn made_truth<'a>(callee: &'a Value, args: &'a [Value]) -> Option<&'a Value> {
+    let keeps = |path: &str| matches!(path, "torch.Tensor.item" | "torch.Tensor.__bool__");
+    match (callee, args) {
+        (Value::Class(class), [value]) if class.is("builtins.bool") => Some(value),
+        (Value::Builtin(method), [value]) if keeps(&method.path) => Some(value),
+        (Value::Builtin(method), []) if keeps(&method.path) => method.receiver.as_ref(),
+        (Value::Method(method), []) => made_truth(&method.func, std::slice::from_ref(&method.receiver)),
+        _ => None,
+    }
 }
 
 pub(super) fn call_ex(t: &mut Tracer<'_>, f: &mut PyFrame, kwargs: bool) -> Flow<Control> {

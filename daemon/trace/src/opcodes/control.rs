@@ -1,5 +1,6 @@
 //! Jumps, loops, generators.
 
+use crate::protocol::truth::Seen;
 use crate::state::tracer::Tracer;
 use crate::value::Value;
 use crate::value::flow::{Flow, Stop, stop};
@@ -9,9 +10,13 @@ use flambeau_ir::reason::ReasonCode;
 
 pub(super) fn pop_jump_if(t: &mut Tracer<'_>, f: &mut PyFrame, cond: Condition, target: u32) -> Flow<Control> {
     let value = f.pop()?;
+    let mut truth = || match t.checked_truth(&value, Seen::ByInstruction)? {
+        Some(truth) => Ok(truth),
+        None => t.truth(&value),
+    };
     let jump = match cond {
-        Condition::True => t.truth(&value)?,
-        Condition::False => !t.truth(&value)?,
+        Condition::True => truth()?,
+        Condition::False => !truth()?,
         Condition::None => value.is_none(),
         Condition::NotNone => !value.is_none(),
     };

@@ -65,6 +65,8 @@ impl Tracer<'_> {
             file: frame.code.filename.as_str().into(),
             line: frame.code.firstlineno,
             globals: frame.function.globals,
+            decoded: frame.decoded.clone(),
+            next: frame.pc,
             executed: self.executed,
             handles: false,
             direct,
@@ -100,6 +102,7 @@ impl Tracer<'_> {
             }
             if let Some(info) = self.stack.last_mut() {
                 info.executed = self.executed;
+                info.next = frame.pc;
                 info.handles = false;
                 info.line = instr.line.unwrap_or(info.line);
             }

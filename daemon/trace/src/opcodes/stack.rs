@@ -1,5 +1,6 @@
 //! Stack, locals, cells, constants, operators.
 
+use crate::protocol::truth::Seen;
 use crate::state::tracer::Tracer;
 use crate::value::flow::{Flow, stop};
 use crate::value::frame::{Control, PyFrame, Slot};
@@ -186,7 +187,11 @@ pub(super) fn delete_deref(t: &mut Tracer<'_>, f: &mut PyFrame, i: u32) -> Flow<
 
 pub(super) fn unary(t: &mut Tracer<'_>, f: &mut PyFrame, op: Unary) -> Flow<Control> {
     let a = f.pop()?;
-    let result = t.unary(op, &a)?;
+    let checked = if op == Unary::Not { t.checked_truth(&a, Seen::ByInstruction)? } else { None };
+    let result = match checked {
+        Some(truth) => Value::bool(!truth),
+        None => t.unary(op, &a)?,
+    };
     f.push(result);
     Ok(Control::Next)
 }

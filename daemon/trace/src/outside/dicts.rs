@@ -174,15 +174,20 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Loads a dict of which a key is read that constants say nothing of, or one whose keys may be equal to any. False: it
-    /// is no such dict.
+    /// Loads a dict of which a key is read that constants say nothing of, or one whose keys may be equal to any. False: what
+    /// is read is guarded by itself.
     pub(crate) fn load_objects(&mut self, dict: DictId, key: &Key) -> Flow<bool> {
         let Some(index) = self.dict_index(dict)? else { return Ok(false) };
-        let by_position = index.equal_consts || index.other_keys && !matches!(key, Key::Const(_));
-        if by_position {
+        let says_nothing = match key {
+            Key::Const(_) => false,
+            Key::Tuple(_) => index.other_keys || key.constant().is_none(),
+            _ => index.other_keys,
+        };
+        let loads = index.equal_consts || says_nothing;
+        if loads {
             self.load_all(dict)?;
         }
-        Ok(by_position)
+        Ok(loads)
     }
 
     /// Reads what an outside dict holds under an object that is compared by identity. Its other keys are no facts: tables

@@ -590,6 +590,14 @@ impl Tracer<'_> {
         match base {
             // `namespace_new` in CPython's `Objects/namespaceobject.c` makes an object with an empty dict, whatever it is given.
             "types.SimpleNamespace" => Ok(self.new_instance(class, attrs)),
+            // Of a subclass; its `__init__` says what it gives.
+            "builtins.property" => {
+                let made = self.new_instance(class, attrs);
+                if let Value::Instance(id) = made {
+                    self.arenas.instances[id].payload = Payload::Native(vec![]);
+                }
+                Ok(made)
+            }
             "builtins.object" => {
                 let message = "object.__new__() takes exactly one argument (the type to instantiate)";
                 self.refuse_excess(&class, args, ["__new__", "__init__"], message)?;

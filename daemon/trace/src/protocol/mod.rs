@@ -6,7 +6,7 @@ pub mod call;
 mod class_attr;
 mod function;
 pub mod iterate;
-mod module;
+pub(crate) mod module;
 pub mod operators;
 mod own_key;
 pub mod polyfill;

@@ -8,6 +8,9 @@ use flambeau_ir::object::ObjectData;
 use flambeau_ir::reason::ReasonCode;
 use std::rc::Rc;
 
+/// How a module looks an attribute up. Its type has no import path: `builtins` has no `module`.
+pub(crate) const MODULE_ATTR: &str = "builtins.module.__getattribute__";
+
 impl Tracer<'_> {
     /// `module.name`
     pub(crate) fn python_module_attr(&mut self, module: &Rc<Module>, name: &str) -> Flow<Option<Value>> {
@@ -39,6 +42,9 @@ impl Tracer<'_> {
         match (self.dict_get_str(module.dict, name)?, name) {
             (Some(found), _) => Ok(Some(found)),
             (None, "__dict__") => Ok(Some(Value::Dict(module.dict))),
+            (None, "__getattribute__") if self.module_subclass(module)?.is_none() => {
+                Ok(Some(Value::bound_builtin(MODULE_ATTR, Value::Module(module.clone()))))
+            }
             (None, _) => {
                 if let Some(found) = self.attr_of_type(&Value::Module(module.clone()), name)? {
                     return Ok(Some(found));

@@ -3,13 +3,86 @@
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
-use crate::value::{Payload, Value};
+use crate::value::{Payload, TensorId, Value};
+use flambeau_bytecode::{Condition, Decoded, Op, Unary};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
+use flambeau_ir::frame::BackendKind;
+use flambeau_ir::graph::Target;
 use flambeau_ir::guard::{GuardKind, Relation};
 use flambeau_ir::reason::ReasonCode;
 
+/// Instructions of a side that only raises, at most.
+const MOST_INSTRUCTIONS: usize = 64;
+
+/// What sees a truth first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    /// The instruction that the frame is at.
+    ByInstruction,
+    /// The next one, for which that pushes it.
+    ByNext,
+}
+
 impl Tracer<'_> {
+    /// What a tensor's truth must be, if all that becomes of it is a jump of which one side only raises: the trace takes the
+    /// other one, and the graph checks what the tensor holds: a call for which that fails is run again as plain Python, which
+    /// raises then.
+    pub(crate) fn checked_truth(&mut self, value: &Value, seen: Seen) -> Flow<Option<bool>> {
+        let Value::Tensor(id) = value else { return Ok(None) };
+        if !self.may_check(*id) {
+            return Ok(None);
+        }
+        let Some(truth) = self.only_side(seen) else { return Ok(None) };
+        let mut condition = value.clone();
+        if !truth {
+            condition = self.torch_call(Target::Function("torch.logical_not".into()), Args::new(vec![condition]))?;
+        }
+        self.torch_call(Target::Function("torch._assert_async".into()), Args::new(vec![condition]))?;
+        Ok(Some(truth))
+    }
+
+    /// Which truth leads on where the other one only raises. Follows the truth out of the frames that return it.
+    fn only_side(&self, seen: Seen) -> Option<bool> {
+        let mut frames = self.stack.iter().rev();
+        let mut frame = frames.next()?;
+        let mut at = frame.next - usize::from(seen == Seen::ByInstruction);
+        let mut inverted = false;
+        for _ in 0..MOST_INSTRUCTIONS {
+            let op = frame.decoded.instrs.get(at)?.op;
+            at += 1;
+            match op {
+                Op::Unary(Unary::Not) => inverted = !inverted,
+                Op::ToBool => {}
+                Op::ReturnValue if frame.direct => {
+                    frame = frames.next()?;
+                    at = frame.next;
+                }
+                Op::PopJumpIf { cond: Condition::True, target } => {
+                    return leads_on(&frame.decoded, target, at as u32).map(|truth| truth != inverted);
+                }
+                Op::PopJumpIf { cond: Condition::False, target } => {
+                    return leads_on(&frame.decoded, at as u32, target).map(|truth| truth != inverted);
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Whether the graph can check what a tensor holds, and be run again as plain Python if it is something else.
+    fn may_check(&self, id: TensorId) -> bool {
+        let meta = &self.arenas.tensors[id].meta;
+        let is_one = meta.sizes.iter().all(|size| size.is(1));
+        let is_ours = self.frame.options.backend != BackendKind::Fx && !self.frame.options.cautious;
+        is_one
+            && is_ours
+            && meta.device.is_cpu()
+            && !meta.requires_grad
+            && !self.graph.before.commits
+            && !self.in_one_call
+    }
+
     /// `bool(value)`.
     pub fn truth(&mut self, value: &Value) -> Flow<bool> {
         Ok(match value {
@@ -179,6 +252,26 @@ fn negation(relation: Relation) -> Relation {
         Relation::Gt => Relation::Le,
         Relation::Ge => Relation::Lt,
     }
+}
+
+/// Which truth leads on, if the other one only raises.
+fn leads_on(decoded: &Decoded, if_true: u32, if_false: u32) -> Option<bool> {
+    let (by_true, by_false) = (raises(decoded, if_true), raises(decoded, if_false));
+    (by_true != by_false).then_some(by_false)
+}
+
+/// Whether code from an instruction on does nothing but raise.
+fn raises(decoded: &Decoded, from: u32) -> bool {
+    for instr in decoded.instrs.iter().skip(from as usize).take(MOST_INSTRUCTIONS) {
+        match instr.op {
+            Op::RaiseVarargs(_) => return true,
+            Op::Jump(_) | Op::PopJumpIf { .. } | Op::JumpIfOrPop { .. } | Op::ForIter(_) | Op::ReturnValue => {
+                return false;
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 fn const_truth(c: &Const) -> bool {

@@ -250,7 +250,7 @@ impl Tracer<'_> {
     }
 
     /// What later calls have before them, behind this one.
-    fn note_call(&mut self, effect: Effect, checks: bool) {
+    pub(crate) fn note_call(&mut self, effect: Effect, checks: bool) {
         let handles = self.handles_errors();
         let before = &mut self.graph.before;
         before.commits |= effect == Effect::Commits && !flambeau_ir::mutated!("commit_forgotten");

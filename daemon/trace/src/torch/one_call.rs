@@ -85,7 +85,7 @@ impl Tracer<'_> {
     }
 
     /// An argument of a call that takes any object.
-    fn passed_on(&mut self, value: &Value) -> Flow<Arg> {
+    pub(crate) fn passed_on(&mut self, value: &Value) -> Flow<Arg> {
         flambeau_ir::bounds::check();
         Ok(match value {
             Value::Tensor(id) => Arg::Node(self.arenas.tensors[*id].node),

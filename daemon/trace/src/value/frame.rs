@@ -21,6 +21,10 @@ pub struct FrameInfo {
     pub line: u32,
     /// Its globals.
     pub globals: DictId,
+    /// Its instructions.
+    pub decoded: Rc<Decoded>,
+    /// The next instruction.
+    pub next: usize,
     /// Number of the instruction it is at, among all that the trace ran.
     pub executed: usize,
     /// It handles exceptions of its instruction, in a way that user code can see.

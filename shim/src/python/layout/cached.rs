@@ -52,6 +52,19 @@ impl Call {
         };
         Ok((Call { key, place: Cell::new(0) }, objects))
     }
+
+    /// The arguments themselves, of a call that names none.
+    ///
+    /// # Safety
+    /// `objects` are live, and those among the arguments.
+    pub unsafe fn arguments<'py>(&self, py: Python<'py>, objects: &[Raw]) -> PyResult<Bound<'py, PyTuple>> {
+        // SAFETY: the caller's promise.
+        let object = |part: &Part| unsafe { part.object(py, objects) };
+        match &self.key {
+            Part::Tuple(parts) => PyTuple::new(py, parts.iter().map(object).collect::<PyResult<Vec<_>>>()?),
+            only => PyTuple::new(py, [object(only)?]),
+        }
+    }
 }
 
 fn is_key_alone(value: &Bound<'_, PyAny>) -> bool {
@@ -89,6 +102,21 @@ fn part<T: Copy>(py: Python<'_>, part: &KeyPart<T>, objects: &mut Vec<T>) -> PyR
 }
 
 impl Part {
+    /// # Safety
+    /// As [`Call::arguments`].
+    unsafe fn object<'py>(&self, py: Python<'py>, objects: &[Raw]) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Part::Const(value) => Ok(value.bind(py).clone()),
+            // SAFETY: the caller's promise.
+            Part::Object(at) => Ok(unsafe { Bound::from_borrowed_ptr(py, objects[*at]) }),
+            Part::Tuple(parts) => {
+                // SAFETY: the caller's promise.
+                let items = parts.iter().map(|part| unsafe { part.object(py, objects) });
+                Ok(PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any())
+            }
+        }
+    }
+
     /// # Safety
     /// As [`compare`].
     unsafe fn compare(&self, known: Raw, objects: &[Raw]) -> Likeness {

@@ -6,7 +6,7 @@ use crate::guard::Expr;
 use crate::python::consts;
 use crate::torch::ambient::GradMode;
 use crate::torch::outside::outside;
-use flambeau_ir::plan::{CALLED, DETACH, PlanArg, PlanStep, TAPED, TAPED_BACKWARD};
+use flambeau_ir::plan::{CALLED, DETACH, PlanArg, PlanStep, TAPED, TAPED_BACKWARD, WARNED};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -135,7 +135,7 @@ fn find(
     let (namespace, name) = op.split_once("::").unwrap_or(("aten", op));
     let own = match op {
         TAPED | TAPED_BACKWARD => Some("flambeau._training"),
-        CALLED => Some("flambeau._calls"),
+        CALLED | WARNED => Some("flambeau._calls"),
         _ => None,
     };
     if let Some(module) = own {

@@ -1,7 +1,7 @@
 //! `functools` and small helpers of the standard library that wrap calls.
 
-use super::args::bind;
-use super::{Table, unsupported};
+use crate::builtins::args::bind;
+use crate::builtins::{Table, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::Value;

@@ -1,7 +1,7 @@
 //! `itertools`. What CPython consumes at once is consumed at once; the rest stays lazy.
 
-use super::args::{bind, exactly, name};
-use super::{Table, fixed_int, unsupported};
+use crate::builtins::args::{bind, exactly, name};
+use crate::builtins::{Table, fixed_int, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::Flow;

@@ -1,7 +1,7 @@
 //! Context variables: what one gives is a fact of the call.
 
-use super::args::{bind, receiver};
-use super::{Table, unsupported};
+use crate::builtins::args::{bind, receiver};
+use crate::builtins::{Table, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::flow::Flow;
 use crate::value::{Args, Value};
