@@ -5,6 +5,9 @@ import copy
 import functools
 import inspect
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -701,3 +704,55 @@ def test_models_of_transformers(make, dropout, monkeypatch):
             return self.model(input_ids=ids).logits.square().mean()
 
     whole(modules(Logits, ids), 2)
+
+
+STEP = """
+import sys
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+import flambeau
+
+torch.set_num_threads(1)
+layers = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(32, 256), torch.nn.GELU(), torch.nn.Linear(256, 32))
+                             for _ in range(8))
+optimizer = torch.optim.SGD(layers.parameters(), lr=0.1)
+x = torch.randn(2048, 32)
+checkpoints = sys.argv[1] == "checkpoints"
+
+def step():
+    optimizer.zero_grad()
+    y = x
+    for layer in layers:
+        y = y + (checkpoint(layer, y, use_reentrant=False) if checkpoints else layer(y))
+    y.square().mean().backward()
+    optimizer.step()
+
+def memory(field):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(field))
+
+call = flambeau.compile(step) if sys.argv[2] == "compiled" else step
+for _ in range(3):
+    call()
+before = memory("VmRSS")
+open("/proc/self/clear_refs", "w").write("5")
+call()
+# In tensors of the inner size.
+print((memory("VmHWM") - before) / 2048)
+counters = flambeau.counters()
+assert not counters["graph_breaks"] and not counters["eager_graph_reasons"], counters
+"""
+
+
+@pytest.mark.plain_only("about the memory of a process")
+def test_a_whole_step_keeps_what_its_derivative_needs_and_no_more():
+    # Of glibc, so that memory that is given up is the system's at once.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "100000"}
+
+    def tensors(*how):
+        command = [sys.executable, "-c", STEP, *how]
+        return float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+
+    # Eight are what goes into the activations. Eager keeps what comes out of them as well.
+    assert tensors("plain", "compiled") < 12 < tensors("plain", "eager")
+    assert tensors("checkpoints", "compiled") < 6

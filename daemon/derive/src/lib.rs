@@ -8,6 +8,7 @@
 //!
 //! [`within`] adds the gradients of one value to the graph itself, where `backward()` is a part of what was traced.
 
+mod again;
 mod cut;
 mod keep;
 mod nodes;

@@ -139,8 +139,22 @@ pub fn bytes(node: &CoreNode) -> u64 {
     node.sizes.iter().map(size).fold(node.dtype.size() as u64, u64::saturating_mul).clamp(2, 1 << 50)
 }
 
+/// The value behind views, copies and conversions from a smaller type.
+pub fn behind(core: &Core, mut id: CoreId) -> CoreId {
+    loop {
+        let node = core.node(id);
+        let widens = |of: CoreId| core.node(of).dtype.size() < node.dtype.size() && core.node(of).dtype.is_float();
+        id = match node.op {
+            CoreOp::Copy(of) | CoreOp::Stop(of) | CoreOp::Sloped(of, ..) => of,
+            CoreOp::Cast(of) if widens(of) => of,
+            ref op if op.is_view() => op.operands()[0],
+            _ => return id,
+        }
+    }
+}
+
 /// For each value the first that is the same, whatever autograd makes of it.
-fn same(core: &Core) -> Vec<CoreId> {
+pub fn same(core: &Core) -> Vec<CoreId> {
     let mut same: Vec<CoreId> = Vec::with_capacity(core.nodes().len());
     let mut known: HashMap<CoreNode, CoreId> = HashMap::new();
     for id in core.ids() {
@@ -170,18 +184,6 @@ pub fn is_free(op: &CoreOp) -> bool {
 impl Split<'_> {
     fn node(&self, id: CoreId) -> &CoreNode {
         self.joint.core.node(id)
-    }
-
-    /// The value behind views, copies and conversions from a smaller type.
-    fn behind(&self, id: CoreId) -> CoreId {
-        let node = self.node(id);
-        let widens = |of: CoreId| self.node(of).dtype.size() < node.dtype.size() && self.node(of).dtype.is_float();
-        match node.op {
-            CoreOp::Copy(of) | CoreOp::Stop(of) | CoreOp::Sloped(of, ..) => self.behind(of),
-            CoreOp::Cast(of) if widens(of) => self.behind(of),
-            ref op if op.is_view() => self.behind(op.operands()[0]),
-            _ => id,
-        }
     }
 
     /// What the derivative reads of the graph, and in which region.
@@ -214,7 +216,7 @@ impl Split<'_> {
     ) {
         let mut todo = vec![read];
         while let Some((id, reader)) = todo.pop() {
-            let id = self.behind(id);
+            let id = behind(&self.joint.core, id);
             let node = self.node(id);
             if self.backward[id.0 as usize] || is_free(&node.op) || !seen.insert((id, reader)) {
                 continue;
@@ -234,7 +236,7 @@ impl Split<'_> {
         let core = &self.joint.core;
         let same = same(core);
         let leaves = wanted.values.iter().map(|id| same[id.0 as usize]).collect();
-        let choice = Keep { core, same: &same, leaves, behind: &|id| self.behind(id) };
+        let choice = Keep { core, same: &same, leaves, behind: &|id| behind(core, id) };
         let kept = choice.choose(needed);
         self.twins =
             core.ids().map(|id| (id, same[id.0 as usize])).filter(|(id, of)| id != of && kept.contains(of)).collect();
@@ -348,7 +350,7 @@ impl<'a> Copying<'a> {
     /// Has this node stand for `id`.
     fn take(&mut self, id: CoreId, node: CoreNode) {
         let strides = node.strides.clone();
-        let to = self.to.add(node);
+        let to = self.to.add_for(self.from, id, node);
         if self.from.is_pinned(id) || self.to.node(to).op.is_input() {
             self.to.pin(to, &strides);
         }

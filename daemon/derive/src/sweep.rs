@@ -1,6 +1,7 @@
 //! From the outputs of a graph back to its inputs: the gradient of each value, by the rule of the op that made it.
 
 use crate::Wanted;
+use crate::again::compute_again;
 use crate::nodes::{Division, is_passing};
 use crate::rules;
 use crate::tape;
@@ -145,9 +146,18 @@ pub fn within(
         of_values(&mut sweep, core, 0, &mut untaped)?;
         if untaped.is_empty() {
             points.iter().for_each(|point| sweep.connect(*point));
-            let gradients = points.iter().map(|point| sweep.gradients.get(point).copied()).collect::<Option<_>>();
-            *core = sweep.core;
-            return gradients.map_or_else(|| refuse("a gradient of what has none"), Ok);
+            let gradients = points.iter().map(|point| sweep.gradients.get(point).copied()).collect::<Option<Vec<_>>>();
+            let Some(mut gradients) = gradients else { return refuse("a gradient of what has none") };
+            let joint = sweep.core;
+            // What is computed again is none of the values that derivatives of these gradients may be taken of.
+            *core = if creates {
+                joint
+            } else {
+                let found = compute_again(&joint, std::mem::take(core), &gradients);
+                gradients = found.1;
+                found.0
+            };
+            return Ok(gradients);
         }
         if let Some(CoreOp::Extern(call)) = untaped.first().filter(|_| creates).map(|id| &core.node(*id).op) {
             return refuse(format!("no derivative of the derivative of {}", call.op));

@@ -1,7 +1,7 @@
 //! What becomes of small graphs: their derivatives, what is kept for them, and their nodes of autograd.
 
 use flambeau_core::graph::{Core, CoreId, CoreOp, CoreOutput, ExternCall, OutputBase};
-use flambeau_derive::{Parts, Wanted, derive};
+use flambeau_derive::{Parts, Wanted, derive, within};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::plan::Taken;
@@ -61,6 +61,25 @@ fn few_operations_are_done_again() {
     let parts = parts(program, vec![BTreeSet::new()]);
     assert_eq!(parts.forward.outputs.len(), 2, "{}", parts.forward);
     assert!(parts.nodes[0].backward.to_string().contains("exp"));
+}
+
+#[test]
+fn gradients_in_the_graph_read_little_of_it() {
+    for creates in [false, true] {
+        let (mut core, values) = graph(|add, x| {
+            let inner = add(CoreOp::Unary(Unary::Tanh, x));
+            let middle = add(CoreOp::Unary(Unary::Exp, inner));
+            vec![add(CoreOp::Unary(Unary::Neg, middle))]
+        });
+        let x = core.input_node(0).unwrap();
+        let gradients = within(&mut core, &[x], &[(values[0], None)], creates).unwrap();
+        assert_eq!(gradients.len(), 1);
+        let text = core.to_string();
+        // Gradients of gradients are taken of the graph as it is.
+        assert_eq!(text.matches("exp").count(), if creates { 1 } else { 2 }, "{text}");
+        assert_eq!(text.matches("tanh").count(), 1, "{text}");
+        assert_eq!(core.ids().filter(|id| core.is_again(*id)).count(), usize::from(!creates));
+    }
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn rebuild(old: &Core, chosen: &BTreeSet<CoreId>) -> Core {
                 CoreOp::Extern(call) => *call = renamed(call, &map).into(),
                 op => op.operands_mut().into_iter().for_each(|o| *o = map[o.0 as usize]),
             }
-            new.add(node)
+            new.add_for(old, id, node)
         }));
     }
     new.outputs = old

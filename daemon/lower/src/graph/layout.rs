@@ -114,7 +114,7 @@ impl Rebuild<'_> {
         let mut rebuild = Rebuild { old, new: Core::default(), map: Vec::with_capacity(old.nodes().len()) };
         for id in old.ids() {
             let node = rebuild.node(id, chosen)?;
-            let to = rebuild.new.add(node);
+            let to = rebuild.new.add_for(old, id, node);
             rebuild.map.push(to);
         }
         rebuild.outputs()?;

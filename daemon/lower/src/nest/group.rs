@@ -354,12 +354,14 @@ impl Planner<'_> {
         if !lonely {
             let producers = deps.iter().rev().copied();
             let recent = (units.list.len().saturating_sub(12)..units.list.len()).rev();
-            let sharing = recent.filter(|u| units.shares(*u, &leaves, self, live));
+            let sharing = recent.filter(|u| !self.is_later(units, *u, root) && units.shares(*u, &leaves, self, live));
             // What a unit joins piecewise it cannot read: only its whole values are at hand while it runs.
             let joined = |l: &&CoreId| matches!(self.core.node(**l).op, CoreOp::Join(..));
             let unreadable: BTreeSet<usize> =
                 leaves.iter().filter(joined).flat_map(|l| units.makers(self.core, *l)).collect();
-            home = producers.chain(sharing).filter(|u| !unreadable.contains(u)).find_map(|u| {
+            let again = self.core.is_again(root.node);
+            let barred = |u: &usize| unreadable.contains(u) || again && self.is_later(units, *u, root);
+            home = producers.chain(sharing).filter(|u| !barred(u)).find_map(|u| {
                 let space = self.joined(live, units, u, root)?;
                 let acyclic = deps.iter().all(|d| *d == u || !units.reaches(*d, u));
                 acyclic.then_some((u, space))
@@ -386,6 +388,13 @@ impl Planner<'_> {
             Place::Part(made, ..) | Place::Stored(made) => units.made.entry(*made).or_default().insert(at),
             Place::Input(_) => true,
         };
+    }
+
+    /// Whether a root is of a later part of the graph than all of a unit.
+    fn is_later(&self, units: &Units, unit: usize, root: &Root) -> bool {
+        let Unit::Group(group) = &units.list[unit] else { return false };
+        let part = self.core.part_of(root.node);
+        group.roots.iter().all(|of| self.core.part_of(of.node) < part)
     }
 
     /// Units that read the memory of `id`.
@@ -527,7 +536,7 @@ impl Planner<'_> {
             Unit::Extern(id) if written_by(&self.core.node(*id).op).is_some() && unread(at) => (CoreId(u32::MAX), at),
             Unit::Extern(id) => (*id, at),
             Unit::Group(g) if g.roots.iter().any(|r| r.place.is_input()) && unread(at) => (CoreId(u32::MAX), at),
-            Unit::Group(g) => (g.roots.iter().map(Root::order).max().unwrap_or(CoreId(0)), at),
+            Unit::Group(g) => (g.roots.iter().map(Root::order).min().unwrap_or(CoreId(0)), at),
         };
         let mut ready: BTreeSet<(CoreId, usize)> = (0..n).filter(|u| waiting[*u] == 0).map(key).collect();
         let mut order = Vec::with_capacity(n);

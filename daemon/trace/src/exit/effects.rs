@@ -114,7 +114,7 @@ impl Tracer<'_> {
     }
 
     fn grad_effects(&mut self, builder: &mut Builder) -> Flow<()> {
-        let written = |grad: &Gradient| grad.written.then(|| (grad.value.clone(), grad.at_once));
+        let written = |grad: &Gradient| grad.written.then(|| (grad.value.clone(), grad.dropped));
         let is_lost = |tensor: &TensorValue| {
             let leaves = builder.outputs.contains(&tensor.node);
             tensor.origin.is_none() && leaves && tensor.grad.as_ref().is_some_and(|grad| !grad.value.is_none())
@@ -131,14 +131,15 @@ impl Tracer<'_> {
             builder.exit.effects.push(Effect::SetDescriptor(target, "requires_grad".into(), on));
         }
         let grads = self.arenas.tensors.iter().filter_map(|(_, t)| Some((t.origin?, written(t.grad.as_ref()?)?)));
-        for (origin, (value, at_once)) in grads.collect::<Vec<_>>() {
+        for (origin, (value, dropped)) in grads.collect::<Vec<_>>() {
             let target = builder.source(origin.source);
-            let effect = if at_once && value.is_none() {
-                Effect::DropGrad(target)
-            } else {
-                Effect::SetDescriptor(target, "grad".into(), self.build(builder, &value)?)
-            };
-            builder.exit.effects.push(effect);
+            if dropped {
+                builder.exit.effects.push(Effect::DropGrad(target));
+            }
+            if !dropped || !value.is_none() {
+                let value = self.build(builder, &value)?;
+                builder.exit.effects.push(Effect::SetDescriptor(target, "grad".into(), value));
+            }
         }
         Ok(())
     }

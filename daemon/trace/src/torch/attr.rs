@@ -150,7 +150,7 @@ impl Tracer<'_> {
         };
         let source = self.step(of.source, Step::Grad);
         let value = self.wrap(object, source)?;
-        self.arenas.tensors.note(id).grad = Some(Gradient { value: value.clone(), written: false, at_once: false });
+        self.arenas.tensors.note(id).grad = Some(Gradient { value: value.clone(), written: false, dropped: false });
         Ok(value)
     }
 
@@ -169,7 +169,9 @@ impl Tracer<'_> {
         if is_fx || !fits || tensor.origin.is_none() && (!tensor.is_leaf || self.leaves_backward.is_some()) {
             return stop(ReasonCode::SideEffect, "setting Tensor.grad");
         }
-        self.arenas.tensors[id].grad = Some(Gradient { value, written: true, at_once: self.graph.is_idle() });
+        let known = &mut self.arenas.tensors[id].grad;
+        let dropped = value.is_none() && self.graph.is_idle() || known.as_ref().is_some_and(|grad| grad.dropped);
+        *known = Some(Gradient { value, written: true, dropped });
         Ok(())
     }
 

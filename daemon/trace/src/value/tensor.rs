@@ -15,8 +15,8 @@ pub struct Gradient {
     pub value: Value,
     /// Whether the trace put it there.
     pub written: bool,
-    /// Whether that was before its first call of torch.
-    pub at_once: bool,
+    /// Whether the trace made it `None` before its first call of torch.
+    pub dropped: bool,
 }
 
 /// One tensor object.
