@@ -681,3 +681,20 @@ def test_compiling_flags(backend):
     assert flambeau.compile(broken, backend=backend)(torch.ones(1))[:3] == (True, True, False), (
         "resuming is compiling too"
     )
+
+
+def test_windows_of_windows():
+    """A kernel that computes each from the one before multiplies their sizes: 15625 elements for one, here."""
+    layer, pool = torch.nn.Conv2d(4, 4, 1), torch.nn.MaxPool2d(5, 1, 2)
+
+    def pyramid(x):
+        x = F.silu(layer(x))
+        a = pool(x)
+        b = pool(a)
+        return torch.cat([x, a, b, pool(b)], 1)
+
+    compiled = flambeau.compile(pyramid)
+    with torch.no_grad():
+        for x in (torch.randn(2, 4, 3, 2), torch.randn(2, 4, 12, 8)):
+            torch.testing.assert_close(compiled(x), pyramid(x))
+    assert not flambeau.counters()["eager_graph_reasons"]

@@ -28,7 +28,7 @@ mod view;
 
 pub use call::differentiable;
 pub use effect::{commits, only_draws};
-pub use registry::{Canon, Mark, OpDef, Saved, canonical, known, ops, writes_first};
+pub use registry::{Canon, Mark, OpDef, Saved, canonical, known, ops, saved, writes_first};
 pub use signature::{Argument, Bound, Param, Seen, Value};
 
 use flambeau_ir::code::Const;

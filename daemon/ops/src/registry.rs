@@ -384,6 +384,12 @@ pub fn known(path: &str) -> Option<&'static OpDef> {
     NAMES.known.get(name).copied().or_else(|| canon().map(|c| c.op)).or_else(beginning)
 }
 
+/// What autograd saves of a call of `target`.
+pub fn saved(target: &Target) -> Saved {
+    let (Target::Function(path) | Target::Method(path)) = target;
+    canonical(target).map(|canon| canon.op).or_else(|| known(path)).map_or(Saved::All, |op| op.saved)
+}
+
 /// Whether a call of `target` writes into its first argument and returns it: `add_`, `_operator.iadd`, `__iadd__`.
 pub fn writes_first(target: &Target) -> bool {
     let (Target::Function(path) | Target::Method(path)) = target;

@@ -5,7 +5,7 @@ use crate::InferError;
 use crate::registry::{
     Effect::{self, Draws, Elsewhere, Updates},
     Mark::{self, Asks, Checks, ForEffect, Makes, OfMetadata, ReadsData, SetsGrad, Severs, TakesData, Writes},
-    OpDef,
+    OpDef, Saved,
 };
 
 /// Nothing is known of its result.
@@ -21,7 +21,21 @@ const fn acting(name: &'static str, effect: Effect) -> OpDef {
     function(name).effect(effect)
 }
 
+const fn saving(name: &'static str, saved: Saved) -> OpDef {
+    function(name).saves(saved)
+}
+
 pub(crate) static OPS: &[OpDef] = &[
+    saving("einsum", Saved::Arguments),
+    saving("tensordot", Saved::Arguments),
+    saving("bilinear", Saved::Arguments),
+    saving("cross", Saved::Arguments),
+    saving("kron", Saved::Arguments),
+    saving("grid_sampler", Saved::Arguments),
+    saving("embedding_bag", Saved::Arguments),
+    saving("roll", Saved::Nothing),
+    saving("im2col", Saved::Nothing),
+    saving("col2im", Saved::Nothing),
     marked("item", ReadsData),
     marked("tolist", ReadsData),
     marked("numpy", ReadsData),

@@ -33,6 +33,8 @@ pub struct TrainingBody {
     nodes: Vec<Shared<Node>>,
     /// Outputs that a freed node has, and an input of that.
     ended: Vec<(usize, usize)>,
+    /// Outputs that torch makes as views of inputs, and these.
+    views: Vec<(usize, usize)>,
 }
 
 /// What an output is a part of.
@@ -89,7 +91,8 @@ impl TrainingBody {
             left: training.left as usize,
             parts: parts(training),
             nodes: training.nodes.iter().map(node).collect::<Result<_, _>>()?,
-            ended: training.ended.iter().map(|(output, input)| (*output as usize, *input as usize)).collect(),
+            ended: pairs(&training.ended),
+            views: pairs(&training.views),
         })
     }
 
@@ -124,6 +127,11 @@ impl TrainingBody {
             };
             let part = shown(whole.map(|of| of.bind(py)), outputs[*output].bind(py));
             outputs[*output] = part.map_err(|error| failure(py, error, self.commits()))?;
+        }
+        for (output, input) in &self.views {
+            let Some(input) = kept.get(*input).and_then(Option::as_ref) else { continue };
+            let view = view_like(input.bind(py), outputs[*output].bind(py));
+            outputs[*output] = view.map_err(|error| failure(py, error, self.commits()))?;
         }
         for node in &self.nodes {
             let state = state.as_ref().filter(|_| node.of.draws).map(|state| state.clone_ref(py));
@@ -164,8 +172,17 @@ fn shown(whole: Option<&Bound<'_, PyAny>>, part: &Bound<'_, PyAny>) -> PyResult<
     if whole.getattr("requires_grad")?.is_truthy()? {
         return Ok(part.clone().unbind());
     }
+    view_like(whole, part)
+}
+
+/// A view of a tensor of the same memory as a part of it.
+fn view_like(whole: &Bound<'_, PyAny>, part: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let [sizes, strides, offset] = ["size", "stride", "storage_offset"].map(|name| part.call_method0(name));
     Ok(whole.call_method1("as_strided", (sizes?, strides?, offset?))?.unbind())
+}
+
+fn pairs(of: &[(u32, u32)]) -> Vec<(usize, usize)> {
+    of.iter().map(|(output, input)| (*output as usize, *input as usize)).collect()
 }
 
 fn random_state(py: Python<'_>) -> PyResult<Py<PyAny>> {

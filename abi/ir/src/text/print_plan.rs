@@ -50,6 +50,9 @@ impl Display for Training {
             )?;
             node.backward.fmt(f)?;
         }
+        for (output, input) in &self.views {
+            writeln!(f, "output {output} is torch's view of input {input}")?;
+        }
         for (output, input) in &self.ended {
             writeln!(f, "no gradient from output {output}, of input {input}: backward() freed the way")?;
         }

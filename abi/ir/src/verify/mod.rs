@@ -248,7 +248,7 @@ impl Scope<'_> {
 
     /// All plans, and that what one gives is what the other takes.
     fn training(&self, training: &Training, guards: &GuardProgram) -> Checked {
-        let Training { forward, left, written, nodes, ended, .. } = training;
+        let Training { forward, left, written, nodes, ended, views, .. } = training;
         self.plan(forward, guards)?;
         let (inputs, outputs) = (forward.inputs.len(), forward.outputs.len());
         ensure(*left as usize <= outputs, || "a graph of more outputs than its plan".to_owned())?;
@@ -257,8 +257,9 @@ impl Scope<'_> {
             Taken::Input(i) => (i as usize) < inputs,
             Taken::Output(i) => (i as usize) < outputs,
         };
-        let pairs = ended.iter().all(|(output, input)| known(&Taken::Output(*output)) && known(&Taken::Input(*input)));
-        ensure(pairs, || "an end of what is no output".to_owned())?;
+        let is_pair = |(output, input): &(u32, u32)| known(&Taken::Output(*output)) && known(&Taken::Input(*input));
+        ensure(ended.iter().all(is_pair), || "an end of what is no output".to_owned())?;
+        ensure(views.iter().all(is_pair), || "a view of what is no input".to_owned())?;
         for node in nodes {
             self.steps(&node.backward, &[])?;
             let taken = node.reads.len() + node.outputs.len();

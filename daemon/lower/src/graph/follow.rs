@@ -321,7 +321,7 @@ impl Lowering<'_> {
             if severed && requires_grad(&node.meta) {
                 return refuse("a write, of what autograd follows, to a tensor by which it does not see it");
             }
-            let reads = flambeau_ops::canonical(target).is_none_or(|canon| canon.op.saved != Saved::Nothing);
+            let reads = flambeau_ops::saved(target) != Saved::Nothing;
             let of_base = |id: &NodeId| self.values[id.0 as usize].base() == Some(base);
             if reads && nodes(args, kwargs).iter().filter(|id| of_base(id)).count() > 1 {
                 return refuse("a write to what a derivative of torch's may read");
@@ -372,7 +372,7 @@ impl Lowering<'_> {
         if written.is_empty() && made.iter().any(|base| read.contains(base)) {
             return;
         }
-        let saved = canon.map_or(Saved::All, |canon| canon.op.saved);
+        let saved = flambeau_ops::saved(target);
         let keeps_arguments = match saved {
             Saved::All | Saved::Arguments => true,
             Saved::Factors => given.len() > 1,

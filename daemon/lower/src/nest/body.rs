@@ -192,6 +192,7 @@ pub fn write(core: &Core, space: &Space, roots: &[Root], in_memory: &HashSet<Cor
             insts: vec![],
             cons: HashMap::new(),
             memo: HashMap::new(),
+            places: HashMap::new(),
         };
         match writer.all(roots) {
             Ok(writes) => return Ok(Body { loops, outer, insts: writer.insts, writes }),
@@ -213,6 +214,9 @@ enum Stop {
     Unfit(Unfit),
 }
 
+/// Neighbours of which one element computes a value, at most: a window of three by three. Windows of windows would multiply.
+const MOST_PLACES: usize = 9;
+
 struct Writer<'a> {
     core: &'a Core,
     space: &'a Space,
@@ -224,6 +228,8 @@ struct Writer<'a> {
     insts: Vec<Inst>,
     cons: HashMap<(Expr, DType), InstId>,
     memo: HashMap<(CoreId, Vec<Affine>, Option<InstId>), InstId>,
+    /// At how many indices values are computed.
+    places: HashMap<CoreId, usize>,
 }
 
 impl Writer<'_> {
@@ -309,6 +315,13 @@ impl Writer<'_> {
             // No loop reads an element of it.
             self.push(Expr::Const(0), node.dtype)
         } else {
+            if node.dtype.is_float() && matches!(node.op, CoreOp::Unary(..) | CoreOp::Binary(..) | CoreOp::Select(..)) {
+                let places = self.places.entry(id).or_default();
+                *places += 1;
+                if *places > MOST_PLACES {
+                    return Err(Stop::Unfit(Unfit::Realise(id)));
+                }
+            }
             self.compute(id, node, index, mask)?
         };
         self.memo.insert(key, out);

@@ -1,15 +1,16 @@
 //! A graph that autograd sees as plans: one for the graph, and one for the derivative of each of its nodes of autograd.
 
 use super::{autocasted, equal_sizes};
-use flambeau_core::graph::CoreOutput;
+use flambeau_core::graph::{Core, CoreOutput, OutputBase};
 use flambeau_core::trace::Trace;
 use flambeau_derive::{Node, Parts, Wanted};
 use flambeau_ir::frame::{BackendKind, TraceOptions};
-use flambeau_ir::graph::{Effect, Graph, NodeId, NodeOp, ValueMeta};
+use flambeau_ir::graph::{Arg, Effect, Graph, NodeId, NodeOp, ValueMeta};
 use flambeau_ir::kernel::Kernel;
 use flambeau_ir::plan::{Plan, Symbol, Taken, Training, TrainingNode};
 use flambeau_ir::reason::{Reason, ReasonCode};
 use flambeau_ir::source::SourceId;
+use flambeau_ir::tensor::is_dense;
 use flambeau_lower::{Functional, LowerOptions, lower_core};
 use std::collections::BTreeSet;
 
@@ -45,6 +46,7 @@ struct Divided {
     /// Inputs that it writes to.
     written: Vec<u32>,
     ended: Vec<(u32, u32)>,
+    views: Vec<(u32, u32)>,
 }
 
 fn parts(graph: &Graph, ended: &[u32], options: &LowerOptions) -> Result<Divided, Reason> {
@@ -57,6 +59,8 @@ fn parts(graph: &Graph, ended: &[u32], options: &LowerOptions) -> Result<Divided
     };
     let ended: Vec<(u32, u32)> = ended.iter().map(freed).collect::<Result<_, _>>()?;
     ended.iter().for_each(|(output, _)| followed_outputs[*output as usize] = false);
+    let views = views(graph, &core, &followed_outputs, &made_of);
+    views.iter().for_each(|(output, _)| followed_outputs[*output as usize] = false);
     let made = |inputs: &BTreeSet<u32>| inputs.iter().any(|input| !followed_inputs[*input as usize]);
     if followed_outputs.iter().zip(&reached).any(|(followed, inputs)| *followed && made(inputs)) {
         return Err(Reason::new(ReasonCode::NotLowered, "an output of a leaf that the graph makes of an input"));
@@ -76,7 +80,36 @@ fn parts(graph: &Graph, ended: &[u32], options: &LowerOptions) -> Result<Divided
     if parts.nodes.iter().any(|node| node.backward.takes_objects()) {
         return Err(Reason::new(ReasonCode::NotLowered, "a call that takes an object, to be run again"));
     }
-    Ok(Divided { parts, inputs, left, written, ended })
+    Ok(Divided { parts, inputs, left, written, ended, views })
+}
+
+/// Outputs that autograd follows and that are views of inputs: torch makes them, with their history. Not where another output
+/// is computed of one, which autograd then connects with it, or where torch would refuse writes to it as to one of several.
+fn views(graph: &Graph, core: &Core, followed: &[bool], made_of: &[BTreeSet<u32>]) -> Vec<(u32, u32)> {
+    let of_input = |(at, output): (u32, &CoreOutput)| {
+        let OutputBase::Input(input) = output.base else { return None };
+        let node = core.node(core.input_node(input)?);
+        let is_made_on = made_of.iter().zip(followed).any(|(of, followed)| *followed && of.contains(&at));
+        let is_view = followed[at as usize]
+            && is_dense(&node.sizes, &node.strides)
+            && !core.writes.iter().any(|(written, _)| *written == input)
+            && !is_made_on
+            && !is_of_several(graph, graph.outputs[at as usize]);
+        is_view.then_some((at, input))
+    };
+    (0..).zip(&core.outputs).filter_map(of_input).collect()
+}
+
+/// Whether a view is one of several that a call gives, or a view of such a one.
+fn is_of_several(graph: &Graph, mut id: NodeId) -> bool {
+    while let NodeOp::Call { args, .. } = &graph.node(id).op {
+        let Some(Arg::Node(of)) = args.first() else { return true };
+        if graph.node(*of).meta.as_tensor().is_none() {
+            return true;
+        }
+        id = *of;
+    }
+    false
 }
 
 /// The plans, and the kernels of all of them in order. `ended`: outputs that `backward()` in the graph leaves no way back from.
@@ -86,7 +119,7 @@ pub fn plans(
     symbols: &[Symbol],
     options: &LowerOptions,
 ) -> Result<(Training, Vec<Kernel>), Reason> {
-    let Divided { parts, inputs, left, written, ended } = parts(graph, ended, options)?;
+    let Divided { parts, inputs, left, written, ended, views } = parts(graph, ended, options)?;
     let mut nodes = Vec::new();
     let mut backward = Vec::new();
     let forward = lower_core(parts.forward, inputs, symbols, options, graph.restores)?;
@@ -107,7 +140,7 @@ pub fn plans(
         });
     }
     let calls = graph.calls() as u32;
-    let training = Training { forward: forward.plan, left, written, nodes, ended, calls };
+    let training = Training { forward: forward.plan, left, written, nodes, ended, views, calls };
     Ok((training, forward.kernels.into_iter().chain(backward).collect()))
 }
 

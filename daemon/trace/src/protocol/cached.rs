@@ -15,7 +15,7 @@ const MOST_ATTEMPTS: usize = 4;
 
 impl Tracer<'_> {
     /// The result that is kept for these arguments; `None` if the callee has no cache, or what it is called with is neither
-    /// a constant nor an object from outside that is compared by identity: an int that varies would be fixed by it. Where
+    /// a number nor an object from outside that is compared by identity. Where
     /// none is kept yet the function is traced, and where that cannot be the call is a graph break, until one is.
     pub(crate) fn call_cached(&mut self, callee: &Opaque, args: &Args) -> Flow<Option<Value>> {
         if !callee.class.is("functools._lru_cache_wrapper") {
@@ -126,6 +126,8 @@ impl Tracer<'_> {
     fn key_part(&mut self, value: &Value) -> Flow<Option<KeyPart<Origin>>> {
         Ok(match value {
             Value::Const(Const::Float(x)) if x.is_nan() => None,
+            // What is kept for a size says nothing of others.
+            Value::Int(dim) if !self.frame.options.cautious => Some(KeyPart::Const(Const::Int(self.fix(dim)))),
             Value::Const(
                 c @ (Const::Str(_)
                 | Const::Int(_)
