@@ -297,6 +297,14 @@ def test_calls_without_a_derivative_here_run_under_autograd(name):
     check(*TAPED[name])
 
 
+def test_equal_calls_have_tapes_of_their_own():
+    def twice(x, y):
+        return torch.cdist(x, y) * torch.cdist(x, y).sin() + F.normalize(x) @ F.normalize(x).sum(0)[:, None]
+
+    check(twice, leaf(5, 4), torch.randn(1, 4))
+    assert not flambeau.counters()["eager_fallbacks"]
+
+
 def test_what_torch_keeps_of_a_call_stays():
     """Buffers of a plan are used again for other values, but for those that torch has saved."""
 

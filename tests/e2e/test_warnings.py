@@ -126,6 +126,7 @@ def test_a_step_that_warns_trains_whole():
         assert not counters["graph_breaks"] and not counters["eager_graph_reasons"], counters
 
 
+@pytest.mark.plain_only("the caller is the test", "leaf", "flat", "warm")
 def test_a_level_above_the_frame_is_of_the_caller():
     def function(x):
         warnings.warn("of the caller", stacklevel=2)

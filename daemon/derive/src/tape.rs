@@ -42,7 +42,8 @@ pub fn tape(core: &mut Core, active: &[bool], calls: &BTreeSet<CoreId>) -> Resul
         let before = [name(&call.op), name(&call.overload), ExternArg::List(wanted), strides];
         let taped = ExternCall {
             op: TAPED.into(),
-            overload: "default".into(),
+            // Each has a tape of its own, also where what autograd makes of their arguments is all that tells calls apart.
+            overload: format!("call{}", id.0).into(),
             out: None,
             args: before.into_iter().chain(call.args.iter().cloned()).collect(),
             results: call.results + 1,
