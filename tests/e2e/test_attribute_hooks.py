@@ -4,6 +4,7 @@ import operator
 
 import pytest
 import torch
+from support import assert_same
 
 import flambeau
 
@@ -110,3 +111,22 @@ def test_a_hook_gives_what_is_changed_and_stored():
 
     first, second = Hooked(), Hooked()
     assert flambeau.compile(fn)(torch.ones(1), first)[1] == fn(torch.ones(1), second)[1] != {}
+
+
+def test_a_metaclass_names_its_classes():
+    class Naming(type):
+        def __name__(cls):
+            return "never called"
+
+    class Named(torch.nn.Module, metaclass=Naming):
+        pass
+
+    named = Named()
+
+    def fn(x):
+        try:
+            return named.absent
+        except AttributeError as error:
+            return str(error), callable(type(named).__name__), x + 1
+
+    assert_same(flambeau.compile(fn)(torch.ones(2)), fn(torch.ones(2)))

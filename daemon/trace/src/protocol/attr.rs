@@ -361,7 +361,11 @@ impl Tracer<'_> {
         if let (Value::Function(f), Value::Instance(id)) = (&hook, value)
             && is_module_getattr(f)
         {
-            return self.module_getattr(*id, name);
+            let found = self.module_getattr(*id, name)?;
+            // What it raises names the class as its metaclass does.
+            if found.is_some() || self.own_metaclass(class)?.is_none() {
+                return Ok(found);
+            }
         }
         if !matches!(hook, Value::Function(_) | Value::Builtin(_)) {
             let hook = self.bind_attr(&hook, value, class, "__getattr__")?;

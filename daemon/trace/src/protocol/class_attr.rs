@@ -63,7 +63,8 @@ impl Tracer<'_> {
         {
             return self.bind_attr(raw, &value, metaclass, name).map(Some);
         }
-        if let Some(found) = self.type_data(class, name)? {
+        let is_replaced = matches!(&of_metaclass, Some((owner, _)) if !owner.is("builtins.type"));
+        if !is_replaced && let Some(found) = self.type_data(class, name)? {
             return Ok(Some(found));
         }
         if let Some((_, raw)) = self.type_lookup(class, name)? {
