@@ -28,12 +28,9 @@ const fn saving(name: &'static str, saved: Saved) -> OpDef {
 pub(crate) static OPS: &[OpDef] = &[
     saving("einsum", Saved::Arguments),
     saving("tensordot", Saved::Arguments),
-    saving("bilinear", Saved::Arguments),
     saving("cross", Saved::Arguments),
     saving("kron", Saved::Arguments),
     saving("grid_sampler", Saved::Arguments),
-    saving("embedding_bag", Saved::Arguments),
-    saving("roll", Saved::Nothing),
     saving("im2col", Saved::Nothing),
     saving("col2im", Saved::Nothing),
     marked("item", ReadsData),
