@@ -215,6 +215,47 @@ def test_graphs_are_used_once_and_kept_tensors_stay():
             y.sum().backward()
 
 
+def test_graphs_that_keep_nothing_are_used_again():
+    def sums(x):
+        return (x.t()[1:] + 1).cumsum(0) - x.t()[:-1].flip(0)
+
+    def in_part(x):
+        return x.exp(), torch.cat([x, x.sum(0, keepdim=True)])
+
+    def by_number(x):
+        return (x + 1) * 2
+
+    def dropped(x):
+        return F.dropout(x + 1, 0.5)
+
+    def indexed(x):
+        return x[torch.tensor([0, 2])] + 1
+
+    def written(x):
+        y = torch.cat([x.detach()]).mul_(0.5)
+        torch._foreach_mul_([counts], 2)
+        return y, torch.cat([x, x], 1)[1:3] + y.sum()
+
+    counts = torch.ones(3)
+    once, more = (by_number, dropped, indexed), (sums, written, in_part)
+    for program, again in [(each, False) for each in once] + [(each, True) for each in more]:
+        compiled, grads = flambeau.compile(program), []
+        for fn in (program, compiled):
+            x = leaf(4, 3)
+            given = fn(x)
+            y = given[-1] if isinstance(given, tuple) else given
+            torch.manual_seed(1)
+            y.sum().backward()
+            if again:
+                (y * 2).sum().backward()
+            else:
+                with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+                    y.sum().backward()
+            grads.append(x.grad)
+        if program is not dropped:
+            assert_same(*grads)
+
+
 @pytest.mark.parametrize("draws", [False, True])
 def test_derivatives_of_derivatives(draws):
     def program(x, w):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -94,6 +95,9 @@ def seen(seed: int, wrap: Callable[[Any], Any]) -> list[Any]:
                 made = call(a, b, x, optimizer, choose.choice((0, 1, 2, 9)))
             except Exception as error:
                 made = f"{type(error).__name__}: {str(error)[:60]}"
+                if "backward through the graph a second time" in made:
+                    # Which leaves have got gradients before is the choice of autograd's engine.
+                    return [*found, made]
         held = a.grad is not None and a.grad is b.grad
         found.append([*map(shown, (made, a, b, x, a.grad, b.grad)), held])
         if turn == 1:
@@ -116,9 +120,9 @@ def failure(seed: int) -> str:
     expected = seen(seed, lambda call: call)
     flambeau.reset()
     ours = seen(seed, flambeau.compile)
-    for turn in range(CALLS):
-        if not same(expected[turn], ours[turn]):
-            return f"call {turn}: {ours[turn]} instead of {expected[turn]}"
+    for turn, (eager, own) in enumerate(zip_longest(expected, ours)):
+        if not same(eager, own):
+            return f"call {turn}: {own} instead of {eager}"
     reasons = internal.counted(flambeau.counters())
     return f"a fallback that is a mistake: {reasons}" if reasons else ""
 

@@ -192,6 +192,13 @@ impl Arg {
         }
     }
 
+    /// Whether a node is in it.
+    pub fn has_nodes(&self) -> bool {
+        let mut found = false;
+        self.nodes(&mut |_| found = true);
+        found
+    }
+
     /// Changes every node in it.
     pub fn rename(&mut self, to: &impl Fn(NodeId) -> NodeId) {
         match self {

@@ -212,6 +212,8 @@ pub struct Followed {
     pub sizes: Vec<Dim>,
     /// Strides of its gradient.
     pub strides: Vec<Dim>,
+    /// Whether autograd goes back from it once, as it frees what it saved on the way.
+    pub spent: bool,
 }
 
 impl Body {

@@ -65,6 +65,8 @@ pub struct Wanted {
     pub reached: Vec<BTreeSet<u32>>,
     /// For each output, whether something is computed of its value that is not computed of the output itself.
     pub shared: Vec<bool>,
+    /// For each output, whether autograd goes back from it once, as it frees what it saved on the way.
+    pub spent: Vec<bool>,
     /// Something that autograd follows was written to.
     pub rewritten: bool,
 }

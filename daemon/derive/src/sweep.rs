@@ -100,7 +100,7 @@ pub fn sweep(
 ) -> Result<Joint, Reason> {
     let mut sweep = Sweep { core: core.clone(), division, gradients: BTreeMap::new(), creates: false };
     let inputs = wanted.inputs.len() as u32;
-    let outputs = seed(&mut sweep, inputs, at);
+    let outputs = seed(&mut sweep, wanted, at);
     of_values(&mut sweep, core, at, untaped)?;
     if division.alone.contains(&at) {
         let reached = outputs.iter().filter_map(|of| wanted.reached.get(of.output as usize));
@@ -221,7 +221,8 @@ fn of_end(sweep: &mut Sweep<'_>, core: &Core, chain: &[CoreId]) -> Option<CoreId
 }
 
 /// The gradients of the outputs of a node, as inputs.
-fn seed(sweep: &mut Sweep<'_>, inputs: u32, at: usize) -> Vec<Followed> {
+fn seed(sweep: &mut Sweep<'_>, wanted: &Wanted, at: usize) -> Vec<Followed> {
+    let inputs = wanted.inputs.len() as u32;
     let own = sweep.division.outputs.iter().filter(|(_, id)| sweep.division.node[id.0 as usize] == at);
     let mut outputs = Vec::new();
     for (output, id) in own {
@@ -234,7 +235,8 @@ fn seed(sweep: &mut Sweep<'_>, inputs: u32, at: usize) -> Vec<Followed> {
         let op = CoreOp::Input(inputs + outputs.len() as u32);
         let gradient = sweep.core.add(CoreNode { op, dtype, sizes: sizes.clone(), strides: strides.clone() });
         sweep.core.pin(gradient, &strides);
-        outputs.push(Followed { output: *output, dtype, sizes, strides });
+        let spent = wanted.spent.get(*output as usize).copied().unwrap_or(true);
+        outputs.push(Followed { output: *output, dtype, sizes, strides, spent });
         sweep.give(*id, gradient);
     }
     outputs

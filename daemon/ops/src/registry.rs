@@ -4,7 +4,7 @@
 use crate::call::Rule;
 use crate::signature::{Argument, Bound, Signature};
 use crate::{InferError, decompose, families};
-use flambeau_ir::graph::Target;
+use flambeau_ir::graph::{Arg, Target};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
@@ -60,8 +60,23 @@ pub enum Saved {
     Arguments,
     /// Arguments where they are several tensors: each is a factor of another one's gradient.
     Factors,
-    /// Neither.
+    /// Arguments, if there are tensors in the index, which is the second one.
+    Indices,
+    /// Something that nobody else has.
+    Own,
+    /// Nothing.
     Nothing,
+}
+
+impl Saved {
+    /// Whether tensors are saved of a call that takes this many.
+    pub fn keeps_arguments(self, tensors: usize) -> bool {
+        match self {
+            Saved::All | Saved::Arguments | Saved::Indices => true,
+            Saved::Factors => tensors > 1,
+            Saved::Own | Saved::Nothing => false,
+        }
+    }
 }
 
 /// What is true of an op, or of a function without a rule.
@@ -385,9 +400,12 @@ pub fn known(path: &str) -> Option<&'static OpDef> {
 }
 
 /// What autograd saves of a call of `target`.
-pub fn saved(target: &Target) -> Saved {
+pub fn saved(target: &Target, args: &[Arg]) -> Saved {
     let (Target::Function(path) | Target::Method(path)) = target;
-    canonical(target).map(|canon| canon.op).or_else(|| known(path)).map_or(Saved::All, |op| op.saved)
+    match canonical(target).map(|canon| canon.op).or_else(|| known(path)).map_or(Saved::All, |op| op.saved) {
+        Saved::Indices if !args.get(1).is_some_and(Arg::has_nodes) => Saved::Nothing,
+        saved => saved,
+    }
 }
 
 /// Whether a call of `target` writes into its first argument and returns it: `add_`, `_operator.iadd`, `__iadd__`.

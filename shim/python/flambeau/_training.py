@@ -23,7 +23,7 @@ class Flambeau(Function):
         """Keeps what the derivative reads."""
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*kept)
-        ctx.call = call  # type: ignore[attr-defined]
+        ctx.call, ctx.keeps = call, bool(kept)  # type: ignore[attr-defined]
         ctx.versions = [_version(tensor) for tensor in call.takes()]  # type: ignore[attr-defined]
         return tuple(output.detach() if output._is_view() else output for output in outputs)
 
@@ -35,10 +35,11 @@ class Flambeau(Function):
         if not any(is_there):
             return (None,) * (3 + len(call.reached_by()))
         try:
-            kept = list(ctx.saved_tensors)
+            kept = list(ctx.saved_tensors) if ctx.keeps or call.spends(is_there) else []
         except RuntimeError as error:
             # It may have been kept for outputs alone that have no gradients.
-            if all(is_there) or not call.runs_again() or "second time" in str(error):
+            is_spent = call.spends(is_there) if "second time" in str(error) else all(is_there)
+            if is_spent or not call.runs_again():
                 raise
             return None, None, None, *_again(call, ctx.versions, gradients, create_graph=False)
         if torch.is_grad_enabled():

@@ -331,6 +331,11 @@ impl Call {
         self.node.of.reached_by.clone()
     }
 
+    /// Whether torch would have freed something that a second way back from these outputs needs.
+    fn spends(&self, outputs: Vec<bool>) -> bool {
+        self.node.of.outputs.iter().zip(outputs).any(|(of, is_there)| is_there && of.spent)
+    }
+
     /// Whether its part of the graph can be run once more.
     fn runs_again(&self) -> bool {
         self.node.again.is_some()

@@ -33,6 +33,8 @@ pub struct Functional {
     pub reached: Vec<BTreeSet<u32>>,
     /// For each output, whether something is computed of its value that is not computed of the output itself.
     pub shared: Vec<bool>,
+    /// For each output, whether autograd goes back from it once, as it frees what it saved on the way.
+    pub spent: Vec<bool>,
     /// Whether something that autograd follows is written to.
     pub rewritten: bool,
 }
@@ -58,6 +60,8 @@ pub struct Follow {
     written: BTreeMap<NodeId, Vec<usize>>,
     /// For each base, the inputs that autograd connects it with, a bit each.
     connected: Vec<Vec<u64>>,
+    /// Bases from which autograd goes back once, as it frees what it saved on the way.
+    spent: BTreeSet<usize>,
 }
 
 impl Follow {
@@ -80,6 +84,9 @@ impl Follow {
 
     /// Connects a base with all that another one is connected with.
     fn reach(&mut self, base: usize, from: usize) {
+        if self.spent.contains(&from) {
+            self.spent.insert(base);
+        }
         let Some(words) = self.connected.get(from).cloned().filter(|_| base != from) else { return };
         self.connected.resize(self.connected.len().max(base + 1), vec![]);
         let own = &mut self.connected[base];
@@ -321,7 +328,7 @@ impl Lowering<'_> {
             if severed && requires_grad(&node.meta) {
                 return refuse("a write, of what autograd follows, to a tensor by which it does not see it");
             }
-            let reads = flambeau_ops::saved(target) != Saved::Nothing;
+            let reads = flambeau_ops::saved(target, args).keeps_arguments(2);
             let of_base = |id: &NodeId| self.values[id.0 as usize].base() == Some(base);
             if reads && nodes(args, kwargs).iter().filter(|id| of_base(id)).count() > 1 {
                 return refuse("a write to what a derivative of torch's may read");
@@ -372,13 +379,12 @@ impl Lowering<'_> {
         if written.is_empty() && made.iter().any(|base| read.contains(base)) {
             return;
         }
-        let saved = flambeau_ops::saved(target);
-        let keeps_arguments = match saved {
-            Saved::All | Saved::Arguments => true,
-            Saved::Factors => given.len() > 1,
-            Saved::Nothing => false,
-        };
-        if keeps_arguments || saved != Saved::Nothing && saved != Saved::Factors {
+        let saved = flambeau_ops::saved(target, args);
+        if saved != Saved::Nothing {
+            follow.spent.extend(made.iter().copied().chain(written.iter().map(of_node).filter_map(Value::base)));
+        }
+        let keeps_arguments = saved.keeps_arguments(given.len());
+        if keeps_arguments {
             let values = made.iter().map(|base| self.bases[*base].value);
             follow.given.extend(values.map(|value| match self.core.node(value).op {
                 CoreOp::Copy(of) => of,
@@ -469,6 +475,13 @@ impl Lowering<'_> {
     pub fn reached(&self) -> Vec<BTreeSet<u32>> {
         let Some(follow) = &self.follow else { return vec![] };
         let of = |id: &NodeId| self.values[id.0 as usize].base().map(|base| follow.reached(base)).unwrap_or_default();
+        self.graph.outputs.iter().map(of).collect()
+    }
+
+    /// For each output, whether autograd goes back from it once, as it frees what it saved on the way.
+    pub fn spent(&self) -> Vec<bool> {
+        let Some(follow) = &self.follow else { return vec![] };
+        let of = |id: &NodeId| self.values[id.0 as usize].base().is_none_or(|base| follow.spent.contains(&base));
         self.graph.outputs.iter().map(of).collect()
     }
 

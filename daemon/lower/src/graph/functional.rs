@@ -88,7 +88,7 @@ pub fn functionalise(
         return refuse("a part that is repeated, as its size is 1");
     }
     let (values, followed_outputs) = lowering.followed_outputs()?;
-    let (reached, shared) = (lowering.reached(), lowering.shared());
+    let (reached, shared, spent) = (lowering.reached(), lowering.shared(), lowering.spent());
     Ok(Functional {
         followed_inputs: lowering.followed_inputs(),
         core: lowering.core,
@@ -98,6 +98,7 @@ pub fn functionalise(
         made_of: made_of(graph),
         reached,
         shared,
+        spent,
         rewritten: lowering.follow.is_some_and(|follow| follow.rewritten),
     })
 }

@@ -21,12 +21,12 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("getitem", "input, index", getitem::getitem, 0)
         .derives(decompose::getitem)
         .operator("getitem")
-        .saves(Saved::Arguments),
+        .saves(Saved::Indices),
     OpDef::new("setitem", "input, index, value", getitem::setitem, 0)
         .derives(decompose::setitem)
         .operator("setitem")
         .is(Stores)
-        .saves(Saved::Nothing),
+        .saves(Saved::Indices),
     OpDef::new(
         "embedding",
         "weight:T, indices:T, padding_idx:I=-1, scale_grad_by_freq:B=False, sparse:B=False",

@@ -144,16 +144,26 @@ pub(crate) static OPS: &[OpDef] = &[
         .also(&["absolute"])
         .operator("abs")
         .saves(Saved::Arguments),
-    OpDef::new("sign", UNARY, same_type, ALL).derives(|cx| decompose::unary(cx, Unary::Sign)),
+    OpDef::new("sign", UNARY, same_type, ALL).derives(|cx| decompose::unary(cx, Unary::Sign)).saves(Saved::Nothing),
     OpDef::new("sgn", UNARY, same_type, ALL).derives(|cx| decompose::unary(cx, Unary::Sign)),
-    OpDef::new("floor", UNARY, same_type, ALL).is(NoBools).derives(|cx| decompose::rounding(cx, Unary::Floor)),
-    OpDef::new("ceil", UNARY, same_type, ALL).is(NoBools).derives(|cx| decompose::rounding(cx, Unary::Ceil)),
+    OpDef::new("floor", UNARY, same_type, ALL)
+        .is(NoBools)
+        .derives(|cx| decompose::rounding(cx, Unary::Floor))
+        .saves(Saved::Nothing),
+    OpDef::new("ceil", UNARY, same_type, ALL)
+        .is(NoBools)
+        .derives(|cx| decompose::rounding(cx, Unary::Ceil))
+        .saves(Saved::Nothing),
     OpDef::new("trunc", UNARY, same_type, ALL)
         .is(NoBools)
         .derives(|cx| decompose::rounding(cx, Unary::Trunc))
-        .also(&["fix"]),
+        .also(&["fix"])
+        .saves(Saved::Nothing),
     OpDef::new("frac", UNARY, float_only, ALL),
-    OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", same_type, ALL).is(NoBools).derives(decompose::round),
+    OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", same_type, ALL)
+        .is(NoBools)
+        .derives(decompose::round)
+        .saves(Saved::Nothing),
     unary("square").derives(decompose::square).saves(Saved::Arguments),
     float("exp").derives(|cx| decompose::unary(cx, Unary::Exp)),
     float("exp2").derives(|cx| decompose::unary(cx, Unary::Exp2)).paths(&["torch._C._special.special_exp2"]),

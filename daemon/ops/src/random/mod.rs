@@ -17,7 +17,7 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("dropout", "input:T, p:N, train:B", dropout, FN | INPLACE)
         .derives(decompose::dropout)
         .effect(Draws)
-        .saves(Saved::Nothing),
+        .saves(Saved::Own),
     OpDef::new("bernoulli", "input:T, *, generator=None, out:T=None", bernoulli, BOTH).is(Checks).effect(Draws),
     OpDef::new("bernoulli_", "input:T, p:TN=0.5, *, generator=None", bernoulli_, METHOD).is(Writes),
     OpDef::new("uniform_", "input:T, from:N=0, to:N=1, *, generator=None", uniform_, METHOD).is(Writes),

@@ -5,7 +5,7 @@ pub(crate) mod decompose;
 pub(crate) mod geometry;
 mod parts;
 
-use crate::call::{Answer, Call, broadcast, invalid};
+use crate::call::{Answer, Call, Rule, broadcast, invalid};
 use crate::layout::{Format, Sizes};
 use crate::registry::{
     Mark::{Severs, TakesForm},
@@ -22,39 +22,40 @@ use geometry::{resolve_shape, view_strides};
 pub(crate) use convert::OPS as CONVERT;
 pub(crate) use parts::{OPS as PARTS, check_index};
 
+/// An op that gives what it takes in other sizes or another order.
+const fn of_same(name: &'static str, signature: &'static str, rule: Rule, places: u16) -> OpDef {
+    OpDef::new(name, signature, rule, places).saves(Saved::Nothing)
+}
+
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("view", "input:T, size:L* | input:T, dtype:D", view, METHOD).derives(|cx| decompose::shaped(cx, true)),
-    OpDef::new("view_as", "input:T, other:T", view_as, METHOD).derives(|cx| decompose::shaped(cx, true)),
-    OpDef::new("reshape", "input:T, shape:L*", reshape, BOTH)
+    of_same("view", "input:T, size:L* | input:T, dtype:D", view, METHOD).derives(|cx| decompose::shaped(cx, true)),
+    of_same("view_as", "input:T, other:T", view_as, METHOD).derives(|cx| decompose::shaped(cx, true)),
+    of_same("reshape", "input:T, shape:L*", reshape, BOTH).derives(|cx| decompose::shaped(cx, false)),
+    of_same("reshape_as", "input:T, other:T", reshape_as, METHOD)
         .derives(|cx| decompose::shaped(cx, false))
-        .saves(Saved::Nothing),
-    OpDef::new("reshape_as", "input:T, other:T", reshape_as, METHOD)
-        .derives(|cx| decompose::shaped(cx, false))
-        .saves(Saved::Nothing)
         .is(TakesForm),
-    OpDef::new("flatten", "input:T, start_dim:I=0, end_dim:I=-1", flatten, BOTH)
-        .saves(Saved::Nothing)
+    of_same("flatten", "input:T, start_dim:I=0, end_dim:I=-1", flatten, BOTH)
         .derives(|cx| decompose::shaped(cx, false)),
-    OpDef::new("ravel", "input:T", ravel, BOTH).derives(|cx| decompose::shaped(cx, false)),
-    OpDef::new("unflatten", "input:T, dim:I, sizes:L", unflatten, BOTH).derives(|cx| decompose::shaped(cx, true)),
-    OpDef::new("permute", "input:T, dims:L*", permute, BOTH).derives(decompose::permute),
-    OpDef::new("transpose", "input:T, dim0:I, dim1:I", transpose, BOTH)
+    of_same("ravel", "input:T", ravel, BOTH).derives(|cx| decompose::shaped(cx, false)),
+    of_same("unflatten", "input:T, dim:I, sizes:L", unflatten, BOTH).derives(|cx| decompose::shaped(cx, true)),
+    of_same("permute", "input:T, dims:L*", permute, BOTH).derives(decompose::permute),
+    of_same("transpose", "input:T, dim0:I, dim1:I", transpose, BOTH)
         .derives(decompose::transpose)
         .also(&["swapaxes", "swapdims"]),
-    OpDef::new("t", "input:T", t, BOTH).derives(decompose::matrix_transpose),
-    OpDef::new("adjoint", "input:T", matrix_transpose, BOTH).derives(decompose::matrix_transpose),
-    OpDef::new("movedim", "input:T, source:L, destination:L", movedim, BOTH)
+    of_same("t", "input:T", t, BOTH).derives(decompose::matrix_transpose),
+    of_same("adjoint", "input:T", matrix_transpose, BOTH).derives(decompose::matrix_transpose),
+    of_same("movedim", "input:T, source:L, destination:L", movedim, BOTH)
         .derives(decompose::movedim)
         .also(&["moveaxis"]),
-    OpDef::new("expand", "input:T, size:L*, *, implicit:B=False", expand, METHOD).derives(decompose::expand),
-    OpDef::new("broadcast_to", "input:T, size:L", expand, BOTH).derives(decompose::expand),
-    OpDef::new("expand_as", "input:T, other:T", expand_as, METHOD).derives(decompose::expand),
-    OpDef::new("broadcast_tensors", "tensors:TL*", broadcast_tensors, FN).derives(decompose::broadcast_tensors),
-    OpDef::new("meshgrid", "tensors:TL*, *, indexing:S=ij", meshgrid, FN).derives(decompose::meshgrid),
-    OpDef::new("squeeze", "input:T | input:T, dim:L", squeeze, BOTH).derives(|cx| decompose::shaped(cx, true)),
-    OpDef::new("unsqueeze", "input:T, dim:I", unsqueeze, BOTH).derives(|cx| decompose::shaped(cx, true)),
-    OpDef::new("detach", "input:T", detach, BOTH).is(Severs).lowers(decompose::alias),
-    OpDef::new("alias", "input:T", alias, 0).lowers(decompose::alias),
+    of_same("expand", "input:T, size:L*, *, implicit:B=False", expand, METHOD).derives(decompose::expand),
+    of_same("broadcast_to", "input:T, size:L", expand, BOTH).derives(decompose::expand),
+    of_same("expand_as", "input:T, other:T", expand_as, METHOD).derives(decompose::expand),
+    of_same("broadcast_tensors", "tensors:TL*", broadcast_tensors, FN).derives(decompose::broadcast_tensors),
+    of_same("meshgrid", "tensors:TL*, *, indexing:S=ij", meshgrid, FN).derives(decompose::meshgrid),
+    of_same("squeeze", "input:T | input:T, dim:L", squeeze, BOTH).derives(|cx| decompose::shaped(cx, true)),
+    of_same("unsqueeze", "input:T, dim:I", unsqueeze, BOTH).derives(|cx| decompose::shaped(cx, true)),
+    of_same("detach", "input:T", detach, BOTH).is(Severs).lowers(decompose::alias),
+    of_same("alias", "input:T", alias, 0).lowers(decompose::alias),
 ];
 
 fn view(call: &mut Call) -> Answer {

@@ -1,7 +1,7 @@
 //! Views of parts of a tensor: select, narrow, split, unbind, diagonal, unfold, as_strided. Indexing with `[]` is in
 //! `index`.
 
-use super::decompose;
+use super::{decompose, of_same};
 use crate::call::{Answer, Call, invalid};
 use crate::registry::{OpDef, place::*};
 use crate::{InferError, Inferred};
@@ -9,27 +9,27 @@ use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::ValueMeta;
 
 pub(crate) static OPS: &[OpDef] = &[
-    OpDef::new("select", "input:T, dim:I, index:I", select, BOTH).derives(decompose::select),
-    OpDef::new("narrow", "input:T, dim:I, start:I, length:I", narrow, BOTH).derives(decompose::narrow),
-    OpDef::new("split", "tensor:T, split_size:L, dim:I=0 | tensor:T, split_size_or_sections:L, dim:I=0", split, BOTH)
+    of_same("select", "input:T, dim:I, index:I", select, BOTH).derives(decompose::select),
+    of_same("narrow", "input:T, dim:I, start:I, length:I", narrow, BOTH).derives(decompose::narrow),
+    of_same("split", "tensor:T, split_size:L, dim:I=0 | tensor:T, split_size_or_sections:L, dim:I=0", split, BOTH)
         .derives(decompose::split)
         .method("tensor:T, split_size:L, dim:I=0"),
-    OpDef::new("split_with_sizes", "tensor:T, split_size:L, dim:I=0 | tensor:T, split_sizes:L, dim:I=0", split, BOTH)
+    of_same("split_with_sizes", "tensor:T, split_size:L, dim:I=0 | tensor:T, split_sizes:L, dim:I=0", split, BOTH)
         .derives(decompose::split),
-    OpDef::new("chunk", "tensor:T, chunks:I, dim:I=0", chunk, BOTH)
+    of_same("chunk", "tensor:T, chunks:I, dim:I=0", chunk, BOTH)
         .derives(decompose::split)
         .method("tensor:T, chunks:I, dim:I=0"),
-    OpDef::new("tensor_split", TENSOR_SPLIT, |call| tensor_split(call, None), BOTH).derives(decompose::split),
-    OpDef::new("hsplit", SPLIT_OF_DIM, |call| split_along(call, 1), BOTH).derives(|cx| decompose::split_along(cx, 1)),
-    OpDef::new("vsplit", SPLIT_OF_DIM, |call| split_along(call, 0), BOTH).derives(|cx| decompose::split_along(cx, 0)),
-    OpDef::new("dsplit", SPLIT_OF_DIM, |call| split_along(call, 2), BOTH).derives(|cx| decompose::split_along(cx, 2)),
-    OpDef::new("unbind", "tensor:T, dim:I=0", unbind, BOTH).derives(decompose::unbind),
-    OpDef::new("diagonal", "input:T, offset:I=0, dim1:I=0, dim2:I=1", diagonal, BOTH).lowers(decompose::diagonal),
-    OpDef::new("linalg_diagonal", "input:T, *, offset:I=0, dim1:I=-2, dim2:I=-1", diagonal, 0)
+    of_same("tensor_split", TENSOR_SPLIT, |call| tensor_split(call, None), BOTH).derives(decompose::split),
+    of_same("hsplit", SPLIT_OF_DIM, |call| split_along(call, 1), BOTH).derives(|cx| decompose::split_along(cx, 1)),
+    of_same("vsplit", SPLIT_OF_DIM, |call| split_along(call, 0), BOTH).derives(|cx| decompose::split_along(cx, 0)),
+    of_same("dsplit", SPLIT_OF_DIM, |call| split_along(call, 2), BOTH).derives(|cx| decompose::split_along(cx, 2)),
+    of_same("unbind", "tensor:T, dim:I=0", unbind, BOTH).derives(decompose::unbind),
+    of_same("diagonal", "input:T, offset:I=0, dim1:I=0, dim2:I=1", diagonal, BOTH).lowers(decompose::diagonal),
+    of_same("linalg_diagonal", "input:T, *, offset:I=0, dim1:I=-2, dim2:I=-1", diagonal, 0)
         .derives(decompose::diagonal)
         .paths(&["torch.linalg.diagonal", "torch._C._linalg.linalg_diagonal"]),
-    OpDef::new("unfold", "input:T, dimension:I, size:I, step:I", unfold, METHOD).lowers(decompose::unfold),
-    OpDef::new("as_strided", "input:T, size:L, stride:L, storage_offset:I=None", as_strided, BOTH)
+    of_same("unfold", "input:T, dimension:I, size:I, step:I", unfold, METHOD).lowers(decompose::unfold),
+    of_same("as_strided", "input:T, size:L, stride:L, storage_offset:I=None", as_strided, BOTH)
         .lowers(decompose::as_strided),
 ];
 

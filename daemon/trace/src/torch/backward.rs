@@ -169,20 +169,12 @@ impl Tracer<'_> {
             if tensors.get(&id).is_some_and(|tensor| self.arenas.tensors[*tensor].is_leaf) || self.switches_grad(id) {
                 continue;
             }
-            let op = flambeau_ops::canonical(target);
             let mut given = Vec::new();
             args.iter().chain(kwargs.iter().map(|(_, arg)| arg)).for_each(|arg| arg.nodes(&mut |id| given.push(id)));
-            if op.as_ref().is_some_and(|canon| canon.op.has(Mark::TakesForm)) {
+            if flambeau_ops::canonical(target).is_some_and(|canon| canon.op.has(Mark::TakesForm)) {
                 given.truncate(1);
             }
-            let saves = match op.map_or(Saved::All, |canon| canon.op.saved) {
-                Saved::All | Saved::Arguments => true,
-                Saved::Factors => given.len() > 1,
-                Saved::Nothing => false,
-            };
-            let is_item =
-                given.first().is_some_and(|of| matches!(self.graph.nodes[of.0 as usize].meta, ValueMeta::Tuple(_)));
-            if saves && !is_item {
+            if flambeau_ops::saved(target, args) != Saved::Nothing {
                 savers.insert(id);
             }
             roots.extend(given.iter().filter_map(|of| root(*of)));
