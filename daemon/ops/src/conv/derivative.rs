@@ -21,9 +21,21 @@ fn in_layout_of_result(cx: &mut Back<'_>, like: CoreId) -> Result<TensorMeta, Re
     Ok(TensorMeta { strides: channels_last(&meta.sizes), ..meta })
 }
 
+/// Has the gradient computed in the layout of the convolution's result where it may be in any: torch copies it otherwise.
+fn lay_out(cx: &mut Back<'_>, gradient: CoreId) {
+    let meta = cx.like(gradient);
+    let result = cx.result(0, &meta);
+    let strides = cx.core().node(result).strides.clone();
+    let op = &cx.core().node(gradient).op;
+    if !op.is_view() && !op.is_input() {
+        cx.core_mut().pin(gradient, &strides);
+    }
+}
+
 /// By torch's own op, which gives the gradients of input, weight and bias.
 pub(crate) fn convolution(cx: &mut Back<'_>) -> Result<(), Reason> {
     let gradient = cx.gradient(0)?;
+    lay_out(cx, gradient);
     let (x, weight) = (cx.tensor(0)?, cx.tensor(1)?);
     let wanted = [cx.wants(0), cx.wants(1), cx.wants(2)];
     let bias_sizes = cx.maybe(2).map(|bias| cx.sizes(bias));
