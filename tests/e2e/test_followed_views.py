@@ -1,4 +1,4 @@
-"""Outputs that are views of inputs which autograd follows: torch makes them, beside a plan for the rest."""
+"""Outputs that are views of inputs or of other outputs which autograd follows: torch makes them, beside a plan."""
 
 import json
 
@@ -32,6 +32,21 @@ def same_sizes(x):
     return x.view(4, 6), x.sin().cos().tanh()
 
 
+def of_another_output(x):
+    y = (x.sin() * 2).exp()
+    return y, y[1:, 2], y.t(), (x.cos() + 1).tanh()
+
+
+def of_an_end(x):
+    y = (x.sin() * 2).exp()
+    return y[0], y, (y + 1).square().mean(0)
+
+
+def both_of_a_third(x):
+    y = (x.sin() * 2).exp()
+    return y[0], y[1:]
+
+
 def one_is_made_of_another(x):
     y = x.view(-1)
     return y, (y.sin() * 2).exp()
@@ -59,12 +74,15 @@ PROGRAMS = [
     repeated,
     only_views,
     same_sizes,
+    of_another_output,
+    of_an_end,
+    both_of_a_third,
     one_is_made_of_another,
     several,
     views_of_several,
     written,
 ]
-NATIVE = [reshaped, transposed_and_sliced, repeated, same_sizes]
+NATIVE = [reshaped, transposed_and_sliced, repeated, same_sizes, of_another_output, of_an_end]
 
 
 def seen(call, make):

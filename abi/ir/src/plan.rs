@@ -155,8 +155,8 @@ pub struct Training {
     pub nodes: Vec<TrainingNode>,
     /// Outputs that a node has which `backward()` in the graph freed, each with an input that autograd connects it with.
     pub ended: Vec<(u32, u32)>,
-    /// Outputs that are views of inputs as torch has them, each with its input: torch makes them of it.
-    pub views: Vec<(u32, u32)>,
+    /// Outputs that are views as torch has them, each with the input or output that it is one of: torch makes them of that.
+    pub views: Vec<(u32, Taken)>,
     /// Calls of torch in the graph.
     pub calls: u32,
 }

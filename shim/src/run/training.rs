@@ -33,8 +33,8 @@ pub struct TrainingBody {
     nodes: Vec<Shared<Node>>,
     /// Outputs that a freed node has, and an input of that.
     ended: Vec<(usize, usize)>,
-    /// Outputs that torch makes as views of inputs, and these.
-    views: Vec<(usize, usize)>,
+    /// Outputs that torch makes as views, and of what.
+    views: Vec<(u32, Taken)>,
 }
 
 /// What an output is a part of.
@@ -92,7 +92,7 @@ impl TrainingBody {
             parts: parts(training),
             nodes: training.nodes.iter().map(node).collect::<Result<_, _>>()?,
             ended: pairs(&training.ended),
-            views: pairs(&training.views),
+            views: training.views.clone(),
         })
     }
 
@@ -128,11 +128,6 @@ impl TrainingBody {
             let part = shown(whole.map(|of| of.bind(py)), outputs[*output].bind(py));
             outputs[*output] = part.map_err(|error| failure(py, error, self.commits()))?;
         }
-        for (output, input) in &self.views {
-            let Some(input) = kept.get(*input).and_then(Option::as_ref) else { continue };
-            let view = view_like(input.bind(py), outputs[*output].bind(py));
-            outputs[*output] = view.map_err(|error| failure(py, error, self.commits()))?;
-        }
         for node in &self.nodes {
             let state = state.as_ref().filter(|_| node.of.draws).map(|state| state.clone_ref(py));
             let call = Call { node: node.clone(), symbols: symbols.to_vec(), takes: vec![], tapes: vec![], state };
@@ -144,18 +139,24 @@ impl TrainingBody {
                 || py.import("flambeau._training")?.getattr("Ended")?.call_method1("apply", (&outputs[*output], input));
             outputs[*output] = end().map_err(|error| failure(py, error, self.commits()))?.unbind();
         }
+        for (output, of) in &self.views {
+            let Some(whole) = taken(*of, kept, outputs) else { continue };
+            let view = view_like(whole.bind(py), outputs[*output as usize].bind(py));
+            outputs[*output as usize] = view.map_err(|error| failure(py, error, self.commits()))?;
+        }
         outputs.truncate(self.left);
         Ok(())
     }
 }
 
-/// Outputs that are parts of other tensors, but for those of nodes.
+/// Outputs that are parts of other tensors, but for those of nodes and those that torch makes.
 fn parts(training: &Training) -> Vec<(usize, Whole)> {
     let plan = &training.forward;
     let roots = plan.roots();
-    let of_nodes: Vec<u32> = training.nodes.iter().flat_map(|node| &node.outputs).map(|of| of.output).collect();
+    let of_nodes = training.nodes.iter().flat_map(|node| &node.outputs).map(|of| of.output);
+    let made: Vec<u32> = of_nodes.chain(training.views.iter().map(|(output, _)| *output)).collect();
     let part = |(at, reg): (usize, &Reg)| {
-        let root = roots.get(reg).filter(|root| *root != reg && !of_nodes.contains(&(at as u32)))?;
+        let root = roots.get(reg).filter(|root| *root != reg && !made.contains(&(at as u32)))?;
         let whole = match plan.outputs.iter().take(training.left as usize).position(|output| output == root) {
             _ if (root.0 as usize) < plan.inputs.len() => Whole::Input(root.0 as usize),
             Some(output) => Whole::Output(output),
@@ -181,6 +182,14 @@ fn view_like(whole: &Bound<'_, PyAny>, part: &Bound<'_, PyAny>) -> PyResult<Py<P
     Ok(whole.call_method1("as_strided", (sizes?, strides?, offset?))?.unbind())
 }
 
+/// A tensor that the graph took or gave.
+fn taken<'a>(of: Taken, kept: &'a Kept, outputs: &'a Outputs) -> Option<&'a Py<PyAny>> {
+    match of {
+        Taken::Input(i) => kept.get(i as usize).and_then(Option::as_ref),
+        Taken::Output(i) => outputs.get(i as usize),
+    }
+}
+
 fn pairs(of: &[(u32, u32)]) -> Vec<(usize, usize)> {
     of.iter().map(|(output, input)| (*output as usize, *input as usize)).collect()
 }
@@ -191,12 +200,8 @@ fn random_state(py: Python<'_>) -> PyResult<Py<PyAny>> {
 
 /// Makes outputs those of a node, for this call of it.
 fn attach(py: Python<'_>, call: Call, kept: &Kept, outputs: &mut Outputs, left: usize) -> PyResult<()> {
-    let all = |taken: &[Taken]| {
-        let one = |taken: &Taken| match *taken {
-            Taken::Input(i) => kept.get(i as usize).and_then(Option::as_ref),
-            Taken::Output(i) => outputs.get(i as usize),
-        };
-        let found = taken.iter().map(|taken| Some(one(taken)?.clone_ref(py))).collect::<Option<Vec<_>>>();
+    let all = |of: &[Taken]| {
+        let found = of.iter().map(|of| Some(taken(*of, kept, outputs)?.clone_ref(py))).collect::<Option<Vec<_>>>();
         found.ok_or_else(|| PyRuntimeError::new_err("an input of the graph is missing"))
     };
     let node = call.node.clone();

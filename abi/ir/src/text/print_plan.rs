@@ -29,17 +29,20 @@ impl Display for Plan {
     }
 }
 
+impl Display for Taken {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Taken::Input(i) => write!(f, "input {i}"),
+            Taken::Output(i) => write!(f, "output {i}"),
+        }
+    }
+}
+
 impl Display for Training {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.forward.fmt(f)?;
         for node in &self.nodes {
-            let names = |taken: &[Taken]| {
-                let name = |taken: &Taken| match taken {
-                    Taken::Input(i) => format!("input {i}"),
-                    Taken::Output(i) => format!("output {i}"),
-                };
-                taken.iter().map(name).collect::<Vec<_>>().join(", ")
-            };
+            let names = |taken: &[Taken]| taken.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let outputs: Vec<_> = node.outputs.iter().map(|of| Taken::Output(of.output)).collect();
             writeln!(
                 f,
@@ -50,8 +53,8 @@ impl Display for Training {
             )?;
             node.backward.fmt(f)?;
         }
-        for (output, input) in &self.views {
-            writeln!(f, "output {output} is torch's view of input {input}")?;
+        for (output, of) in &self.views {
+            writeln!(f, "output {output} is torch's view of {of}")?;
         }
         for (output, input) in &self.ended {
             writeln!(f, "no gradient from output {output}, of input {input}: backward() freed the way")?;

@@ -259,7 +259,8 @@ impl Scope<'_> {
         };
         let is_pair = |(output, input): &(u32, u32)| known(&Taken::Output(*output)) && known(&Taken::Input(*input));
         ensure(ended.iter().all(is_pair), || "an end of what is no output".to_owned())?;
-        ensure(views.iter().all(is_pair), || "a view of what is no input".to_owned())?;
+        let is_view = |(output, of): &(u32, Taken)| known(&Taken::Output(*output)) && known(of);
+        ensure(views.iter().all(is_view), || "a view of nothing".to_owned())?;
         for node in nodes {
             self.steps(&node.backward, &[])?;
             let taken = node.reads.len() + node.outputs.len();

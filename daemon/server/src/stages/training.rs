@@ -1,7 +1,7 @@
 //! A graph that autograd sees as plans: one for the graph, and one for the derivative of each of its nodes of autograd.
 
 use super::{autocasted, equal_sizes};
-use flambeau_core::graph::{Core, CoreOutput, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreOutput, OutputBase};
 use flambeau_core::trace::Trace;
 use flambeau_derive::{Node, Parts, Wanted};
 use flambeau_ir::frame::{BackendKind, TraceOptions};
@@ -46,7 +46,7 @@ struct Divided {
     /// Inputs that it writes to.
     written: Vec<u32>,
     ended: Vec<(u32, u32)>,
-    views: Vec<(u32, u32)>,
+    views: Vec<(u32, Taken)>,
 }
 
 fn parts(graph: &Graph, ended: &[u32], options: &LowerOptions) -> Result<Divided, Reason> {
@@ -93,33 +93,49 @@ fn parts(graph: &Graph, ended: &[u32], options: &LowerOptions) -> Result<Divided
     Ok(Divided { parts, inputs, left, written, ended, views })
 }
 
-/// Outputs that autograd follows and that are views of inputs: torch makes them, with their history. Not where another output
-/// is computed of one, which autograd then connects with it, or where torch would refuse writes to it as to one of several.
-fn views(graph: &Graph, core: &Core, followed: &[bool], made_of: &[BTreeSet<u32>]) -> Vec<(u32, u32)> {
-    let of_input = |(at, output): (u32, &CoreOutput)| {
-        let OutputBase::Input(input) = output.base else { return None };
-        let node = core.node(core.input_node(input)?);
-        let is_made_on = made_of.iter().zip(followed).any(|(of, followed)| *followed && of.contains(&at));
-        let is_view = followed[at as usize]
-            && is_dense(&node.sizes, &node.strides)
-            && !core.writes.iter().any(|(written, _)| *written == input)
-            && !is_made_on
-            && !is_of_several(graph, graph.outputs[at as usize]);
-        is_view.then_some((at, input))
+/// Outputs that autograd follows and that are views of inputs or of other outputs: torch makes them, with their history. Not
+/// where another output is computed of one, which autograd then connects with it, or where torch would refuse writes to it as
+/// to one of several.
+fn views(graph: &Graph, core: &Core, followed: &[bool], made_of: &[BTreeSet<u32>]) -> Vec<(u32, Taken)> {
+    let outputs = || (0..).zip(&core.outputs).filter(|(at, _)| followed[*at as usize]);
+    let node_of = |at: u32| graph.outputs[at as usize];
+    let is_whole = |out: &CoreOutput, of: CoreId| {
+        let node = core.node(of);
+        out.sizes == node.sizes && out.offset.is(0) && is_dense(&out.sizes, &out.strides)
     };
-    (0..).zip(&core.outputs).filter_map(of_input).collect()
+    let whole = |at: u32, output: &CoreOutput| match output.base {
+        OutputBase::Input(input) => {
+            let node = core.node(core.input_node(input)?);
+            let is_input = |id: NodeId| matches!(graph.node(id).op, NodeOp::Placeholder(_));
+            let is_view = is_dense(&node.sizes, &node.strides)
+                && !core.writes.iter().any(|(written, _)| *written == input)
+                && is_view_of(graph, node_of(at), &is_input);
+            is_view.then_some(Taken::Input(input))
+        }
+        OutputBase::Value(value) => {
+            let is_of = |(other, out): &(u32, &CoreOutput)| {
+                let shows = *other != at && out.base == output.base && is_whole(out, value);
+                shows && is_view_of(graph, node_of(at), &|id| id == node_of(*other))
+            };
+            outputs().find(is_of).map(|(other, _)| Taken::Output(other))
+        }
+    };
+    let is_made_on = |at: u32| outputs().any(|(other, _)| made_of[other as usize].contains(&at));
+    let of = |(at, output): (u32, &CoreOutput)| Some((at, whole(at, output)?)).filter(|(at, _)| !is_made_on(*at));
+    outputs().filter_map(of).collect()
 }
 
-/// Whether a view is one of several that a call gives, or a view of such a one.
-fn is_of_several(graph: &Graph, mut id: NodeId) -> bool {
-    while let NodeOp::Call { args, .. } = &graph.node(id).op {
-        let Some(Arg::Node(of)) = args.first() else { return true };
+/// Whether a tensor is a view, by one or several calls, of one that ends the way to it, and none of several that a call gives.
+fn is_view_of(graph: &Graph, mut id: NodeId, is_end: &dyn Fn(NodeId) -> bool) -> bool {
+    while !is_end(id) {
+        let NodeOp::Call { args, .. } = &graph.node(id).op else { return false };
+        let Some(Arg::Node(of)) = args.first() else { return false };
         if graph.node(*of).meta.as_tensor().is_none() {
-            return true;
+            return false;
         }
         id = *of;
     }
-    false
+    true
 }
 
 /// The plans, and the kernels of all of them in order. `ended`: outputs that `backward()` in the graph leaves no way back from.

@@ -140,12 +140,12 @@ pub fn limits(tracer: &mut Tracer<'_>, value: &Value, state: &[Value], wanted: &
     if !class.is("torch.finfo") {
         return Ok(None);
     }
-    // Largest, epsilon, smallest normal.
-    let (max, eps, tiny) = match element {
-        DType::F16 => (65504.0, 2_f64.powi(-10), 2_f64.powi(-14)),
-        DType::Bf16 => ((2.0 - 2_f64.powi(-7)) * 2_f64.powi(127), 2_f64.powi(-7), 2_f64.powi(-126)),
-        DType::F32 => (f64::from(f32::MAX), f64::from(f32::EPSILON), f64::from(f32::MIN_POSITIVE)),
-        DType::F64 => (f64::MAX, f64::EPSILON, f64::MIN_POSITIVE),
+    // Largest, epsilon, smallest normal, resolution in decimals.
+    let (max, eps, tiny, resolution) = match element {
+        DType::F16 => (65504.0, 2_f64.powi(-10), 2_f64.powi(-14), 1e-3),
+        DType::Bf16 => ((2.0 - 2_f64.powi(-7)) * 2_f64.powi(127), 2_f64.powi(-7), 2_f64.powi(-126), 1e-2),
+        DType::F32 => (f64::from(f32::MAX), f64::from(f32::EPSILON), f64::from(f32::MIN_POSITIVE), 1e-6),
+        DType::F64 => (f64::MAX, f64::EPSILON, f64::MIN_POSITIVE, 1e-15),
         _ => return Ok(None),
     };
     let float = |x: f64| Some(Value::Const(Const::Float(x)));
@@ -154,6 +154,7 @@ pub fn limits(tracer: &mut Tracer<'_>, value: &Value, state: &[Value], wanted: &
         "min" => float(-max),
         "eps" => float(eps),
         "tiny" | "smallest_normal" => float(tiny),
+        "resolution" => float(resolution),
         "bits" => Some(Value::int(element.size() as i64 * 8)),
         "dtype" => Some(Value::str(element.torch_name())),
         _ => None,
