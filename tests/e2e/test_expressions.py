@@ -61,6 +61,7 @@ class Loud:
 
 
 NAN = float("nan")
+EITHER = int | None
 PYTHON = """
 -7 // 2; -7 % 3; 7 % -3; -7.5 // 2; -7.5 % 2; 7.5 % -2; divmod(-7, 2); divmod(7.5, -2); 2**100; 2**-1; (-2) ** 3; (-8) ** (1/3)
 0.1 + 0.2; 1e16 + 1; 1 / 3; 10**20 // 3; -(10**20) % 7; 5 & 3 | 8 ^ 1; ~5; 1 << 70; -1 >> 3; 2**63; -2**63; 2**63 - 1 + 1; 2**62 * 4
@@ -89,6 +90,7 @@ list(range(10, 0, -3)); len(range(0, 10, 3)); 4 in range(10, 0, -3); range(5)[-1
 {1: "int", True: "bool", 1.0: "float"}; {"a": 1} | {"b": 2}; {"a": 1} == {"a": 1.0}; dict(a=1, **{"b": 2}); dict([("a", 1)]); dict([1]); {}["x"]; {"a": 1}.get("b"); {"a": 1}.pop("z"); {"a": 1}.keys() & {"a"}; {"a": 1}.keys() == {"a"}; list({"b": 1, "a": 2}); {1: 2}[[]]; {[]: 1}
 {1, 2} | {3}; {1, 2} & {2}; {1, 2} - {2}; {1, 2} ^ {2, 3}; {1, 2} <= {1, 2, 3}; frozenset([1]) == {1}; len({1, True, 1.0}); {1} < {1}; 1 in {1.0}; {1, 2}.isdisjoint([3]); set([1, 1]); {NAN} == {NAN}; frozenset({1, 2}) | {3}; {1}.union([2], (3,)); {1} | [2]
 NAN in [NAN]; [NAN] == [NAN]; [NAN].index(NAN); (NAN,) == (NAN,); {"k": NAN} == {"k": NAN}; [0.0] == [-0.0]; [1, 2][True]; [1, 2][-3]; [[1]] * 2 == [[1], [1]]; [] is []; () is (); None is None; 1.5 is 1.5; "a" is "a"; Ellipsis is ...; NotImplemented is None
+int | str; int | int; None | int; Plain | None | int | Plain; (int | str) | (str | float); (int | str).__args__; int | 3; 3 | int; (int | str) == (str | int); (int | str) == (int | float); (int | None) == int; isinstance("a", int | None); isinstance(None, int | None); isinstance(a, int | torch.Tensor); issubclass(bool, str | int); issubclass(bool, str | None); isinstance(1, list[int] | int); isinstance(1, str | list[int]); isinstance([], Sequence | None); isinstance(1, EITHER); EITHER | float; EITHER.__args__; issubclass(int, EITHER); len({EITHER: 1}); repr(int | str)
 isinstance(1, int); isinstance(True, int); isinstance(1, (str, int)); isinstance(1, int | str); isinstance([], Sequence); isinstance({}, Mapping); isinstance("s", Sequence); isinstance(len, Callable); isinstance(lambda: 1, Callable); isinstance(Concrete(), Callable); isinstance(Plain(), Callable)
 isinstance([], Iterable); isinstance(iter([]), Iterator); isinstance((i for i in []), Iterator); isinstance(1, Hashable); isinstance([], Hashable); isinstance({}, Sized); isinstance(Plain(), Sized); isinstance(Loud(), Sized); isinstance(Concrete(), Abstract); issubclass(bool, int); issubclass(int, (str, float)); isinstance(int, type); isinstance(None, type(None))
 type(1).__name__; type("s") is str; type(a).__name__; type(lambda: 1).__name__; type(len).__name__; type(Plain).__name__; type(Plain()).__name__; type(None).__name__; type(...).__name__; type(i for i in []).__name__; type(math).__name__; type(Plain().__init__).__name__; type([].append).__name__; type({}.keys()).__name__; type(type).__name__; int.__name__; Plain.__qualname__; type(iter([])).__name__
@@ -101,7 +103,7 @@ operator.add(1, 2); operator.mul(2, 3); operator.itemgetter(1)([1, 2]); operator
 collections.Counter("aab")["a"]; collections.deque([1, 2], maxlen=1)[0]; collections.OrderedDict(a=1) == {"a": 1}; collections.defaultdict(int)["x"]; list(collections.OrderedDict(b=1, a=2)); collections.ChainMap({"x": 1})["x"]; len(collections.deque([1])); collections.defaultdict(list, a=[1])["a"]; repr(collections.OrderedDict(a=1)); type(collections.OrderedDict()).__name__; isinstance(collections.OrderedDict(), dict)
 a.shape == (4, 6); a.shape[0]; a.shape[1:]; a.shape + (1,); a.shape.numel(); list(a.shape); a.size(-1); torch.Size([1, 2]); torch.Size((2,)) + a.shape; type(a.shape[:1]).__name__; str(a.shape); a.shape * 2; (1,) + a.shape; a.stride(); a.dim(); len(a); a.numel(); a.dtype; str(a.dtype); a.device; str(a.device); repr(a.device); a.is_contiguous(); a.element_size(); a.ndim; a.nbytes; a.itemsize; a.is_leaf; a.grad; a.grad_fn; a.storage_offset(); a.is_floating_point(); a.layout; a.T.shape; a.t().is_contiguous(); a.requires_grad; a._version; a.names; a.data_ptr() > 0; a.type(); a.get_device(); a.is_sparse; a.output_nr; a.is_complex()
 a is a; a is b; [a, b].index(a); a in [a]; a == None; a != None; a == "x"; a in (b, a); {a: 1}[a]; len({a, b}); isinstance(a, torch.Tensor); type(a) is torch.Tensor; a is None; bool(a[0, 0] > 100); float(a[0, 0]); int(a[0, 0]); a[0, 0].item(); a.tolist(); f"{a[0, 0]:.2f}"; str(a); [x for x in a[0]]; a and b; not a; 1 if a[0, 0] else 2; max(a[0, 0], b[0, 0]); range(3)[a[0, 0] > 100]; [1, 2][torch.tensor(1)]; a.shape is a.shape; a.T is a.T; round(a[0, 0]); math.sqrt(torch.tensor(4.0)); "x" * torch.tensor(2); sorted([a[0, 0], b[0, 0]]); hash(a) == hash(a); a < "x"; a + "x"; a + None; a + [1]; [1] + a[0]; (1,) * a.dim(); a @ 3; a[7]; a[0, 0, 0]; a[[]]; a[()]; a["x"]; a[1.5]; a[None].shape; a[...].shape; a[True].shape; a[False].shape; a.nope; a.shape.nope; a.view(5); a.reshape(-1, 5); a.size(3); torch.nope; len(a[0, 0]); iter(a[0, 0])
-torch.finfo(torch.float32).eps; torch.iinfo(torch.int8).max; torch.finfo(torch.float16).min; torch.finfo(torch.bfloat16).tiny; [torch.finfo(d).resolution for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64)]; torch.finfo(a.dtype).bits; torch.float32.itemsize; torch.float32.is_floating_point; torch.promote_types(torch.int8, torch.float16); torch.result_type(a, 1); torch.can_cast(torch.float, torch.int); torch.get_default_dtype(); torch.is_tensor(a); torch.is_floating_point(a); torch.numel(a); torch.is_grad_enabled(); torch.device("cpu").type; torch.device("cuda", 1).index; torch.device("cuda:1") == torch.device("cuda", 1); str(torch.device("cpu")); torch.cuda.is_available(); torch.broadcast_shapes((1, 2), (3, 1)); torch.float is torch.float32; torch.__version__ > "1"; torch.iinfo(torch.uint8).min; torch.finfo(torch.int8); torch.is_same_size(a, b); torch.equal(a, b); torch.allclose(a, a); torch.overrides.is_tensor_like(a)
+torch.finfo(torch.float32).eps; torch.iinfo(torch.int8).max; torch.finfo(torch.float16).min; torch.finfo(torch.bfloat16).tiny; torch.broadcast_tensors(a, b)[0] is a; [t is a for t in torch.broadcast_tensors(a, a[:1])]; torch.broadcast_tensors(a[:1], b)[0] is b; [torch.finfo(d).resolution for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64)]; torch.finfo(a.dtype).bits; torch.float32.itemsize; torch.float32.is_floating_point; torch.promote_types(torch.int8, torch.float16); torch.result_type(a, 1); torch.can_cast(torch.float, torch.int); torch.get_default_dtype(); torch.is_tensor(a); torch.is_floating_point(a); torch.numel(a); torch.is_grad_enabled(); torch.device("cpu").type; torch.device("cuda", 1).index; torch.device("cuda:1") == torch.device("cuda", 1); str(torch.device("cpu")); torch.cuda.is_available(); torch.broadcast_shapes((1, 2), (3, 1)); torch.float is torch.float32; torch.__version__ > "1"; torch.iinfo(torch.uint8).min; torch.finfo(torch.int8); torch.is_same_size(a, b); torch.equal(a, b); torch.allclose(a, a); torch.overrides.is_tensor_like(a)
 """
 
 TORCH = """
@@ -146,9 +148,12 @@ def test_torch_special_values(expression):
 def test_most_expressions_are_folded():
     """The tracer evaluates plain arithmetic itself: no break."""
     before = flambeau.counters()
-    for expression in ("-7 // 2", "2**100", "f'{1.5:.2f}'", "sorted([3, 1])", "'a,b'.split(',')", "len(range(3))"):
+    folded = ["-7 // 2", "2**100", "f'{1.5:.2f}'", "sorted([3, 1])", "'a,b'.split(',')", "len(range(3))"]
+    unions = ["isinstance(1, int | None)", "isinstance(1, EITHER)", "int | str"]
+    for expression in folded + unions:
         flambeau.compile(function(f"({expression}, a + 1)", "a"), backend="eager")(torch.ones(1))
-    assert flambeau.counters()["graphs"] - before["graphs"] == 6
+    assert flambeau.counters()["graphs"] - before["graphs"] == 9
+    assert flambeau.counters()["graph_breaks"] == before["graph_breaks"]
 
 
 LARGE = 10**20

@@ -256,6 +256,28 @@ def test_graphs_that_keep_nothing_are_used_again():
             assert_same(*grads)
 
 
+LIKE = {"like": torch.zeros_like, "sign": torch.sign, "by_index": lambda x: x.argsort(1) / 2}
+
+
+@pytest.mark.parametrize("like", LIKE.values(), ids=LIKE)
+def test_what_a_leaf_of_the_graph_is_like_gets_no_gradient(like):
+    def program(x, y):
+        with torch.no_grad():
+            made = like(x * 2)
+        made = made.requires_grad_()
+        also = torch.ones_like(x.exp()).requires_grad_()
+        return (made * also).relu().sum(0) + (y * 2).sin()
+
+    compiled, grads = flambeau.compile(program), []
+    for fn in (program, compiled):
+        torch.manual_seed(0)
+        x, y = leaf(4, 3), leaf(4, 3)
+        fn(x, y).sum().backward()
+        grads.append((x.grad, y.grad))
+    assert grads[0][0] is None and grads[1][0] is None
+    assert_same(*[of_y for _, of_y in grads])
+
+
 @pytest.mark.parametrize("draws", [False, True])
 def test_derivatives_of_derivatives(draws):
     def program(x, w):

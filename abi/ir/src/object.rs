@@ -151,6 +151,7 @@ pub const PARTS: &[PartsType] = &[
     PartsType { path: "builtins.range", names: &["start", "stop", "step"] },
     PartsType { path: "functools.partial", names: &["func", "args", "keywords"] },
     PartsType { path: "types.MappingProxyType", names: &["<mapping>"] },
+    PartsType { path: "types.UnionType", names: &["__args__"] },
 ];
 
 /// The name of a part, if the type has one of this number.

@@ -110,6 +110,8 @@ pub enum Mark {
     ReadsData,
     /// Of its second tensor it takes the type or the sizes alone.
     TakesForm,
+    /// Of several tensors it gives those as they are that it has nothing to change of.
+    PassesEqual,
     /// No graph holds it: it asks a tensor where its memory is, what autograd knows of it, how it was made.
     Asks,
 }

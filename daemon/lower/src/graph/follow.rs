@@ -355,7 +355,8 @@ impl Lowering<'_> {
         let of_node = |id: &NodeId| &self.values[id.0 as usize];
         // A view has the memory of its argument.
         let given_bases: Vec<usize> = given.iter().map(of_node).filter_map(Value::base).collect();
-        let new = made.iter().copied().filter(|base| !given_bases.contains(base));
+        // What requires no grad is connected with nothing, even where the graph makes a leaf of it later.
+        let new = made.iter().copied().filter(|base| requires_grad(&node.meta) && !given_bases.contains(base));
         let into = new.chain(written.iter().map(of_node).filter_map(Value::base));
         for base in into {
             for id in &given {

@@ -8,7 +8,7 @@ mod parts;
 use crate::call::{Answer, Call, Rule, broadcast, invalid};
 use crate::layout::{Format, Sizes};
 use crate::registry::{
-    Mark::{Severs, TakesForm},
+    Mark::{PassesEqual, Severs, TakesForm},
     OpDef, Saved,
     place::*,
 };
@@ -50,7 +50,9 @@ pub(crate) static OPS: &[OpDef] = &[
     of_same("expand", "input:T, size:L*, *, implicit:B=False", expand, METHOD).derives(decompose::expand),
     of_same("broadcast_to", "input:T, size:L", expand, BOTH).derives(decompose::expand),
     of_same("expand_as", "input:T, other:T", expand_as, METHOD).derives(decompose::expand),
-    of_same("broadcast_tensors", "tensors:TL*", broadcast_tensors, FN).derives(decompose::broadcast_tensors),
+    of_same("broadcast_tensors", "tensors:TL*", broadcast_tensors, FN)
+        .derives(decompose::broadcast_tensors)
+        .is(PassesEqual),
     of_same("meshgrid", "tensors:TL*, *, indexing:S=ij", meshgrid, FN).derives(decompose::meshgrid),
     of_same("squeeze", "input:T | input:T, dim:L", squeeze, BOTH).derives(|cx| decompose::shaped(cx, true)),
     of_same("unsqueeze", "input:T, dim:I", unsqueeze, BOTH).derives(|cx| decompose::shaped(cx, true)),

@@ -2,7 +2,7 @@
 
 use super::args::{exactly, name};
 use super::containers::sets::{self, Elements, combine, elements, in_both, make};
-use super::kinds::{pure, slice};
+use super::kinds::{pure, slice, union};
 use super::{Table, decided, dims, fixed_int, folded, slots, unsupported};
 use crate::fold;
 use crate::state::tracer::Tracer;
@@ -139,6 +139,9 @@ pub fn binary(tracer: &mut Tracer<'_>, op: Binary, inplace: bool, a: &Value, b: 
     }
     if let Some(result) = pure::operator(tracer, op.method(), &[a, b])? {
         return Ok(Some(result));
+    }
+    if let Some(union) = union::operator(tracer, op, a, b)? {
+        return Ok(Some(union));
     }
     if let (Some(x), Some(y)) = (a.as_dim(), b.as_dim()) {
         if let Some(result) = dims::binary(tracer, op, &x, &y)? {

@@ -1,6 +1,7 @@
 //! `type`, `isinstance`, `issubclass`, and the abstract classes that built-in types are registered with.
 
 use super::args::{exactly, receiver};
+use super::kinds::union::UNION;
 use super::{Table, unsupported};
 use crate::state::tracer::Tracer;
 use crate::value::Args;
@@ -205,8 +206,8 @@ fn is_tensor_type(path: &str) -> bool {
 
 /// `X | Y`
 fn union_members(tracer: &mut Tracer<'_>, value: &Value) -> Flow<Option<Value>> {
-    match tracer.type_name(value).as_str() {
-        "UnionType" => tracer.find_attr(value, "__args__"),
+    match value {
+        Value::Parts(parts) if parts.of == UNION => tracer.find_attr(value, "__args__"),
         _ => Ok(None),
     }
 }
@@ -278,7 +279,10 @@ fn is_subclass_of_any(tracer: &mut Tracer<'_>, class: &Rc<Class>, of: &Value) ->
             }
             Ok(false)
         }
-        _ => unsupported("issubclass"),
+        other => match union_members(tracer, other)? {
+            Some(members) => is_subclass_of_any(tracer, class, &members),
+            None => unsupported("issubclass"),
+        },
     }
 }
 

@@ -47,6 +47,27 @@ fn wanted_grad(args: &Args) -> Option<bool> {
 }
 
 impl Tracer<'_> {
+    /// For each item of what a call gives, the argument that torch gives as it is; empty where it gives none so.
+    pub(super) fn passed(&mut self, target: &Target, args: &Args, meta: &ValueMeta) -> Flow<Vec<Option<Value>>> {
+        let ValueMeta::Tuple(items) = meta else { return Ok(vec![]) };
+        if !is(target_name(target), Mark::PassesEqual) {
+            return Ok(vec![]);
+        }
+        let mut given = Vec::new();
+        for value in &args.pos {
+            match value {
+                Value::Tensor(_) => given.push(value.clone()),
+                several => given.extend(self.collect(several)?),
+            }
+        }
+        let is_equal = |item: &ValueMeta, value: &Value| match value {
+            Value::Tensor(id) => item.as_tensor() == Some(&self.arenas.tensors[*id].meta),
+            _ => false,
+        };
+        let pairs = items.iter().zip(given);
+        Ok(pairs.map(|(item, value)| Some(value).filter(|value| is_equal(item, value))).collect())
+    }
+
     /// Breaks at a question to a tensor. If the trace made it, what torch's calls leave in it has to be there: the graph
     /// before the break runs op by op.
     pub(crate) fn ask_itself<T>(&mut self, what: &str) -> Flow<T> {

@@ -179,6 +179,10 @@ impl Tracer<'_> {
             // `contiguous()` of a contiguous tensor and the like: nothing happens.
             return Ok(value.clone());
         }
+        let passed = self.passed(&target, &args, &inferred.meta)?;
+        if let Some(all) = passed.iter().cloned().collect::<Option<Vec<_>>>().filter(|all| !all.is_empty()) {
+            return Ok(Value::tuple(all));
+        }
         self.note_call(effect, checks);
         let node = self.graph_call(&target, graph_args, graph_kwargs, inferred.meta.clone())?;
         self.note_changed(node, inferred.mutates.iter().filter_map(|i| argument(*i)).cloned());
@@ -200,11 +204,26 @@ impl Tracer<'_> {
         {
             return Ok(self.severed_tensor(node, meta.clone(), base));
         }
-        let value = self.node_value(node, &inferred.meta, base, &target)?;
-        if let Value::Tensor(id) = &value
-            && itself::makes_leaf(&args)
-        {
-            self.arenas.tensors[*id].is_leaf = true;
+        self.made_by_call(node, &inferred.meta, base, (&target, &args), passed)
+    }
+
+    /// What a call gives that is new, and beside that the arguments that it `passed`.
+    fn made_by_call(
+        &mut self,
+        node: NodeId,
+        meta: &ValueMeta,
+        base: Option<TensorId>,
+        (target, args): (&Target, &Args),
+        passed: Vec<Option<Value>>,
+    ) -> Flow<Value> {
+        let value = self.node_value(node, meta, base, target)?;
+        match &value {
+            Value::Tuple(made) if !passed.is_empty() => {
+                let each = made.items.iter().zip(passed);
+                return Ok(Value::tuple(each.map(|(made, passed)| passed.unwrap_or_else(|| made.clone())).collect()));
+            }
+            Value::Tensor(id) if itself::makes_leaf(args) => self.arenas.tensors[*id].is_leaf = true,
+            _ => {}
         }
         Ok(value)
     }

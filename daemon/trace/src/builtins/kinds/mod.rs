@@ -10,6 +10,7 @@ pub(super) mod range;
 mod record;
 pub(super) mod slice;
 mod super_object;
+pub(super) mod union;
 
 use super::Table;
 use crate::state::kind::Kind;
@@ -25,6 +26,7 @@ const KINDS: &[&dyn Kind] = &[
     &getters::AttrGetter,
     &getters::MethodCaller,
     &record::Record,
+    &union::Union,
     &pure::Pure("re.Pattern"),
     &pure::Pure("re.Match"),
     &pure::Pure("datetime.date"),
