@@ -4,7 +4,7 @@
 use crate::graph::functional::Lowering;
 use crate::graph::value::Value;
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
-use flambeau_ir::graph::{Arg, Graph, Node, NodeId, NodeOp, Target, ValueMeta};
+use flambeau_ir::graph::{Arg, Node, NodeId, NodeOp, Target, ValueMeta};
 use flambeau_ir::plan::DETACH;
 use flambeau_ir::reason::Reason;
 use flambeau_ir::source::SourceId;
@@ -35,8 +35,6 @@ pub struct Functional {
     pub shared: Vec<bool>,
     /// For each output, whether autograd goes back from it once, as it frees what it saved on the way.
     pub spent: Vec<bool>,
-    /// Whether something that autograd follows is written to.
-    pub rewritten: bool,
 }
 
 /// What is known so far.
@@ -44,8 +42,6 @@ pub struct Functional {
 pub struct Follow {
     /// Grad mode is off.
     pub off: bool,
-    /// Something that autograd follows was written to.
-    pub rewritten: bool,
     /// Inputs that were written to with grad mode off.
     renewed: BTreeSet<usize>,
     /// Views of what requires grad, made with grad mode off: leaves to autograd.
@@ -56,7 +52,7 @@ pub struct Follow {
     saved: BTreeMap<usize, BTreeSet<NodeId>>,
     /// What calls gave for which autograd saved something.
     given: BTreeSet<CoreId>,
-    /// What these nodes wrote to, as autograd sees it.
+    /// What these nodes wrote to with grad mode on.
     written: BTreeMap<NodeId, Vec<usize>>,
     /// For each base, the inputs that autograd connects it with, a bit each.
     connected: Vec<Vec<u64>>,
@@ -137,24 +133,6 @@ pub fn requires_grad(meta: &ValueMeta) -> bool {
         ValueMeta::Tuple(items) => items.iter().any(requires_grad),
         _ => false,
     }
-}
-
-/// For each output of a graph, the outputs that it is computed of.
-pub fn made_of(graph: &Graph) -> Vec<BTreeSet<u32>> {
-    let mut of: Vec<BTreeSet<u32>> = Vec::with_capacity(graph.nodes.len());
-    for node in &graph.nodes {
-        let mut found = BTreeSet::new();
-        if let NodeOp::Call { args, kwargs, .. } = &node.op {
-            let mut visit = |id: NodeId| {
-                let number = graph.outputs.iter().position(|output| *output == id);
-                found.extend(number.map(|at| at as u32));
-                found.extend(&of[id.0 as usize]);
-            };
-            args.iter().chain(kwargs.iter().map(|(_, arg)| arg)).for_each(|arg| arg.nodes(&mut visit));
-        }
-        of.push(found);
-    }
-    graph.outputs.iter().map(|id| of[id.0 as usize].clone()).collect()
 }
 
 /// The nodes among arguments.
@@ -367,12 +345,12 @@ impl Lowering<'_> {
                 }
             }
         }
-        if !requires_grad(&node.meta) {
-            return;
-        }
         if !written.is_empty() {
             let bases = written.iter().map(of_node).filter_map(Value::base).collect();
             follow.written.insert(NodeId(self.values.len() as u32), bases);
+        }
+        if !requires_grad(&node.meta) {
+            return;
         }
         // Of what it writes to it saves a copy.
         let read: Vec<usize> =
@@ -472,6 +450,38 @@ impl Lowering<'_> {
         self.graph.outputs.iter().map(of).collect()
     }
 
+    /// For each output, the outputs that it is computed of, by way of what calls give and of what they write to.
+    pub fn made_of(&self) -> Vec<BTreeSet<u32>> {
+        let Some(follow) = &self.follow else { return vec![] };
+        let numbers: BTreeMap<NodeId, u32> = self.graph.outputs.iter().copied().zip(0..).collect();
+        let mut of_node: Vec<BTreeSet<u32>> = Vec::with_capacity(self.graph.nodes.len());
+        let mut of_base: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
+        let held = |of_base: &BTreeMap<usize, BTreeSet<u32>>, id: NodeId| {
+            self.values[id.0 as usize].base().and_then(|base| of_base.get(&base).cloned()).unwrap_or_default()
+        };
+        for (id, node) in (0..).map(NodeId).zip(&self.graph.nodes) {
+            let mut found = BTreeSet::new();
+            if let NodeOp::Call { args, kwargs, .. } = &node.op {
+                for of in nodes(args, kwargs) {
+                    found.extend(numbers.get(&of));
+                    found.extend(&of_node[of.0 as usize]);
+                    found.extend(held(&of_base, of));
+                }
+            }
+            for base in follow.written.get(&id).into_iter().flatten() {
+                of_base.entry(*base).or_default().extend(&found);
+            }
+            of_node.push(found);
+        }
+        let of_output = |(id, number): (&NodeId, u32)| {
+            let mut all = held(&of_base, *id);
+            all.extend(&of_node[id.0 as usize]);
+            all.remove(&number);
+            all
+        };
+        self.graph.outputs.iter().zip(0..).map(of_output).collect()
+    }
+
     /// For each output, the inputs that autograd connects it with.
     pub fn reached(&self) -> Vec<BTreeSet<u32>> {
         let Some(follow) = &self.follow else { return vec![] };
@@ -542,9 +552,6 @@ impl Lowering<'_> {
             return refuse("a write to an input that autograd follows");
         }
         self.bases[base].followed |= after;
-        if let Some(follow) = &mut self.follow {
-            follow.rewritten |= before || after;
-        }
         Ok(None)
     }
 }

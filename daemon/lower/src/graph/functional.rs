@@ -1,7 +1,7 @@
 //! Torch-level graph to core graph: calls are decomposed, views tracked, in-place ops turned into new values. What each op
 //! means is in `daemon/ops`.
 
-use crate::graph::follow::{Follow, Functional, made_of, requires_grad};
+use crate::graph::follow::{Follow, Functional, requires_grad};
 use crate::graph::foreign::Foreign;
 use crate::graph::leaves::asked;
 use crate::graph::opaque::{Call, complex, missing};
@@ -88,18 +88,18 @@ pub fn functionalise(
         return refuse("a part that is repeated, as its size is 1");
     }
     let (values, followed_outputs) = lowering.followed_outputs()?;
-    let (reached, shared, spent) = (lowering.reached(), lowering.shared(), lowering.spent());
+    let (reached, shared) = (lowering.reached(), lowering.shared());
+    let (made_of, spent) = (lowering.made_of(), lowering.spent());
     Ok(Functional {
         followed_inputs: lowering.followed_inputs(),
         core: lowering.core,
         inputs: lowering.inputs,
         followed_outputs,
         values,
-        made_of: made_of(graph),
+        made_of,
         reached,
         shared,
         spent,
-        rewritten: lowering.follow.is_some_and(|follow| follow.rewritten),
     })
 }
 
