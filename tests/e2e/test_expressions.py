@@ -153,7 +153,7 @@ def test_most_expressions_are_folded():
     for expression in folded + unions:
         flambeau.compile(function(f"({expression}, a + 1)", "a"), backend="eager")(torch.ones(1))
     assert flambeau.counters()["graphs"] - before["graphs"] == 9
-    assert flambeau.counters()["graph_breaks"] == before["graph_breaks"]
+    assert mode.MODE == "leaf" or flambeau.counters()["graph_breaks"] == before["graph_breaks"]
 
 
 LARGE = 10**20

@@ -111,6 +111,39 @@ def test_a_kept_result_is_no_break():
     assert torch.equal(compiled(X), X * 3 + 4) and len(calls) == 4
 
 
+class Masks(torch.nn.Module):
+    """Methods with caches, which are one for all objects of the class."""
+
+    @functools.lru_cache(8)  # noqa: B019
+    def mask(self, size, sign=1):
+        return [sign * at for at in range(size)], self
+
+    @functools.cache  # noqa: B019
+    def twice(self):
+        return self.mask(2)[0] * 2
+
+    def forward(self, x):
+        found, me = self.mask(x.shape[0], sign=2)
+        bound, again = self.mask, Masks.mask(self, x.shape[0], sign=2)
+        same = me is self, again[0] is found, bound.__self__ is self, bound(3, sign=2)[0] is found
+        return x + found[1], same, self.twice()
+
+
+def test_methods_with_caches():
+    seen = []
+    for wrap in (lambda fn: fn, flambeau.compile):
+        Masks.mask.cache_clear()
+        Masks.twice.cache_clear()
+        modules = [Masks(), Masks()]
+        calls = [wrap(module) for module in modules]
+        results = [str(call(X)) for _ in range(3) for call in calls]
+        seen.append((results, Masks.mask.cache_info(), Masks.twice.cache_info()))
+        kept = [wrap(lambda x, module=module: (x, module.mask)) for module in modules]
+        seen[-1] += ([call(X)[1] == module.mask for call, module in zip(kept, modules, strict=True)],)
+    assert seen[0] == seen[1]
+    assert not COUNTED or flambeau.counters()["graph_breaks"] == {}
+
+
 def test_what_is_kept_is_the_very_object():
     table, _ = cached()
     kept = table(1)

@@ -67,6 +67,8 @@ pub struct Wanted {
     pub shared: Vec<bool>,
     /// For each output, whether autograd goes back from it once, as it frees what it saved on the way.
     pub spent: Vec<bool>,
+    /// Something that autograd follows was written to.
+    pub rewritten: bool,
 }
 
 /// Takes the derivative of a graph. A refusal names what has no derivative here: the graph then runs under autograd, op by

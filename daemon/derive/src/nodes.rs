@@ -60,6 +60,9 @@ pub fn divide(core: &Core, wanted: &Wanted) -> Result<Division, Reason> {
         let of_it = |(_, other): &(&u32, &CoreId)| depends[other.0 as usize].contains(at);
         let (made, merged): (Vec<_>, Vec<_>) =
             others.filter(of_it).partition(|(other, _)| wanted.made_of[**other as usize].contains(at));
+        if made.is_empty() && !merged.is_empty() && wanted.rewritten {
+            return refuse("an output that is computed of the same as another, and writes to what autograd follows");
+        }
         if made.is_empty() {
             continue;
         }

@@ -35,6 +35,8 @@ pub struct Functional {
     pub shared: Vec<bool>,
     /// For each output, whether autograd goes back from it once, as it frees what it saved on the way.
     pub spent: Vec<bool>,
+    /// Whether something that autograd follows is written to.
+    pub rewritten: bool,
 }
 
 /// What is known so far.
@@ -42,6 +44,8 @@ pub struct Functional {
 pub struct Follow {
     /// Grad mode is off.
     pub off: bool,
+    /// Something that autograd follows was written to.
+    pub rewritten: bool,
     /// Inputs that were written to with grad mode off.
     renewed: BTreeSet<usize>,
     /// Views of what requires grad, made with grad mode off: leaves to autograd.
@@ -552,6 +556,9 @@ impl Lowering<'_> {
             return refuse("a write to an input that autograd follows");
         }
         self.bases[base].followed |= after;
+        if let Some(follow) = &mut self.follow {
+            follow.rewritten |= before || after;
+        }
         Ok(None)
     }
 }

@@ -100,6 +100,7 @@ pub fn functionalise(
         reached,
         shared,
         spent,
+        rewritten: lowering.follow.is_some_and(|follow| follow.rewritten),
     })
 }
 

@@ -50,8 +50,18 @@ struct Divided {
 }
 
 fn parts(graph: &Graph, ended: &[u32], options: &LowerOptions) -> Result<Divided, Reason> {
-    let Functional { core, inputs, followed_inputs, mut followed_outputs, values, made_of, reached, shared, spent } =
-        flambeau_lower::functional(graph, options)?;
+    let Functional {
+        core,
+        inputs,
+        followed_inputs,
+        mut followed_outputs,
+        values,
+        made_of,
+        reached,
+        shared,
+        spent,
+        rewritten,
+    } = flambeau_lower::functional(graph, options)?;
     let input = |output: u32| reached.get(output as usize).and_then(|inputs| inputs.first().copied());
     let freed = |output: &u32| {
         let input = input(*output).filter(|_| followed_outputs[*output as usize]);
@@ -74,7 +84,16 @@ fn parts(graph: &Graph, ended: &[u32], options: &LowerOptions) -> Result<Divided
     }
     let left = core.outputs.len() as u32;
     let written: Vec<u32> = core.writes.iter().map(|(input, _)| *input).collect();
-    let wanted = Wanted { inputs: followed_inputs, outputs: followed_outputs, values, made_of, reached, shared, spent };
+    let wanted = Wanted {
+        inputs: followed_inputs,
+        outputs: followed_outputs,
+        values,
+        made_of,
+        reached,
+        shared,
+        spent,
+        rewritten,
+    };
     let parts = flambeau_derive::derive(&core, &wanted)?;
     if parts.nodes.iter().any(|node| node.backward.takes_objects()) {
         return Err(Reason::new(ReasonCode::NotLowered, "a call that takes an object, to be run again"));

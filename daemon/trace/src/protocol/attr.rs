@@ -1,5 +1,6 @@
 //! Attribute access: Python's look-up order, with a guard for each step that decided.
 
+use crate::protocol::cached::LRU_CACHE;
 use crate::state::tracer::Tracer;
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
@@ -530,6 +531,7 @@ impl Tracer<'_> {
                     None => Ok(raw.clone()),
                 }
             }
+            Value::Opaque(o) if o.class.is(LRU_CACHE) => Ok(bound(raw.clone(), receiver.clone())),
             Value::Opaque(o) => match self.type_lookup(&o.class.clone(), "__get__")? {
                 Some(_) => {
                     stop(ReasonCode::UnsupportedObject, format!("descriptor {name} of type {}", o.class.name.qualname))

@@ -10,6 +10,9 @@ use flambeau_ir::oracle::{AnswerValue, Question};
 use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::source::{CallKey, KeyPart, Likeness, SourceId, Step};
 
+/// The type of functions with an `lru_cache`.
+pub(super) const LRU_CACHE: &str = "functools._lru_cache_wrapper";
+
 /// Functions that are left to Python one by one; with the last of them all are.
 const MOST_ATTEMPTS: usize = 4;
 
@@ -18,7 +21,7 @@ impl Tracer<'_> {
     /// a number nor an object from outside that is compared by identity. Where
     /// none is kept yet the function is traced, and where that cannot be the call is a graph break, until one is.
     pub(crate) fn call_cached(&mut self, callee: &Opaque, args: &Args) -> Flow<Option<Value>> {
-        if !callee.class.is("functools._lru_cache_wrapper") {
+        if !callee.class.is(LRU_CACHE) {
             return Ok(None);
         }
         let mut key = CallKey { args: Vec::new(), keywords: Vec::new() };

@@ -1,5 +1,6 @@
 //! Attributes of classes, through their metaclass, and of `super()`.
 
+use crate::protocol::cached::LRU_CACHE;
 use crate::state::tracer::{Tracer, Written};
 use crate::value::Args;
 use crate::value::flow::{Flow, stop};
@@ -203,8 +204,10 @@ impl Tracer<'_> {
                     Some(_) => stop(ReasonCode::UnsupportedObject, format!("descriptor {}", descriptor.name.qualname)),
                 }
             }
-            // The fields of named tuples give themselves.
-            Value::Opaque(o) if o.item.is_none() => match self.type_lookup(&o.class.clone(), "__get__")? {
+            // The fields of named tuples give themselves, as do functions with a cache.
+            Value::Opaque(o) if o.item.is_none() && !o.class.is(LRU_CACHE) => match self
+                .type_lookup(&o.class.clone(), "__get__")?
+            {
                 None => Ok(raw),
                 Some(_) => {
                     stop(ReasonCode::UnsupportedObject, format!("descriptor {name} of type {}", o.class.name.qualname))
