@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from . import gradients, steps
+from . import gradients, steps, writes
 from .driver import Options, Run
 
 MODES = ["plain", "wrap", "leaf", "flat"]
@@ -63,3 +63,9 @@ def test_steps():
     first = of_commit()
     failed = [f"{why}\n{steps.source(seed)}" for seed in range(first, first + PROGRAMS) if (why := steps.failure(seed))]
     assert not failed, f"python -m tests.fuzz.steps --seeds {first}:{first + PROGRAMS}\n" + "\n".join(failed)
+
+
+def test_writes():
+    first = of_commit()
+    failed = [f"{seed}: {found}" for seed in range(first, first + 2 * PROGRAMS) if (found := writes.told(seed))]
+    assert not failed, f"python -m tests.fuzz.writes --seeds {first}:{first + 2 * PROGRAMS}\n" + "\n".join(failed)

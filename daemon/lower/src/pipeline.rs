@@ -11,6 +11,7 @@ use crate::plan::early;
 use crate::plan::generalise::generalise;
 use crate::plan::memory::{self, Lowered};
 use crate::plan::transfers;
+use crate::plan::updates;
 use flambeau_core::graph::Core;
 use flambeau_ir::graph::Graph;
 use flambeau_ir::plan::Symbol;
@@ -53,6 +54,7 @@ pub fn lower_core(
     if laid_out.core.device.is_host() && !options.own_memory {
         early::hoist(&laid_out.core, &mut schedule);
     }
+    updates::find(&laid_out.core, &mut schedule);
     let mut lowered = memory::plan(&laid_out.core, &schedule, inputs, &options.backend, restores)?;
     // Calls of torch take them; what is copied between calls does not.
     let mut params = lowered.kernels.iter().flat_map(|kernel| &kernel.params);

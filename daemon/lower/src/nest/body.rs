@@ -2,6 +2,7 @@
 //! is [`crate::nest::group`]'s decision; where they live in memory is `plan/memory.rs`'s.
 
 use crate::nest::affine::{Affine, Obstacle, at_least, exact_div, reshaped_strides, through_view};
+use crate::nest::joins::Part;
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
@@ -45,6 +46,16 @@ impl Expr {
             Expr::Select(c, a, b) => vec![*c, *a, *b],
         }
     }
+
+    /// As [`Expr::operands`], to be changed.
+    fn operands_mut(&mut self) -> Vec<&mut InstId> {
+        match self {
+            Expr::Load(..) | Expr::Const(_) | Expr::Scalar(_) | Expr::Index(_) => vec![],
+            Expr::Unary(_, a) | Expr::Cast(a) | Expr::Reduce(_, a) => vec![a],
+            Expr::Binary(_, a, b) | Expr::LoadIf(a, _, _, b) => vec![a, b],
+            Expr::Select(c, a, b) => vec![c, a, b],
+        }
+    }
 }
 
 /// One instruction.
@@ -60,17 +71,18 @@ pub struct Inst {
     pub level: usize,
 }
 
-/// Where a value of a group is written.
+/// Where a value of a group is written. What is written at the same place in the order of nodes comes in this order: a part may be
+/// what was stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// Memory of its own.
     Own,
-    /// The part of a joined value's memory that begins at this index along this dimension.
-    Part(CoreId, u32, Dim),
-    /// A graph input's memory, at the end.
-    Input(u32),
     /// The part of an input's memory that this [`CoreOp::Stored`] names.
     Stored(CoreId),
+    /// A part of a joined value's memory.
+    Part(Part),
+    /// A graph input's memory, at the end.
+    Input(u32),
 }
 
 impl Place {
@@ -92,7 +104,12 @@ pub struct Root {
 impl Root {
     /// The node at whose place in the order of nodes it is written.
     pub fn order(&self) -> CoreId {
-        if let Place::Stored(after) = self.place { after } else { self.node }
+        match &self.place {
+            Place::Stored(after) => *after,
+            // What the program reads of the value before comes first.
+            Place::Part(Part { joined, updates: Some(_), .. }) => *joined,
+            _ => self.node,
+        }
     }
 }
 
@@ -120,6 +137,29 @@ pub struct Body {
     pub insts: Vec<Inst>,
     /// Writes.
     pub writes: Vec<Write>,
+}
+
+impl Body {
+    /// The body with these writes only, and what they need.
+    #[must_use]
+    pub fn with(&self, writes: Vec<Write>) -> Body {
+        let mut needed = vec![false; self.insts.len()];
+        writes.iter().for_each(|write| needed[write.value] = true);
+        for (at, inst) in self.insts.iter().enumerate().rev() {
+            if needed[at] {
+                inst.expr.operands().into_iter().for_each(|operand| needed[operand] = true);
+            }
+        }
+        let mut places = vec![0; self.insts.len()];
+        let mut insts: Vec<Inst> = Vec::new();
+        for (at, inst) in self.insts.iter().enumerate().filter(|(at, _)| needed[*at]) {
+            places[at] = insts.len();
+            insts.push(inst.clone());
+        }
+        insts.iter_mut().flat_map(|inst| inst.expr.operands_mut()).for_each(|operand| *operand = places[*operand]);
+        let writes = writes.into_iter().map(|write| Write { value: places[write.value], ..write }).collect();
+        Body { loops: self.loops.clone(), outer: self.outer, insts, writes }
+    }
 }
 
 /// The iteration space of a group: sizes other than 1, and which of them are reduced.
@@ -249,10 +289,7 @@ impl Writer<'_> {
     fn address(&self, root: &Root, node: &CoreNode, index: &[Affine]) -> Affine {
         match &root.place {
             Place::Own => Affine::dot(index, &node.strides),
-            Place::Part(join, dim, start) => {
-                let strides = &self.core.node(*join).strides;
-                Affine::dot(index, strides).shifted(&start.mul(&strides[*dim as usize]))
-            }
+            Place::Part(part) => Affine::dot(index, &part.strides).shifted(&part.offset),
             Place::Input(input) => {
                 let op = CoreOp::Input(*input);
                 let target = self.core.nodes().iter().find(|n| n.op == op);

@@ -4,6 +4,7 @@
 use crate::nest::affine::strides_through_view;
 use crate::nest::body::{self, Body, Place, Root, Space, Unfit, computes};
 use crate::nest::collapse::collapse;
+use crate::nest::joins::{Joins, Part};
 use crate::nest::versions::{read_before_writes, written_by};
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, OutputBase};
 use flambeau_ir::bounds::check_time;
@@ -39,6 +40,8 @@ pub struct Schedule {
     pub tasks: Vec<Task>,
     /// Copies that views needed: they have memory although their op is a view.
     pub copied: BTreeSet<CoreId>,
+    /// Values that lie in the memory of an earlier one, which they update in place.
+    pub updates: BTreeMap<CoreId, CoreId>,
 }
 
 /// The value's memory, through views that torch could express; stops at values in `copied`.
@@ -84,6 +87,7 @@ const DEPTH_LIMIT: u32 = 300;
 
 struct Planner<'a> {
     core: &'a Core,
+    joins: Joins,
     /// Values that must have memory.
     must: BTreeSet<CoreId>,
     copied: BTreeSet<CoreId>,
@@ -120,7 +124,8 @@ struct Units {
 
 /// Schedules the graph. Values in `once` get memory.
 pub fn schedule(core: &Core, once: BTreeSet<CoreId>) -> Result<Schedule, Reason> {
-    let mut planner = Planner { core, must: once, copied: BTreeSet::new(), apart: BTreeSet::new() };
+    let joins = Joins::of(core, &once);
+    let mut planner = Planner { core, joins, must: once, copied: BTreeSet::new(), apart: BTreeSet::new() };
     for id in read_before_writes(core) {
         planner.must.insert(id);
         if core.node(id).op.is_view() {
@@ -132,7 +137,7 @@ pub fn schedule(core: &Core, once: BTreeSet<CoreId>) -> Result<Schedule, Reason>
         let live = planner.live();
         let units = planner.units(&live);
         if let Some(tasks) = planner.emit(&live, &units)? {
-            return Ok(Schedule { tasks, copied: planner.copied });
+            return Ok(Schedule { tasks, copied: planner.copied, updates: BTreeMap::new() });
         }
     }
     Err(Reason::new(ReasonCode::Internal, "fusion does not settle"))
@@ -187,15 +192,10 @@ impl Planner<'_> {
                         live[base.0 as usize] = true;
                     }
                 }
-                CoreOp::Join(operands, dim) => {
-                    let mut start = Dim::Const(0);
-                    for part in operands {
-                        live[part.0 as usize] = true;
-                        let size = core.node(*part).sizes[*dim as usize].clone();
-                        if !core.node(*part).is_empty() {
-                            parts.push(Root { node: *part, place: Place::Part(id, *dim, start.clone()) });
-                        }
-                        start = start.add(&size);
+                CoreOp::Join(..) => {
+                    for (node, part) in self.joins.parts.get(&id).into_iter().flatten() {
+                        live[node.0 as usize] = true;
+                        parts.push(Root { node: *node, place: Place::Part(part.clone()) });
                     }
                 }
                 CoreOp::Stored(_, value, _) => {
@@ -349,10 +349,14 @@ impl Planner<'_> {
             deps.extend(units.makers(self.core, before));
             deps.extend(self.readers(live, units, before));
         }
+        let producers = deps.clone();
+        if let Place::Part(Part { updates: Some(before), .. }) = root.place {
+            deps.extend(units.makers(self.core, before));
+        }
         let lonely = root.place.is_input() || self.apart.contains(&root.node);
         let mut home = None;
         if !lonely {
-            let producers = deps.iter().rev().copied();
+            let producers = producers.iter().rev().copied();
             let recent = (units.list.len().saturating_sub(12)..units.list.len()).rev();
             let sharing = recent.filter(|u| !self.is_later(units, *u, root) && units.shares(*u, &leaves, self, live));
             // What a unit joins piecewise it cannot read: only its whole values are at hand while it runs.
@@ -385,7 +389,9 @@ impl Planner<'_> {
         units.deps[at].extend(deps.into_iter().filter(|d| *d != at));
         match &root.place {
             Place::Own => units.made.entry(root.node).or_default().insert(at),
-            Place::Part(made, ..) | Place::Stored(made) => units.made.entry(*made).or_default().insert(at),
+            Place::Part(Part { joined: made, .. }) | Place::Stored(made) => {
+                units.made.entry(*made).or_default().insert(at)
+            }
             Place::Input(_) => true,
         };
     }

@@ -4,7 +4,6 @@
 use crate::nest::body::{Body, Place};
 use crate::nest::group::{Schedule, Task};
 use crate::plan::arena::SMALL;
-use crate::plan::kernels::{self, Buffer};
 use crate::plan::memory::loaded;
 use flambeau_core::graph::Core;
 use flambeau_ir::dim::Dim;
@@ -47,6 +46,6 @@ fn bytes(core: &Core, task: &Task) -> Option<i64> {
 
 fn reads_inputs_alone(core: &Core, body: &Body) -> bool {
     let written = |i: u32| core.writes.iter().any(|(input, _)| *input == i);
-    let mut read = loaded(body).map(|id| kernels::source(core, id)).peekable();
-    read.peek().is_some() && read.all(|buffer| matches!(buffer, Buffer::Input(i) if !written(i)))
+    let mut read = loaded(body).map(|id| core.input(id)).peekable();
+    read.peek().is_some() && read.all(|input| input.is_some_and(|i| !written(i)))
 }

@@ -3,10 +3,11 @@
 
 use crate::nest::affine::Affine;
 use crate::nest::body::{Body, Expr, Place, Write};
+use crate::nest::group::Schedule;
 use flambeau_core::graph::{Core, CoreId};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Access, DType, Extent, Inst, Kernel, Op, Param, Reduce, Role, Scope, Stage, Store, ValueId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A buffer argument of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,23 +29,39 @@ pub struct Launch {
     pub scalars: Vec<Dim>,
 }
 
-/// The buffer a write goes to.
-pub fn target(core: &Core, write: &Write) -> Buffer {
-    match &write.root.place {
-        Place::Own => Buffer::Value(write.root.node),
-        Place::Part(join, ..) => Buffer::Value(*join),
-        Place::Input(i) => Buffer::Input(*i),
-        Place::Stored(after) => source(core, *after),
-    }
+/// Which buffer each value is in.
+#[derive(Clone, Copy)]
+pub struct Buffers<'a> {
+    core: &'a Core,
+    updates: &'a BTreeMap<CoreId, CoreId>,
 }
 
-/// The buffer a value is read from.
-pub fn source(core: &Core, id: CoreId) -> Buffer {
-    core.input(id).map_or(Buffer::Value(id), Buffer::Input)
+impl<'a> Buffers<'a> {
+    /// Those of a schedule.
+    pub fn of(core: &'a Core, schedule: &'a Schedule) -> Buffers<'a> {
+        Buffers { core, updates: &schedule.updates }
+    }
+
+    /// The buffer a write goes to.
+    pub fn target(self, write: &Write) -> Buffer {
+        match &write.root.place {
+            Place::Own => self.source(write.root.node),
+            Place::Part(part) => self.source(part.joined),
+            Place::Input(i) => Buffer::Input(*i),
+            Place::Stored(after) => self.source(*after),
+        }
+    }
+
+    /// The buffer a value is read from.
+    pub fn source(self, id: CoreId) -> Buffer {
+        let own = || Buffer::Value(self.updates.get(&id).copied().unwrap_or(id));
+        self.core.input(id).map_or_else(own, Buffer::Input)
+    }
 }
 
 struct Finisher<'a> {
     core: &'a Core,
+    held: Buffers<'a>,
     body: &'a Body,
     /// Writes that share the buffer of a read.
     in_place: &'a HashMap<Buffer, Buffer>,
@@ -57,9 +74,10 @@ struct Finisher<'a> {
 }
 
 /// Makes the kernel. `in_place` maps written buffers to the read buffer whose memory they take over.
-pub fn finish(core: &Core, body: &Body, in_place: &HashMap<Buffer, Buffer>) -> Launch {
+pub fn finish(core: &Core, held: Buffers<'_>, body: &Body, in_place: &HashMap<Buffer, Buffer>) -> Launch {
     let mut finisher = Finisher {
         core,
+        held,
         body,
         in_place,
         params: vec![],
@@ -201,7 +219,7 @@ impl Finisher<'_> {
 
     fn store(&mut self, write: &Write, value: ValueId) -> Store {
         let dtype = self.core.node(write.root.node).dtype;
-        let param = self.param(target(self.core, write), dtype, Role::Out);
+        let param = self.param(self.held.target(write), dtype, Role::Out);
         Store { access: self.access(param, &write.at), value }
     }
 
@@ -212,11 +230,11 @@ impl Finisher<'_> {
         let v: Vec<ValueId> = inst.expr.operands().into_iter().map(operand).collect();
         match &inst.expr {
             Expr::Load(id, address) => {
-                let param = self.param(source(self.core, *id), dtype, Role::In);
+                let param = self.param(self.held.source(*id), dtype, Role::In);
                 Op::Load(self.access(param, address))
             }
             Expr::LoadIf(_, id, address, _) => {
-                let param = self.param(source(self.core, *id), dtype, Role::In);
+                let param = self.param(self.held.source(*id), dtype, Role::In);
                 Op::LoadIf { cond: v[0], access: self.access(param, address), other: v[1] }
             }
             Expr::Const(bits) => Op::Const(*bits),

@@ -1,9 +1,10 @@
 //! Memory: which values share storage, when it is allocated and freed; and the launch plan that follows.
 
+use crate::nest::affine::Affine;
 use crate::nest::body::{Body, Expr, Place, Write};
 use crate::nest::group::{MemoryView, Schedule, Task, memory_view};
 use crate::nest::versions::{overwritten, written_by};
-use crate::plan::kernels::{self, Buffer, Launch};
+use crate::plan::kernels::{self, Buffer, Buffers, Launch};
 use flambeau_core::graph::{Core, CoreId, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{DType, Kernel};
@@ -19,10 +20,23 @@ const KEEP: usize = 4;
 
 /// A tensor in a register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Shape {
+pub struct Shape {
     dtype: DType,
     sizes: Vec<Dim>,
     strides: Vec<Dim>,
+}
+
+impl Shape {
+    /// That of a value in memory of its own.
+    pub fn of(core: &Core, id: CoreId) -> Shape {
+        let node = core.node(id);
+        Shape { dtype: node.dtype, sizes: node.sizes.clone(), strides: node.strides.clone() }
+    }
+
+    /// Whether the memory of one is of the size of the other's.
+    pub fn has_room_of(&self, other: &Shape) -> bool {
+        self.dtype.size() == other.dtype.size() && room(self) == room(other)
+    }
 }
 
 struct Storage {
@@ -37,6 +51,7 @@ struct Storage {
 struct Builder<'a> {
     core: &'a Core,
     schedule: &'a Schedule,
+    held: Buffers<'a>,
     steps: Vec<PlanStep>,
     /// Objects that calls take beside tensors.
     objects: Vec<SourceId>,
@@ -83,6 +98,7 @@ pub fn plan(
     let mut builder = Builder {
         core,
         schedule,
+        held: Buffers::of(core, schedule),
         steps: vec![],
         objects: vec![],
         checks_late: false,
@@ -138,8 +154,7 @@ pub fn plan(
 
 impl Builder<'_> {
     fn shape(&self, id: CoreId) -> Shape {
-        let node = self.core.node(id);
-        Shape { dtype: node.dtype, sizes: node.sizes.clone(), strides: node.strides.clone() }
+        Shape::of(self.core, id)
     }
 
     fn take_inputs(&mut self, count: usize) {
@@ -181,11 +196,11 @@ impl Builder<'_> {
         let mut last = BTreeMap::new();
         for (at, task) in self.schedule.tasks.iter().enumerate() {
             self.read_by(task).into_iter().for_each(|id| {
-                last.insert(kernels::source(self.core, id), at);
+                last.insert(self.held.source(id), at);
             });
             match task {
                 Task::Kernel(body) => body.writes.iter().for_each(|w| {
-                    last.insert(kernels::target(self.core, w), at);
+                    last.insert(self.held.target(w), at);
                 }),
                 Task::Extern(id) => self.results(*id).values().for_each(|r| {
                     last.insert(Buffer::Value(*r), at);
@@ -195,14 +210,14 @@ impl Builder<'_> {
         for output in &self.core.outputs {
             if let OutputBase::Value(id) = output.base {
                 let base = self.view(id).base;
-                last.insert(kernels::source(self.core, base), usize::MAX);
+                last.insert(self.held.source(base), usize::MAX);
             }
         }
         // Torch keeps what it likes of them for the derivative.
         for task in &self.schedule.tasks {
             let Task::Extern(id) = task else { continue };
             if matches!(&self.core.node(*id).op, CoreOp::Extern(call) if &*call.op == TAPED) {
-                let read = self.read_by(task).into_iter().map(|id| kernels::source(self.core, id));
+                let read = self.read_by(task).into_iter().map(|id| self.held.source(id));
                 let given = self.results(*id).into_values().map(Buffer::Value);
                 last.extend(read.chain(given).map(|buffer| (buffer, usize::MAX)));
             }
@@ -278,8 +293,8 @@ impl Builder<'_> {
             return;
         }
         let in_place = self.take_over(at, body);
-        let Launch { kernel, buffers, scalars } = kernels::finish(self.core, body, &in_place);
-        let targets: Vec<Buffer> = body.writes.iter().map(|w| kernels::target(self.core, w)).collect();
+        let Launch { kernel, buffers, scalars } = kernels::finish(self.core, self.held, body, &in_place);
+        let targets: Vec<Buffer> = body.writes.iter().map(|w| self.held.target(w)).collect();
         for target in &targets {
             if let (Buffer::Value(id), false) = (target, self.home.contains_key(target)) {
                 self.allocate(at, *id);
@@ -344,12 +359,14 @@ impl Builder<'_> {
         let (Some((input, _)), None) = (written.next(), written.next()) else { return None };
         let held = &self.storages[*self.home.get(&Buffer::Input(*input))?];
         let leaves = |out: &CoreOutput| matches!(out.base, OutputBase::Value(id) if self.view(id).base == value);
-        let lies_there = |id: &CoreId| self.core.input(*id) == Some(*input);
+        let lies_there = |id: CoreId| self.core.input(id) == Some(*input);
         let later = &self.schedule.tasks[at + 1..];
         let fits = held.shape == self.shape(value)
             && !self.core.outputs.iter().any(leaves)
-            && loaded(body).filter(lies_there).all(|id| only_at(body, id, &write.at))
-            && !later.iter().any(|task| matches!(task, Task::Extern(_)) || self.read_by(task).iter().any(lies_there));
+            && only_at(body, lies_there, &write.at)
+            && !later
+                .iter()
+                .any(|task| matches!(task, Task::Extern(_)) || self.read_by(task).into_iter().any(lies_there));
         fits.then_some(*input)
     }
 
@@ -359,7 +376,7 @@ impl Builder<'_> {
         let top = body.insts.iter().map(|i| i.level).max().unwrap_or(0);
         let candidates: BTreeSet<CoreId> = loaded(body).collect();
         for write in body.writes.iter().filter(|w| w.root.place == Place::Own && body.insts[w.value].level == top) {
-            let target = kernels::target(self.core, write);
+            let target = self.held.target(write);
             let wanted = self.shape(write.root.node);
             if self.home.contains_key(&target) {
                 continue;
@@ -370,7 +387,7 @@ impl Builder<'_> {
                 continue;
             }
             let fits = |id: &CoreId| {
-                let buffer = kernels::source(self.core, *id);
+                let buffer = self.held.source(*id);
                 let Some(&storage) = self.home.get(&buffer) else { return false };
                 let held = &self.storages[storage];
                 held.ours
@@ -379,10 +396,10 @@ impl Builder<'_> {
                     && self.core.node(*id).dtype == wanted.dtype
                     && held.shape.dtype.size() == wanted.dtype.size()
                     && held.room == room(&wanted)
-                    && only_at(body, *id, &write.at)
+                    && only_at(body, |id| self.held.source(id) == buffer, &write.at)
             };
             let Some(id) = candidates.iter().find(|id| fits(id)) else { continue };
-            let buffer = kernels::source(self.core, *id);
+            let buffer = self.held.source(*id);
             pairs.insert(target, buffer);
             let storage = self.home[&buffer];
             self.home.insert(target, storage);
@@ -455,7 +472,7 @@ impl Builder<'_> {
 
     /// The storage of a value; empty values that no kernel writes get theirs here.
     fn storage_of(&mut self, at: usize, base: CoreId) -> usize {
-        let buffer = kernels::source(self.core, base);
+        let buffer = self.held.source(base);
         self.home.get(&buffer).copied().unwrap_or_else(|| self.allocate(at, base))
     }
 
@@ -518,11 +535,11 @@ pub fn loaded(body: &Body) -> impl Iterator<Item = CoreId> + '_ {
     })
 }
 
-/// True if every read of `id` is at this address.
-fn only_at(body: &Body, id: CoreId, at: &crate::nest::affine::Affine) -> bool {
+/// True if every read of what is in a buffer is at this address.
+fn only_at(body: &Body, is_in: impl Fn(CoreId) -> bool, at: &Affine) -> bool {
     body.insts.iter().all(|i| match &i.expr {
-        Expr::Load(other, address) => *other != id || address == at,
-        Expr::LoadIf(_, other, ..) => *other != id,
+        Expr::Load(id, address) => !is_in(*id) || address == at,
+        Expr::LoadIf(_, id, ..) => !is_in(*id),
         _ => true,
     })
 }

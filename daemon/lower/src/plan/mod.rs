@@ -6,3 +6,4 @@ pub mod generalise;
 mod kernels;
 pub mod memory;
 pub mod transfers;
+pub mod updates;

@@ -7,25 +7,27 @@ use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, NodeOp, Target};
 use flambeau_ir::tensor::TensorMeta;
 
-/// Which elements of a dimension are shown: `start`, `start + step`, ..., up to `last`.
-#[derive(Clone, Copy)]
+/// Which elements of a dimension are shown: `start`, `start + step`, ..., up to `last` or less.
+#[derive(Clone)]
 struct Range {
-    start: i64,
+    start: Dim,
     step: i64,
-    last: Option<i64>,
+    last: Option<Dim>,
 }
 
 impl Range {
-    const ALL: Range = Range { start: 0, step: 1, last: None };
+    const ALL: Range = Range { start: Dim::Const(0), step: 1, last: None };
 
-    fn is_apart_from(self, other: Range) -> bool {
-        let before = |a: Range, b: Range| a.last.is_some_and(|last| last < b.start);
-        let between = (self.start - other.start) % gcd(self.step, other.step) != 0;
+    fn is_apart_from(&self, other: &Range) -> bool {
+        let before = |a: &Range, b: &Range| {
+            a.last.as_ref().is_some_and(|last| b.start.sub(last).as_const().is_some_and(|beyond| beyond > 0))
+        };
+        let between = self.start.sub(&other.start).as_const().is_some_and(|by| by % gcd(self.step, other.step) != 0);
         between || before(self, other) || before(other, self)
     }
 
     /// The part that a slice shows of a dimension, of which it is the range so far.
-    fn slice(&mut self, slice: &Arg, size: Option<i64>) -> Option<()> {
+    fn slice(&mut self, slice: &Arg, size: &Dim) -> Option<()> {
         let part = |i: usize| match slice {
             Arg::Slice(parts) => match &parts[i] {
                 Arg::Const(c) => Some(c.clone()),
@@ -34,26 +36,32 @@ impl Range {
             Arg::Const(Const::Slice(parts)) => Some(parts[i].clone()),
             _ => None,
         };
-        let bound = |c: Const, missing: Option<i64>| match c {
+        let fixed = size.as_const();
+        let bound = |c: Const, missing: Dim| match c {
             Const::None => Some(missing),
-            Const::Int(at) if at < 0 => Some(Some((at + size?).max(0))),
-            Const::Int(at) => Some(Some(size.map_or(at, |size| at.min(size)))),
+            Const::Int(at) if at < 0 => {
+                Some(fixed.map_or_else(|| size.add(&Dim::Const(at)), |size| Dim::Const((at + size).max(0))))
+            }
+            Const::Int(at) => Some(Dim::Const(fixed.map_or(at, |size| at.min(size)))),
             _ => None,
         };
-        let (start, stop) = (bound(part(0)?, Some(0))??, bound(part(1)?, size)?);
+        let (start, stop) = (bound(part(0)?, Dim::Const(0))?, bound(part(1)?, size.clone())?);
         let step = match part(2)? {
             Const::None => 1,
             Const::Int(step) if step > 0 => step,
             _ => return None,
         };
-        let last = match stop {
-            Some(stop) if stop > start => Some(start + (stop - 1 - start) / step * step),
-            // Nothing is shown.
-            Some(_) => Some(start - 1),
-            None => None,
+        if step > 1 && start.as_const().is_none() {
+            // It is 0 where there are fewer elements: which are between is not known.
+            return None;
+        }
+        // Nothing is shown where that is before the start.
+        let last = match (start.as_const(), stop.as_const()) {
+            (Some(start), Some(stop)) if stop > start => Dim::Const(start + (stop - 1 - start) / step * step),
+            _ => stop.sub(&Dim::Const(1)),
         };
-        let place = |at: i64| self.start + at * self.step;
-        *self = Range { start: place(start), step: step * self.step, last: last.map(place).or(self.last) };
+        let place = |at: &Dim| self.start.add(&at.mul(&Dim::Const(self.step)));
+        *self = Range { start: place(&start), step: step * self.step, last: Some(place(&last)) };
         Some(())
     }
 }
@@ -81,7 +89,7 @@ impl Tracer<'_> {
         {
             return false;
         }
-        root == other && written.ranges.iter().zip(&read.ranges).any(|(a, b)| a.is_apart_from(*b))
+        root == other && written.ranges.iter().zip(&read.ranges).any(|(a, b)| a.is_apart_from(b))
     }
 
     /// The tensor that is no view by a subscript, of which this one shows a part, and the part.
@@ -154,12 +162,12 @@ impl Shown {
                 continue;
             }
             let dim = *self.dims.get(at)?;
-            let size = sizes.get(at)?.as_const();
+            let size = sizes.get(at)?;
             let range = &mut self.ranges[dim];
             if let Arg::Const(Const::Int(index)) = item {
-                let index = if *index < 0 { *index + size? } else { *index };
-                let chosen = range.start + index * range.step;
-                *range = Range { start: chosen, step: 1, last: Some(chosen) };
+                let index = if *index < 0 { size.add(&Dim::Const(*index)) } else { Dim::Const(*index) };
+                let chosen = range.start.add(&index.mul(&Dim::Const(range.step)));
+                *range = Range { start: chosen.clone(), step: 1, last: Some(chosen) };
             } else {
                 range.slice(item, size)?;
                 dims.push(dim);
