@@ -312,6 +312,34 @@ def test_a_view_made_with_grad_mode_off_is_a_leaf(function):
     assert_same(found[1], found[0])
 
 
+@pytest.mark.parametrize("trains", [True, False], ids=["training", "inference"])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("ends", [False, True], ids=["begins", "ends"])
+def test_bags_of_embeddings(mode, trains, ends):
+    indices, bags = torch.arange(24) % 7, torch.arange(0, 25 if ends else 24, 4)
+    seen = []
+    for wrap in (lambda call: call, flambeau.compile):
+        torch.manual_seed(0)
+        bag, linear = nn.EmbeddingBag(7, 4, mode=mode, include_last_offset=ends), nn.Linear(4, 3)
+        call = wrap(lambda i, o, bag=bag, linear=linear: linear(bag(i, o) * 2).relu())
+        with torch.set_grad_enabled(trains):
+            made = [call(indices, bags) for _ in range(3)]
+        if trains:
+            sum(part.square().sum() for part in made).backward()
+        seen.append((made, bag.weight.grad, linear.weight.grad))
+    assert_same(seen[1], seen[0])
+    assert_whole()
+
+
+def test_sparse_gradients_stay_sparse():
+    torch.manual_seed(0)
+    bag = nn.EmbeddingBag(7, 4, mode="sum", sparse=True)
+    flambeau.compile(lambda i, o: bag(i, o) * 2)(torch.arange(12) % 7, torch.arange(0, 12, 4)).sum().backward()
+    assert bag.weight.grad.is_sparse
+    assert bag.weight.grad.to_dense().sum().item() == 12 * 4 * 2
+    assert not flambeau.counters()["eager_fallbacks"]
+
+
 def test_spectral_norm_trains_as_one_plan():
     found = []
     for compiles in (False, True):

@@ -9,7 +9,7 @@ import types
 
 import pytest
 import torch
-from mode import PROCESS
+from mode import COUNTED, PROCESS
 from support import assert_same
 
 import flambeau
@@ -412,6 +412,34 @@ def test_a_state_of_the_process_that_changes():
             assert_same(compiled(x), limited(x))
     finally:
         sys.setrecursionlimit(limit)
+
+
+def devices(x):
+    if torch.cuda.is_available():
+        return x + torch.cuda.device_count()
+    return x + torch.get_num_threads(), torch.get_default_device(), torch.backends.cpu.get_cpu_capability()
+
+
+ATTENTION = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+
+
+def attends(x):
+    with torch.no_grad():
+        return ATTENTION(x, x, x)[0]
+
+
+@PROCESS
+@pytest.mark.parametrize("function", [devices, attends], ids=["devices", "attention"])
+def test_what_torch_says_of_the_process(function):
+    compiled, x, threads = flambeau.compile(function), torch.ones(1, 3, 8), torch.get_num_threads()
+    before = flambeau.counters()["graph_breaks"]
+    try:
+        for count in (threads, threads + 1, threads):
+            torch.set_num_threads(count)
+            assert_same(compiled(x), function(x))
+    finally:
+        torch.set_num_threads(threads)
+    assert not COUNTED or flambeau.counters()["graph_breaks"] == before
 
 
 def annotated(x):

@@ -29,6 +29,7 @@ COMPOSED = {
     "conv_transpose3d",
     "cosine_similarity",
     "cross_entropy_loss",
+    "embedding_bag",
     "group_norm",
     "gru",
     "inner",
@@ -85,7 +86,7 @@ PRIVATE = {
 # kernels that say something else, or are no op that Python programs call by this name.
 EXCLUDED = {"batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", "batch_norm_update_stats"}
 EXCLUDED |= {"lift", "native_batch_norm", "random", "resize", "segment_reduce", "set"}
-EXCLUDED |= {"batch_norm", "data", "embedding_bag", "instance_norm", "unsafe_chunk", "unsafe_split"}
+EXCLUDED |= {"batch_norm", "data", "instance_norm", "unsafe_chunk", "unsafe_split"}
 EXCLUDED |= {"unsafe_split_with_sizes"}
 TYPES = re.compile(r"(Optional\[)?(List\[)?(Optional\[)?(Tensor|number|int|SymInt|float|bool|str|Device|Generator)\]*$")
 # What the result of a composed op is, is asked for each call.

@@ -129,7 +129,7 @@ pub enum Role {
     In,
     /// Only written.
     Out,
-    /// Read and written; every element is read before it is written, by the same outer point and row position.
+    /// Read and written; an element that is written is read by the same outer point and row position alone, and before.
     InOut,
 }
 

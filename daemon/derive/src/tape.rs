@@ -8,6 +8,7 @@ use flambeau_ir::kernel::DType;
 use flambeau_ir::plan::{CALLED, TAPED, TAPED_BACKWARD};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
+use flambeau_ops::aten::listed;
 use flambeau_ops::build::Build;
 use flambeau_ops::decompose::{call_result, extern_call, refuse};
 use std::collections::BTreeSet;
@@ -27,6 +28,10 @@ pub fn tape(core: &mut Core, active: &[bool], calls: &BTreeSet<CoreId>) -> Resul
         }
         if call.in_place {
             return refuse(format!("no derivative of {}, which writes to its argument", call.op));
+        }
+        let sparse = listed(&call.op, &call.overload).and_then(|of| call.args.get(of.place_of("sparse")?));
+        if sparse == Some(&ExternArg::Const(Const::Bool(true))) {
+            return refuse(format!("no derivative of {} with sparse gradients", call.op));
         }
         let mut wanted = Vec::new();
         for arg in &call.args {

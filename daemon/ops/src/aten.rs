@@ -242,6 +242,11 @@ pub fn listed(op: &str, overload: &str) -> Option<Arc<Overload>> {
 }
 
 impl Overload {
+    /// The number of a parameter.
+    pub fn place_of(&self, name: &str) -> Option<usize> {
+        self.params.iter().position(|param| param.name == name)
+    }
+
     /// From `LIBRARY::NAME.OVERLOAD(PARAMETERS) -> TENSORS`, as torch prints schemas; `None` where a parameter has a type that
     /// no plan passes on, or is written to, or where something else than new tensors comes back.
     pub fn of_schema(text: &str) -> Option<Overload> {

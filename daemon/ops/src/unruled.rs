@@ -153,7 +153,6 @@ pub(crate) static OPS: &[OpDef] = &[
     acting("_fused_dropout", Draws),
     acting("_cudnn_init_dropout_state", Draws),
     acting("native_batch_norm", Updates),
-    acting("embedding_bag", Updates),
     acting("embedding_renorm", Updates),
     acting("_batch_norm_impl_index", Updates),
     acting("delitem", Updates),

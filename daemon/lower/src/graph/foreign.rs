@@ -3,6 +3,7 @@
 
 use crate::graph::functional::Lowering;
 use crate::graph::regions::has_overlap;
+use crate::nest::affine::same_layout;
 use flambeau_core::graph::{CoreId, ExternArg, ExternCall};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
@@ -123,7 +124,9 @@ impl Lowering<'_> {
                     Ok(ExternArg::Value(row_major(&mut self.core, *value)))
                 }
                 (Some(value), Some(meta), _) if is_dense(&meta.sizes, &meta.strides) => {
-                    Ok(ExternArg::Value(self.laid_out(*value, &meta.strides)))
+                    let node = self.core.node(*value);
+                    let lies_so = node.op.is_input() && same_layout(&node.sizes, &node.strides, &meta.strides);
+                    Ok(ExternArg::Value(if lies_so { *value } else { self.laid_out(*value, &meta.strides) }))
                 }
                 (Some(value), Some(_), _) => Ok(ExternArg::Value(*value)),
                 (None, _, ValueMeta::Int(dim)) => Ok(ExternArg::Dim(dim.clone())),

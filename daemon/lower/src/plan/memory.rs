@@ -438,7 +438,9 @@ impl Builder<'_> {
             results.push(reg);
             if let Some(result) = nodes.get(&i) {
                 let shape = self.shape(*result);
-                expected.push(self.expect(reg, shape.clone()));
+                if self.last_use.get(&Buffer::Value(*result)).is_some_and(|last| *last > at) {
+                    expected.push(self.expect(reg, shape.clone()));
+                }
                 self.home.insert(Buffer::Value(*result), self.storages.len());
                 self.storages.push(Storage { reg, room: room(&shape), shape, ours: true });
             }

@@ -28,6 +28,15 @@ impl Tracer<'_> {
         let flag = |b: bool| Ok(Some(Value::bool(b)));
         match name {
             "is_grad_enabled" => flag(self.ambient.grad_enabled),
+            // No frame is traced under such modes, and none is entered in a trace.
+            "_len_torch_dispatch_stack" if args.pos.is_empty() && args.kw.is_empty() => Ok(Some(Value::int(0))),
+            "_get_dispatch_mode" if args.pos.len() == 1 && args.kw.is_empty() => Ok(Some(Value::NONE)),
+            "_len_torch_function_stack"
+                if self.ambient.default_device.is_none() && args.pos.is_empty() && args.kw.is_empty() =>
+            {
+                Ok(Some(Value::int(0)))
+            }
+            "_is_torch_function_enabled" if args.pos.is_empty() && args.kw.is_empty() => flag(true),
             "is_inference_mode_enabled" => flag(self.ambient.inference_mode),
             "_set_grad_enabled" => {
                 let Some(mode) = args.pos.first().cloned() else { return Ok(None) };

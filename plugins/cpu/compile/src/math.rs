@@ -234,21 +234,39 @@ impl Math<'_> {
     }
 
     fn exp(&mut self, x: &str) -> String {
-        let (low, high) = if self.single() { (-104.5, 89.0) } else { (-746.0, 710.0) };
+        let (low, high) = if self.single() { (-104.0, 89.0) } else { (-745.5, 710.0) };
         let x = self.at_most(x, high);
-        let x = self.at_least(&x, low);
-        let (n, r) = self.reduce_exp(&x);
+        let (x, vanishes) = self.without_vanishing(&x, low);
+        let scaled = self.exp_in_range(&x);
+        self.vanished(&vanishes, &scaled)
+    }
+
+    /// Where the result is a normal number.
+    fn exp_in_range(&mut self, x: &str) -> String {
+        let (n, r) = self.reduce_exp(x);
         let p = self.exp_small_minus_one(&r);
         let one = self.c(1.0);
         let p = self.add(&p, &one);
         self.scale(&p, &n)
     }
 
+    /// Zero for what is below a bound, and where that is: a result that underflows takes the processor a hundred times as long.
+    fn without_vanishing(&mut self, x: &str, bound: f64) -> (String, String) {
+        let (bound, zero) = (self.c(bound), self.c(0.0));
+        let vanishes = self.compare("olt", x, &bound);
+        (self.select(&vanishes, &zero, x), vanishes)
+    }
+
+    fn vanished(&mut self, vanishes: &str, value: &str) -> String {
+        let zero = self.c(0.0);
+        self.select(vanishes, &zero, value)
+    }
+
     /// `2^(x + extra)`, where `extra` is tiny beside x.
     pub fn exp2(&mut self, x: &str, extra: Option<&str>) -> String {
         let (low, high) = if self.single() { (-151.0, 129.0) } else { (-1076.0, 1025.0) };
         let x = self.at_most(x, high);
-        let x = self.at_least(&x, low);
+        let (x, vanishes) = self.without_vanishing(&x, low);
         let n = self.intrinsic("roundeven", &x);
         let r = self.sub(&x, &n);
         // r ln 2 in two parts: the second is the product's rounding error and that of ln 2.
@@ -269,7 +287,8 @@ impl Math<'_> {
         let p = self.add(&p, &error);
         let one = self.c(1.0);
         let p = self.add(&p, &one);
-        self.scale(&p, &n)
+        let scaled = self.scale(&p, &n);
+        self.vanished(&vanishes, &scaled)
     }
 
     /// With n from the reduction and p = exp(r) - 1: 2 (2^(n-1) p + (2^(n-1) - 1/2)), exact for n = 0.
@@ -438,8 +457,10 @@ impl Math<'_> {
         let p = self.poly(&z, &TANH_32);
         let az = self.mul(&a, &z);
         let small = self.fma(&az, &p, &a);
-        let doubled = self.add(&a, &a);
-        let e = self.exp(&doubled);
+        // Beyond, it is 1.
+        let clamped = self.at_most(&a, 20.0);
+        let doubled = self.add(&clamped, &clamped);
+        let e = self.exp_in_range(&doubled);
         let below = self.add(&e, &one);
         let part = self.div(&two, &below);
         let large = self.sub(&one, &part);
@@ -456,7 +477,7 @@ impl Math<'_> {
         let small = self.fma(&a, &p, &a);
         let clamped = self.at_most(&a, 4.0);
         let q = self.poly(&clamped, &ERF_LARGE_32);
-        let complement = self.exp(&q);
+        let complement = self.exp_in_range(&q);
         let one = self.c(1.0);
         let large = self.sub(&one, &complement);
         let limit = self.c(0.92);

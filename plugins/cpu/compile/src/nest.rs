@@ -1,6 +1,7 @@
 //! A kernel brought into the form the emitter wants: simplified, the dimension that fits vectors best chosen, and the axis
 //! that threads share.
 
+use crate::rows;
 use flambeau_cpu_artifact::Isa;
 use flambeau_plugin::kernel::{Access, DType, Extent, Kernel, Role, Scope};
 use flambeau_plugin::simplify::{
@@ -77,6 +78,9 @@ impl Nest {
         }
         let (dim, lanes) = choose_vector_dim(&kernel, width);
         move_last(&mut kernel, dim, lanes);
+        if lanes == Lanes::Row {
+            rows::keep(&mut kernel);
+        }
         if free {
             kernel.outer = kernel.dims.len() - 1;
         }

@@ -204,6 +204,81 @@ fn long_sums_are_accurate() {
     check(&kernel, &[Buffer::f32(&values), Buffer::zeros(DType::F32, 1)], &[1, n], 4);
 }
 
+/// Softmax of the sum of `x` and of a `bias` whose rows lie `apart`; `x` is where the result goes if `in_place`.
+fn biased_softmax([rows, length, apart]: [i64; 3], in_place: bool) -> Kernel {
+    let dims = vec![Extent::Const(rows), Extent::Const(length)];
+    let mut k = Builder::new(&format!("biased_{rows}_{length}_{apart}_{in_place}"), dims, 1);
+    let x = k.param(DType::F32, if in_place { Role::InOut } else { Role::In });
+    let bias = k.param(DType::F32, Role::In);
+    let y = if in_place { x } else { k.param(DType::F32, Role::Out) };
+    let sum = |k: &mut Builder| {
+        let (v, b) = (k.load(x, &[length, 1]), k.load(bias, &[1, apart]));
+        let half = k.f32(0.5);
+        let v = binary(k, Binary::Mul, v, half);
+        binary(k, Binary::Add, v, b)
+    };
+    k.stage(Scope::Row);
+    let v = sum(&mut k);
+    let max = k.reduce(ReduceOp::Max, DType::F32, v);
+    let exp = |k: &mut Builder| {
+        let v = sum(k);
+        let shifted = binary(k, Binary::Sub, v, max);
+        k.inst(DType::F32, Op::Unary(Unary::Exp, shifted))
+    };
+    k.stage(Scope::Row);
+    let e = exp(&mut k);
+    let total = k.reduce(ReduceOp::Sum, DType::F32, e);
+    k.stage(Scope::Row);
+    let e = exp(&mut k);
+    let p = binary(&mut k, Binary::Div, e, total);
+    k.store(y, &[length, 1], p);
+    k.kernel
+}
+
+#[test]
+fn values_of_a_row_are_computed_once() {
+    let mut random = Random::new(11);
+    for in_place in [false, true] {
+        for [rows, length] in [[1, 16], [5, 37], [3, 200]] {
+            let kernel = biased_softmax([rows, length, 7], in_place);
+            let mut kept = kernel.clone();
+            crate::rows::keep(&mut kept);
+            let count = |kernel: &Kernel, is: fn(&Op) -> bool| {
+                kernel.stages.iter().flat_map(|stage| &stage.insts).filter(|inst| is(&inst.op)).count()
+            };
+            let exps = |kernel: &Kernel| count(kernel, |op| matches!(op, Op::Unary(Unary::Exp, _)));
+            assert_eq!((exps(&kernel), exps(&kept)), (2, 1));
+            assert_eq!(count(&kept, |op| matches!(op, Op::Load(access) if access.param == 1)), 1);
+            let size = (rows * length) as usize;
+            let bias = memory(&mut random, (rows + 7 * length) as usize);
+            let mut buffers = vec![memory(&mut random, size), bias];
+            buffers.extend((!in_place).then(|| memory(&mut random, size)));
+            check(&kernel, &buffers, &[], 4);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_kept_where_it_would_be_overwritten_or_read() {
+    let mut kernel = biased_softmax([4, 32, 4], true);
+    let last = kernel.stages.len() - 1;
+    // The last pass reads what the first one would have replaced.
+    for inst in &mut kernel.stages[last].insts {
+        if let Op::Binary(Binary::Sub, a, b) = inst.op {
+            inst.op = Op::Binary(Binary::Add, a, b);
+        }
+    }
+    let mut kept = kernel.clone();
+    crate::rows::keep(&mut kept);
+    let reads = |kernel: &Kernel, stage: usize| {
+        let loads = kernel.stages[stage].insts.iter();
+        loads.filter(|inst| matches!(&inst.op, Op::Load(access) if access.param == 0)).count()
+    };
+    assert!((0..=last).all(|stage| kept.stages[stage].stores.is_empty() || reads(&kept, stage) <= 1));
+    let mut random = Random::new(12);
+    check(&kernel, &[memory(&mut random, 128), memory(&mut random, 128)], &[], 64);
+}
+
 #[test]
 fn softmax_in_three_stages() {
     let mut random = Random::new(7);
