@@ -275,3 +275,30 @@ def test_distributed_wrapper(tmp_path):
             assert_same(a.grad, b.grad)
     finally:
         distributed.destroy_process_group()
+
+
+class Sliced(nn.Module):
+    """Makes a list of modules at each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers[:2]:
+            x = layer(x)
+        return x
+
+
+def test_modules_made_where_the_program_used_torch_compile(monkeypatch):
+    from torch._dynamo.mutation_guard import install_generation_tagging_init
+
+    for name in ("__init__", "__setstate__"):
+        monkeypatch.setattr(nn.Module, name, getattr(nn.Module, name))
+    monkeypatch.setattr(nn.Module, "___has_generation_tag_patch", True, raising=False)
+    monkeypatch.delattr(nn.Module, "___has_generation_tag_patch")
+    install_generation_tagging_init()
+    net, x = Sliced(), torch.ones(2, 4)
+    before = flambeau.counters()["graph_breaks"]
+    assert_same(flambeau.compile(net)(x), net(x))
+    assert not COUNTED or flambeau.counters()["graph_breaks"] == before

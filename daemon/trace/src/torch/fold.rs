@@ -79,6 +79,8 @@ impl Tracer<'_> {
                 Value::bool(std::mem::replace(&mut self.error_on_break, *on))
             }
             "torch._dynamo.decorators.graph_break" => return stop(ReasonCode::UserBreak, "graph_break()"),
+            // Once a program used `torch.compile`, that one's book of the modules which are made.
+            "torch._dynamo.mutation_guard._GenerationTracker.tag" => Value::NONE,
             "torch.numel"
             | "torch.is_floating_point"
             | "torch.is_complex"
