@@ -161,6 +161,12 @@ impl Planner<'_> {
         base
     }
 
+    /// What a value is computed of; of joined ones the parts that are written.
+    fn operands(&self, id: CoreId) -> Vec<CoreId> {
+        let parts = self.joins.parts.get(&id).map(|parts| parts.iter().map(|(node, _)| *node).collect());
+        parts.unwrap_or_else(|| self.core.node(id).op.operands())
+    }
+
     /// What has to be computed, found backwards from what leaves the graph.
     fn live(&mut self) -> Live {
         let core = self.core;
@@ -221,9 +227,8 @@ impl Planner<'_> {
         let core = self.core;
         let mut users = vec![0_u32; live.len()];
         for id in core.ids().filter(|id| live[id.0 as usize]) {
-            let node = core.node(id);
-            let weight = u32::from(!node.op.is_view());
-            node.op.operands().iter().for_each(|o| users[o.0 as usize] += weight);
+            let weight = u32::from(!core.node(id).op.is_view());
+            self.operands(id).into_iter().for_each(|o| users[o.0 as usize] += weight);
         }
         for id in core.ids().rev().filter(|id| live[id.0 as usize] && core.node(*id).op.is_view()) {
             let through = users[id.0 as usize];
@@ -279,7 +284,7 @@ impl Planner<'_> {
                 _ => computes(op) && narrow[id.0 as usize] && !self.must.contains(&id),
             };
             if !passes {
-                op.operands().iter().for_each(|o| narrow[o.0 as usize] = false);
+                self.operands(id).into_iter().for_each(|o| narrow[o.0 as usize] = false);
             }
         }
         narrow

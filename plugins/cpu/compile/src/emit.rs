@@ -1,7 +1,8 @@
 //! A [`Nest`] as LLVM IR text: the loop over outer points, the row loops, vector bodies with masked tails, and rotating
 //! accumulators. What one operation becomes is in [`crate::ops`]; how memory is reached in [`crate::memory`].
 
-use crate::horner::{self, Step, Steps};
+use crate::found::horner::{self, Step, Steps};
+use crate::found::near_one;
 use crate::nest::{Lanes, Nest, Split};
 use crate::ops::{Ops, constant, identity};
 use crate::text::{Elem, Text, Ty, def, run};
@@ -60,6 +61,7 @@ pub struct Emitter<'a> {
     pub bases: Vec<String>,
     scalars: Vec<String>,
     steps: Steps,
+    near_one: HashSet<ValueId>,
 }
 
 /// The module of a kernel.
@@ -72,6 +74,7 @@ pub fn module(nest: &Nest, isa: Isa) -> Result<String, String> {
         bases: Vec::new(),
         scalars: Vec::new(),
         steps: horner::steps(&nest.kernel),
+        near_one: near_one::erfs(&nest.kernel),
     };
     emitter.arguments();
     emitter.outer_loop()?;
@@ -369,6 +372,7 @@ impl Emitter<'_> {
                     // Part of the sum that follows.
                     Some(None) => return Ok(()),
                     Some(Some(step)) => self.step_of(&step, inst.dtype)?,
+                    None if self.near_one.contains(&inst.id) => self.erf_near_one(op)?,
                     None => self.computed(op, inst.dtype)?,
                 };
                 Value { text, dtype: inst.dtype, lanes, literal: false }
@@ -376,6 +380,13 @@ impl Emitter<'_> {
         };
         self.at.values.insert(inst.id, value);
         Ok(())
+    }
+
+    fn erf_near_one(&mut self, op: &Op) -> Result<(String, u32), String> {
+        let ids = operands(op);
+        let lanes = self.lanes_of(&ids);
+        let text = self.operand(ids[0], lanes)?;
+        Ok((self.ops(lanes).erf_near_one(&text), lanes))
     }
 
     fn computed(&mut self, op: &Op, dtype: DType) -> Result<(String, u32), String> {

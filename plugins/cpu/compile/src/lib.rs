@@ -5,7 +5,7 @@
 
 mod cost;
 mod emit;
-mod horner;
+mod found;
 mod link;
 mod llvm;
 mod math;
@@ -14,7 +14,6 @@ mod nest;
 mod ops;
 mod power;
 mod random;
-mod rows;
 mod text;
 mod trig;
 

@@ -1,7 +1,7 @@
 //! A kernel brought into the form the emitter wants: simplified, the dimension that fits vectors best chosen, and the axis
 //! that threads share.
 
-use crate::rows;
+use crate::found::rows;
 use flambeau_cpu_artifact::Isa;
 use flambeau_plugin::kernel::{Access, DType, Extent, Kernel, Role, Scope};
 use flambeau_plugin::simplify::{

@@ -52,6 +52,11 @@ impl Ops<'_> {
         self.select(self.ty(dtype), cond, a, b)
     }
 
+    /// `erf(a)` of single precision, of which only the sum with 1 is used.
+    pub fn erf_near_one(&mut self, a: &str) -> String {
+        self.math(DType::F32).erf_near_one(a)
+    }
+
     /// A unary operation; `None` if this back end has none.
     pub fn unary(&mut self, op: Unary, dtype: DType, a: &str) -> Option<String> {
         if matches!(dtype, DType::F32 | DType::F64) {

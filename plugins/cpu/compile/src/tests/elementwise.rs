@@ -117,6 +117,47 @@ fn unary_accuracy_over_all_of_f32() {
     }
 }
 
+/// `1 + erf(x)`, and `erf(x)` beside it if it is `seen`.
+fn one_and_erf(n: i64, seen: bool) -> Builder {
+    let mut b = Builder::new(&format!("one_and_erf_{seen}"), consts(&[n]), 0);
+    let (x, y) = (b.param(DType::F32, Role::In), b.param(DType::F32, Role::Out));
+    b.stage(Scope::Row);
+    let v = b.load(x, &[1]);
+    let erf = b.inst(DType::F32, Op::Unary(Unary::Erf, v));
+    let one = b.f32(1.0);
+    let sum = b.inst(DType::F32, Op::Binary(Binary::Add, erf, one));
+    b.store(y, &[1], sum);
+    if seen {
+        let z = b.param(DType::F32, Role::Out);
+        b.store(z, &[1], erf);
+    }
+    b
+}
+
+#[test]
+fn the_error_function_near_one() {
+    let mut random = Random::new(98);
+    let values: Vec<f32> = (0..200_000)
+        .map(|_| (random.unit() * 12.0 - 6.0) as f32)
+        .chain([0.0, f32::INFINITY, -f32::INFINITY, 1e-30])
+        .collect();
+    let kernel = one_and_erf(values.len() as i64, false).kernel;
+    assert_eq!(crate::found::near_one::erfs(&kernel).len(), 1);
+    assert!(crate::found::near_one::erfs(&one_and_erf(8, true).kernel).is_empty());
+    for isa in super::isas() {
+        let mut buffers = [Buffer::f32(&values), Buffer::zeros(DType::F32, values.len())];
+        super::run(&super::compile(&kernel, isa), &mut buffers, &[], 1);
+        for (at, x) in values.iter().enumerate() {
+            let erf = super::reference::unary(Unary::Erf, DType::F64, f64::from(*x).to_bits());
+            let off = f64::from(f32::from_bits(buffers[1].get(at as i64) as u32)) - 1.0 - f64::from_bits(erf);
+            assert!(off.abs() <= 1.9e-7, "{x:e} is off by {off:e}");
+        }
+    }
+    let mut buffers = [Buffer::f32(&[f32::NAN]), Buffer::zeros(DType::F32, 1)];
+    super::run(&super::compile(&one_and_erf(1, false).kernel, super::isas()[0]), &mut buffers, &[], 1);
+    assert!(f32::from_bits(buffers[1].get(0) as u32).is_nan());
+}
+
 #[test]
 fn binary_operations() {
     for (op, dtype) in capabilities().binary {

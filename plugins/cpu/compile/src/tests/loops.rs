@@ -242,7 +242,7 @@ fn values_of_a_row_are_computed_once() {
         for [rows, length] in [[1, 16], [5, 37], [3, 200]] {
             let kernel = biased_softmax([rows, length, 7], in_place);
             let mut kept = kernel.clone();
-            crate::rows::keep(&mut kept);
+            crate::found::rows::keep(&mut kept);
             let count = |kernel: &Kernel, is: fn(&Op) -> bool| {
                 kernel.stages.iter().flat_map(|stage| &stage.insts).filter(|inst| is(&inst.op)).count()
             };
@@ -269,7 +269,7 @@ fn nothing_is_kept_where_it_would_be_overwritten_or_read() {
         }
     }
     let mut kept = kernel.clone();
-    crate::rows::keep(&mut kept);
+    crate::found::rows::keep(&mut kept);
     let reads = |kernel: &Kernel, stage: usize| {
         let loads = kernel.stages[stage].insts.iter();
         loads.filter(|inst| matches!(&inst.op, Op::Load(access) if access.param == 0)).count()

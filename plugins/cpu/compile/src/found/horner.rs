@@ -64,13 +64,16 @@ fn step(inst: &Inst, known: &HashMap<ValueId, &Inst>, constants: &HashSet<ValueI
 }
 
 #[derive(Clone, Copy, Default)]
-struct Uses {
-    all: u32,
+/// How often a value is an operand.
+pub struct Uses {
+    /// In all.
+    pub all: u32,
     /// As an operand of a sum, a product or a quotient.
     arithmetic: u32,
 }
 
-fn uses(kernel: &Kernel) -> HashMap<ValueId, Uses> {
+/// The uses of each value.
+pub fn uses(kernel: &Kernel) -> HashMap<ValueId, Uses> {
     let mut uses: HashMap<ValueId, Uses> = HashMap::new();
     for stage in &kernel.stages {
         for inst in &stage.insts {

@@ -2,6 +2,7 @@
 //! buffer that the row is written to at the end.
 
 use crate::cost::{access_ps, inst_ps};
+use crate::emit::operands;
 use flambeau_plugin::kernel::{Access, DType, Extent, Inst, Kernel, Op, Role, Scope, Stage, Store, ValueId};
 use std::collections::{HashMap, HashSet};
 
@@ -104,16 +105,6 @@ fn is_sound(kernel: &Kernel, at: &Access, read: &HashSet<ValueId>) -> bool {
         kept |= stage.stores.iter().any(|store| store.access.param == at.param);
         sound
     })
-}
-
-fn operands(op: &Op) -> Vec<ValueId> {
-    match op {
-        Op::Load(_) | Op::Const(_) | Op::Scalar(_) | Op::Index(_) => vec![],
-        Op::Unary(_, a) | Op::Cast(a) => vec![*a],
-        Op::Binary(_, a, b) => vec![*a, *b],
-        Op::LoadIf { cond, other, .. } => vec![*cond, *other],
-        Op::Select(c, a, b) => vec![*c, *a, *b],
-    }
 }
 
 /// Equal numbers for equal computations.
