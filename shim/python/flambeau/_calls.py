@@ -22,7 +22,7 @@ def called(path: str, names: list[str], writes: bool, strides: list[list[int]], 
         given[0] = given[0].clone()
     count = len(given) - len(names)
     made = callee(path)(*given[:count], **dict(zip(names, given[count:], strict=True)))
-    results = [made] if isinstance(made, torch.Tensor) else list(made)
+    results = [made] if isinstance(made, torch.Tensor) else [part for part in made if part is not None]
     known = {value.untyped_storage()._cdata for value in _tensors(given[writes:])}
     return [_own(result, stride, known) for result, stride in zip(results, strides, strict=True)]
 

@@ -52,10 +52,14 @@ impl Lowering<'_> {
         let metas = match (call.written.and_then(|id| call.metas.get(&id)), &call.node.meta) {
             (Some(meta), _) => vec![TensorMeta::contiguous(meta.dtype, meta.device, meta.sizes.clone())],
             (None, ValueMeta::Tensor(meta)) => vec![meta.clone()],
-            (None, ValueMeta::Tuple(items)) => match items.iter().map(|item| item.as_tensor().cloned()).collect() {
-                Some(metas) => metas,
-                None => return refuse(format!("{name} gives more than tensors")),
-            },
+            (None, ValueMeta::Tuple(items)) => {
+                let is_given = |item: &&ValueMeta| **item != ValueMeta::Const(Const::None);
+                let tensors = items.iter().filter(is_given).map(|item| item.as_tensor().cloned());
+                match tensors.collect() {
+                    Some(metas) => metas,
+                    None => return refuse(format!("{name} gives more than tensors")),
+                }
+            }
             _ => return refuse(format!("{name} gives no tensor")),
         };
         if metas.iter().any(|meta| has_overlap(&meta.sizes, &meta.strides)) {
@@ -88,7 +92,13 @@ impl Lowering<'_> {
         Ok(match (call.written, &call.node.meta) {
             (Some(id), _) => Outcome::Write(id, ids[0]),
             (None, ValueMeta::Tensor(_)) => Outcome::Fresh(ids[0]),
-            _ => Outcome::Tuple(ids.into_iter().map(Outcome::Fresh).collect()),
+            (None, ValueMeta::Tuple(items)) => {
+                let mut ids = ids.into_iter();
+                let given =
+                    |item: &ValueMeta| item.as_tensor().and_then(|_| ids.next()).map_or(Outcome::None, Outcome::Fresh);
+                Outcome::Tuple(items.iter().map(given).collect())
+            }
+            _ => Outcome::None,
         })
     }
 

@@ -9,6 +9,7 @@ use crate::reduce::decompose::softmaxed;
 use flambeau_core::graph::{CoreId, CoreOp, ExternArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
+use flambeau_ir::graph::ValueMeta;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
@@ -166,6 +167,27 @@ fn self_attention(cx: &mut Decompose, packed: CoreId, heads: i64, like: &TensorM
     let out = cx.call(("aten::scaled_dot_product_attention", "default"), None, parts, &[meta])[0];
     let back = cx.permute(out, &[0, 2, 1, 3]);
     cx.reshape(back, vec![batch, time, width])
+}
+
+/// Attention of a tensor to itself with its projections, without masks.
+pub(super) fn multi_head(cx: &mut Decompose) -> Done {
+    let (ValueMeta::Tuple(results), Some(heads)) = (cx.meta, cx.int("num_head")?) else {
+        return refuse("attention without a number of heads");
+    };
+    let [ValueMeta::Tensor(meta), ValueMeta::Const(Const::None)] = &results[..] else {
+        return refuse("attention that gives its weights");
+    };
+    if cx.bound.arg("mask").is_some() || !meta.device.is_host() {
+        return refuse("attention with a mask");
+    }
+    let mut v = Vec::new();
+    for name in ["query", "qkv_weight", "qkv_bias", "proj_weight", "proj_bias"] {
+        v.push(cx.tensor(name)?);
+    }
+    let packed = linear_of(cx, v[0], v[1], Some(v[2]), meta);
+    let attended = self_attention(cx, packed, heads, meta);
+    let projected = linear_of(cx, attended, v[3], Some(v[4]), meta);
+    Ok(Outcome::Tuple(vec![Outcome::Fresh(projected), Outcome::None]))
 }
 
 /// One encoder layer without masks: attention, then a two-layer perceptron, each with its residual and norm.

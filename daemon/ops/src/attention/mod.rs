@@ -38,6 +38,7 @@ pub(crate) static OPS: &[OpDef] = &[
         multi_head,
         FN,
     )
+    .lowers(decompose::multi_head)
     .is(CpuOnly),
 ];
 

@@ -39,7 +39,25 @@ pub(crate) static OPS: &[OpDef] = &[
         logits,
         FN,
     ),
+    OpDef::new(
+        "ctc_loss",
+        "log_probs:T, targets:T, input_lengths, target_lengths, blank:I=0, reduction:I=1, zero_infinity:B=False",
+        sequences,
+        FN,
+    )
+    .is(Checks),
 ];
+
+/// Log-probabilities (time, batch, class), or (time, class), against sequences of classes.
+fn sequences(call: &mut Call) -> Answer {
+    let input = call.tensor("log_probs")?;
+    let [_, batch @ .., _] = &input.sizes[..] else { return Err(InferError::NoRule) };
+    if !input.dtype.is_float() || batch.len() > 1 || call.env.is_empty(&input.sizes) {
+        return Err(InferError::NoRule);
+    }
+    let reduced = call.bound.int("reduction")? != Some(0);
+    Ok(Inferred::tensor(call.contiguous(input, input.dtype, if reduced { vec![] } else { batch.to_vec() })))
+}
 
 /// Scores against class numbers (dimension 1 of the scores, or the only one).
 fn classes(call: &mut Call) -> Answer {

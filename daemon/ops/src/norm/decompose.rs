@@ -90,17 +90,21 @@ pub(super) fn rms_norm(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(affine(cx, y, weight, None, None)))
 }
 
-/// With running statistics: one factor and one offset per channel.
 pub(super) fn batch_norm(cx: &mut Decompose) -> Done {
     let (mean, var) = (cx.maybe_tensor("running_mean")?, cx.maybe_tensor("running_var")?);
     if cx.flag("training")? || mean.is_none() {
         return batch_statistics(cx, mean.zip(var));
     }
+    by_running(cx)
+}
+
+/// With running statistics: one factor and one offset per channel.
+fn by_running(cx: &mut Decompose) -> Done {
     let dtype = compute_type(cx.result()?.dtype);
     let x = cx.operand("input", dtype)?;
     let eps = eps(cx)?;
-    let (Some(mean), Some(var)) = (mean, var) else {
-        return refuse("batch_norm with half of its running statistics");
+    let (Some(mean), Some(var)) = (cx.maybe_tensor("running_mean")?, cx.maybe_tensor("running_var")?) else {
+        return refuse("half of the running statistics");
     };
     let (mean, var) = (cx.cast(mean, dtype), cx.cast(var, dtype));
     let sizes = cx.sizes(x);
@@ -147,6 +151,39 @@ fn batch_statistics(cx: &mut Decompose, running: Option<(CoreId, CoreId)>) -> Do
     let mut writes = Vec::new();
     for (i, name) in [(3, "running_mean"), (4, "running_var")] {
         let new = call_result(cx.core, call, i, &cx.meta_of(name)?);
+        writes.push((cx.node_of(name)?, cx.stopped(new)));
+    }
+    Ok(Outcome::With(writes, Box::new(normalised)))
+}
+
+/// Each channel of each item normalised over all positions. The running statistics, where there are any, come nearer to the mean of
+/// the items' ones.
+pub(super) fn instance_norm(cx: &mut Decompose) -> Done {
+    if !cx.flag("use_input_stats")? {
+        return by_running(cx);
+    }
+    let dtype = compute_type(cx.result()?.dtype);
+    let x = cx.operand("input", dtype)?;
+    let sizes = cx.sizes(x);
+    let over: Vec<usize> = (2..sizes.len()).collect();
+    let eps = eps(cx)?;
+    let y = normalised(cx, x, &over, eps);
+    let mut shape = vec![Dim::Const(1); sizes.len()];
+    shape[1] = sizes[1].clone();
+    let (weight, bias) = (cx.maybe_tensor("weight")?, cx.maybe_tensor("bias")?);
+    let normalised = Outcome::Fresh(affine(cx, y, weight, bias, Some(&shape)));
+    if cx.maybe_tensor("running_mean")?.is_none() {
+        return Ok(normalised);
+    }
+    let Some(momentum) = cx.float("momentum")? else { return refuse("running statistics without a momentum") };
+    let (mean, var) = moments(cx, x, &over, 1);
+    let mut writes = Vec::new();
+    for (now, name) in [(mean, "running_mean"), (var, "running_var")] {
+        let now = averaged(cx, now, &[0]);
+        let now = cx.reshape(now, vec![sizes[1].clone()]);
+        let before = cx.operand(name, dtype)?;
+        let (now, before) = (cx.scale(now, momentum), cx.scale(before, 1.0 - momentum));
+        let new = cx.add(before, now);
         writes.push((cx.node_of(name)?, cx.stopped(new)));
     }
     Ok(Outcome::With(writes, Box::new(normalised)))

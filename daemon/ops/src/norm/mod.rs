@@ -5,11 +5,7 @@ pub(crate) mod derivative;
 
 use crate::call::{Answer, Call, invalid};
 use crate::layout::{Format, is_contiguous_in, suggest_format};
-use crate::registry::{
-    Effect::{Updates, UpdatesIf},
-    OpDef, Saved,
-    place::*,
-};
+use crate::registry::{Effect::UpdatesIf, OpDef, Saved, place::*};
 use crate::{InferError, Inferred};
 use flambeau_ir::kernel::DType;
 use flambeau_ir::tensor::{TensorMeta, contiguous_strides};
@@ -43,7 +39,8 @@ pub(crate) static OPS: &[OpDef] = &[
         "input:T, weight:T?, bias:T?, running_mean:T?, running_var:T?, use_input_stats:B, momentum:N, eps:N, cudnn_enabled:B",
         instance_norm,
         FN,
-    ).effect(Updates),
+    )
+    .derives(decompose::instance_norm).effect(UpdatesIf("use_input_stats", 5)).saves(Saved::Arguments),
 ];
 
 fn all_like(call: &Call, input: &TensorMeta, names: &[&str]) -> Result<(), InferError> {
@@ -146,10 +143,25 @@ fn group_norm(call: &mut Call) -> Answer {
 fn instance_norm(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
     all_like(call, input, &["weight", "bias", "running_mean", "running_var"])?;
-    let tracked = call.maybe_tensor("running_mean")?.is_some() || call.maybe_tensor("running_var")?.is_some();
+    let from_input = call.bound.bool("use_input_stats")?;
     let plain = suggest_format(&mut call.env, &input.sizes, &input.strides) == Format::Contiguous;
-    if tracked || !plain || input.ndim() < 3 || !input.dtype.is_float() || !call.bound.bool("use_input_stats")? {
+    if !plain || input.ndim() < 3 || !input.dtype.is_float() || call.env.is_empty(&input.sizes) {
         return Err(InferError::NoRule);
     }
-    Ok(Inferred::tensor(call.contiguous(input, input.dtype, input.sizes.clone())))
+    let (mut tracked, mut mutates) = (0, Vec::new());
+    for name in ["running_mean", "running_var"] {
+        let Some(t) = call.maybe_tensor(name)? else { continue };
+        if !call.env.eq(&t.numel(), &input.sizes[1]) {
+            return Err(InferError::NoRule);
+        }
+        tracked += 1;
+        if from_input {
+            mutates.push(call.place(name)?);
+        }
+    }
+    if tracked == 1 || !from_input && tracked == 0 {
+        return Err(InferError::NoRule);
+    }
+    let result = call.contiguous(input, input.dtype, input.sizes.clone());
+    Ok(Inferred { mutates, ..Inferred::tensor(result) })
 }

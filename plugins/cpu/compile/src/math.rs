@@ -50,15 +50,6 @@ const LOG_64: [f64; 8] = [
     0.400_000_000_000_008_8,
     0.666_666_666_666_666_6,
 ];
-/// (tanh(x) - x) / x^3 in x^2 <= 0.625^2.
-const TANH_32: [f64; 6] = [
-    0.002_292_744_815_349_579,
-    -0.008_343_945_257_365_704,
-    0.021_768_918_260_931_97,
-    -0.053_959_257_900_714_874,
-    0.133_333_042_263_984_68,
-    -0.333_333_343_267_440_8,
-];
 /// erf(x)/x - 1 in x^2 <= 0.85.
 const ERF_SMALL_32: [f64; 7] = [
     8.387_074_194_615_707e-05,
@@ -466,20 +457,16 @@ impl Math<'_> {
             let y = self.div(&e, &below);
             return self.copysign(&y, x);
         }
-        let z = self.mul(&a, &a);
-        let p = self.poly(&z, &TANH_32);
-        let az = self.mul(&a, &z);
-        let small = self.fma(&az, &p, &a);
-        // Beyond, it is 1.
-        let clamped = self.at_most(&a, 20.0);
+        // (e^2a - 1) / (e^2a + 1), with e^2a - 1 = 2^n p + (2^n - 1). Beyond, it is 1.
+        let clamped = self.at_most(&a, 10.0);
         let doubled = self.add(&clamped, &clamped);
-        let e = self.exp_in_range(&doubled);
-        let below = self.add(&e, &one);
-        let part = self.div(&two, &below);
-        let large = self.sub(&one, &part);
-        let limit = self.c(0.625);
-        let is_small = self.compare("olt", &a, &limit);
-        let y = self.select(&is_small, &small, &large);
+        let (n, r) = self.reduce_exp(&doubled);
+        let p = self.exp_small_minus_one(&r);
+        let scale = self.power_of_two(&n);
+        let rest = self.sub(&scale, &one);
+        let above = self.fma(&scale, &p, &rest);
+        let below = self.add(&above, &two);
+        let y = self.div(&above, &below);
         self.copysign(&y, x)
     }
 
