@@ -10,6 +10,11 @@ from collections.abc import Callable
 import torch
 
 
+def told(source: Callable[[int], str], failure: Callable[[int], str]) -> Callable[[int], str]:
+    """What is printed of a seed's failure, which is empty if there is none: how it differs, and the program."""
+    return lambda seed: f"{found[:900]}\n{source(seed)}" if (found := failure(seed)) else ""
+
+
 def run(name: str, description: str | None, shown: Callable[[int], str], failed: Callable[[int], str]) -> int:
     """Runs what the command line says; 1 if a program failed. Of a seed `shown` gives the program, and `failed` what to
     print of its failure, if it has one."""

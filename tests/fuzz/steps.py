@@ -127,11 +127,7 @@ def failure(seed: int) -> str:
     return f"a fallback that is a mistake: {reasons}" if reasons else ""
 
 
-def told(seed: int) -> str:
-    """What is printed of a failure."""
-    found = failure(seed)
-    return f"{found[:900]}\n{source(seed)}" if found else ""
-
+told = quick.told(source, failure)
 
 if __name__ == "__main__":
     sys.exit(quick.run("steps", __doc__, lambda seed: f"# {seed}\n{source(seed)}", told))

@@ -111,6 +111,11 @@ class Writer:
         return "def f(x, y):\n    " + "\n    ".join(self.lines) + f"\n    return [{', '.join(returned)}]\n"
 
 
+def source(seed: int) -> str:
+    """The program of a seed."""
+    return Writer(seed).program()
+
+
 def seen(seed: int, wrap: Callable[[Any], Any]) -> Any:
     """What a call of the program shows."""
     names: dict[str, Any] = {"torch": torch}
@@ -145,11 +150,7 @@ def failure(seed: int) -> str:
     return f"a fallback that is a mistake: {reasons}" if reasons else ""
 
 
-def told(seed: int) -> str:
-    """What is printed of a failure."""
-    found = failure(seed)
-    return f"{found[:900]}\n{Writer(seed).program()}" if found else ""
-
+told = quick.told(source, failure)
 
 if __name__ == "__main__":
-    sys.exit(quick.run("writes", __doc__, lambda seed: f"# {seed}\n{Writer(seed).program()}", told))
+    sys.exit(quick.run("writes", __doc__, lambda seed: f"# {seed}\n{source(seed)}", told))

@@ -320,6 +320,14 @@ impl Core {
         &self.nodes
     }
 
+    /// The values whose own memory outputs are.
+    pub fn output_values(&self) -> impl Iterator<Item = CoreId> {
+        self.outputs.iter().filter_map(|output| match output.base {
+            OutputBase::Value(id) => Some(id),
+            OutputBase::Input(_) => None,
+        })
+    }
+
     /// The number of the input whose memory it is.
     pub fn input(&self, mut id: CoreId) -> Option<u32> {
         while let Some(before) = self.node(id).op.before() {

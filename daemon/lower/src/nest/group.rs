@@ -4,9 +4,9 @@
 use crate::nest::affine::strides_through_view;
 use crate::nest::body::{self, Body, Place, Root, Space, Unfit, computes};
 use crate::nest::collapse::collapse;
-use crate::nest::joins::{Joins, Part};
+use crate::nest::joins::{self, Part};
 use crate::nest::versions::{read_before_writes, written_by};
-use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp};
 use flambeau_ir::bounds::check_time;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, Unary};
@@ -87,7 +87,8 @@ const DEPTH_LIMIT: u32 = 300;
 
 struct Planner<'a> {
     core: &'a Core,
-    joins: Joins,
+    /// The parts of joined values that have memory.
+    parts: BTreeMap<CoreId, Vec<(CoreId, Part)>>,
     /// Values that must have memory.
     must: BTreeSet<CoreId>,
     copied: BTreeSet<CoreId>,
@@ -124,8 +125,8 @@ struct Units {
 
 /// Schedules the graph. Values in `once` get memory.
 pub fn schedule(core: &Core, once: BTreeSet<CoreId>) -> Result<Schedule, Reason> {
-    let joins = Joins::of(core, &once);
-    let mut planner = Planner { core, joins, must: once, copied: BTreeSet::new(), apart: BTreeSet::new() };
+    let parts = joins::parts(core, &once);
+    let mut planner = Planner { core, parts, must: once, copied: BTreeSet::new(), apart: BTreeSet::new() };
     for id in read_before_writes(core) {
         planner.must.insert(id);
         if core.node(id).op.is_view() {
@@ -163,7 +164,7 @@ impl Planner<'_> {
 
     /// What a value is computed of; of joined ones the parts that are written.
     fn operands(&self, id: CoreId) -> Vec<CoreId> {
-        let parts = self.joins.parts.get(&id).map(|parts| parts.iter().map(|(node, _)| *node).collect());
+        let parts = self.parts.get(&id).map(|parts| parts.iter().map(|(node, _)| *node).collect());
         parts.unwrap_or_else(|| self.core.node(id).op.operands())
     }
 
@@ -172,11 +173,9 @@ impl Planner<'_> {
         let core = self.core;
         let mut live = vec![false; core.nodes().len()];
         let mut parts: Vec<Root> = Vec::new();
-        for output in &core.outputs {
-            if let OutputBase::Value(id) = output.base {
-                let base = self.demand(id);
-                live[base.0 as usize] = true;
-            }
+        for id in core.output_values() {
+            let base = self.demand(id);
+            live[base.0 as usize] = true;
         }
         for (_, value) in &core.writes {
             let base = self.demand(*value);
@@ -199,7 +198,7 @@ impl Planner<'_> {
                     }
                 }
                 CoreOp::Join(..) => {
-                    for (node, part) in self.joins.parts.get(&id).into_iter().flatten() {
+                    for (node, part) in self.parts.get(&id).into_iter().flatten() {
                         live[node.0 as usize] = true;
                         parts.push(Root { node: *node, place: Place::Part(part.clone()) });
                     }

@@ -3,7 +3,7 @@
 
 use crate::nest::affine::{reshaped_strides, same_layout};
 use crate::nest::group::memory_view;
-use flambeau_core::graph::{Core, CoreId, CoreOp, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreOp};
 use flambeau_ir::dim::Dim;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,71 +20,57 @@ pub struct Part {
     pub updates: Option<CoreId>,
 }
 
-/// The joined values of a graph.
-#[derive(Debug, Default)]
-pub struct Joins {
-    /// The parts of each that has memory of its own.
-    pub parts: BTreeMap<CoreId, Vec<(CoreId, Part)>>,
-    /// Those that are written as parts of others.
-    pub nested: BTreeSet<CoreId>,
+/// The parts of each joined value that has memory of its own. Values in `once` have.
+pub fn parts(core: &Core, once: &BTreeSet<CoreId>) -> BTreeMap<CoreId, Vec<(CoreId, Part)>> {
+    let mut all = BTreeMap::new();
+    if !core.nodes().iter().any(|node| matches!(node.op, CoreOp::Join(..))) {
+        return all;
+    }
+    let users = users(core, once);
+    let mut nested = BTreeSet::new();
+    for id in core.ids().rev() {
+        if matches!(core.node(id).op, CoreOp::Join(..)) && users[id.0 as usize] > 0 && !nested.contains(&id) {
+            let mut parts = Vec::new();
+            let place = (id, &core.node(id).strides[..], &Dim::Const(0));
+            divide(core, &users, place, &mut nested, &mut parts);
+            let updates = updated(core, id, &parts);
+            let part = |(node, strides, offset)| (node, Part { joined: id, strides, offset, updates });
+            all.insert(id, parts.into_iter().map(part).collect());
+        }
+    }
+    all
 }
 
-impl Joins {
-    /// Finds them. Values in `once` have memory of their own.
-    pub fn of(core: &Core, once: &BTreeSet<CoreId>) -> Joins {
-        let mut joins = Joins::default();
-        if !core.nodes().iter().any(|node| matches!(node.op, CoreOp::Join(..))) {
-            return joins;
-        }
-        let users = users(core, once);
-        for id in core.ids().rev() {
-            if matches!(core.node(id).op, CoreOp::Join(..)) && users[id.0 as usize] > 0 && !joins.nested.contains(&id) {
-                let strides = core.node(id).strides.clone();
-                let mut parts = Vec::new();
-                joins.divide(core, &users, (id, &strides, &Dim::Const(0)), &mut parts);
-                let updates = updated(core, id, &parts);
-                let part = |(node, strides, offset)| (node, Part { joined: id, strides, offset, updates });
-                joins.parts.insert(id, parts.into_iter().map(part).collect());
-            }
-        }
-        joins
-    }
-
-    /// Adds the parts of a joined value that lies with these strides at this offset.
-    fn divide(
-        &mut self,
-        core: &Core,
-        users: &[u32],
-        (id, strides, offset): (CoreId, &[Dim], &Dim),
-        parts: &mut Vec<(CoreId, Vec<Dim>, Dim)>,
-    ) {
-        let CoreOp::Join(operands, dim) = &core.node(id).op else { return };
-        let mut offset = offset.clone();
-        for &part in operands {
-            let node = core.node(part);
-            if !node.is_empty() {
-                match inner(core, users, part, strides) {
-                    Some((joined, within)) => {
-                        self.nested.insert(joined);
-                        self.divide(core, users, (joined, &within, &offset), parts);
-                    }
-                    None => parts.push((part, strides.to_vec(), offset.clone())),
+/// Adds the parts of a joined value that lies with these strides at this offset, and which of them are joined themselves.
+fn divide(
+    core: &Core,
+    users: &[u32],
+    (id, strides, offset): (CoreId, &[Dim], &Dim),
+    nested: &mut BTreeSet<CoreId>,
+    parts: &mut Vec<(CoreId, Vec<Dim>, Dim)>,
+) {
+    let CoreOp::Join(operands, dim) = &core.node(id).op else { return };
+    let mut offset = offset.clone();
+    for &part in operands {
+        let node = core.node(part);
+        if !node.is_empty() {
+            match inner(core, users, part, strides) {
+                Some((joined, within)) => {
+                    nested.insert(joined);
+                    divide(core, users, (joined, &within, &offset), nested, parts);
                 }
+                None => parts.push((part, strides.to_vec(), offset.clone())),
             }
-            offset = offset.add(&node.sizes[*dim as usize].mul(&strides[*dim as usize]));
         }
+        offset = offset.add(&node.sizes[*dim as usize].mul(&strides[*dim as usize]));
     }
 }
 
 /// How often each value is used; one that leaves the graph or is in `once` counts as used twice more.
 fn users(core: &Core, once: &BTreeSet<CoreId>) -> Vec<u32> {
     let mut users = vec![0; core.nodes().len()];
-    let leaving = core.outputs.iter().filter_map(|output| match output.base {
-        OutputBase::Value(id) => Some(id),
-        OutputBase::Input(_) => None,
-    });
     let kept = once.iter().copied().chain(core.writes.iter().map(|(_, id)| *id));
-    leaving.chain(kept).for_each(|id| users[id.0 as usize] += 2);
+    core.output_values().chain(kept).for_each(|id| users[id.0 as usize] += 2);
     for id in core.ids().rev() {
         let op = &core.node(id).op;
         if users[id.0 as usize] > 0 || matches!(op, CoreOp::Extern(call) if call.order.is_some()) {

@@ -5,7 +5,7 @@ use crate::nest::body::{Body, Expr, Place, Write};
 use crate::nest::group::{MemoryView, Schedule, Task, memory_view};
 use crate::nest::versions::{overwritten, written_by};
 use crate::plan::kernels::{self, Buffer, Buffers, Launch};
-use flambeau_core::graph::{Core, CoreId, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreOp, ExternArg, ExternCall, OutputBase};
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{DType, Kernel};
 use flambeau_ir::plan::{Plan, PlanArg, PlanKernel, PlanStep, Reg, TAPED};
@@ -207,11 +207,9 @@ impl Builder<'_> {
                 }),
             }
         }
-        for output in &self.core.outputs {
-            if let OutputBase::Value(id) = output.base {
-                let base = self.view(id).base;
-                last.insert(self.held.source(base), usize::MAX);
-            }
+        for id in self.core.output_values() {
+            let base = self.view(id).base;
+            last.insert(self.held.source(base), usize::MAX);
         }
         // Torch keeps what it likes of them for the derivative.
         for task in &self.schedule.tasks {
@@ -358,11 +356,10 @@ impl Builder<'_> {
         let mut written = self.core.writes.iter().filter(|(_, id)| *id == value);
         let (Some((input, _)), None) = (written.next(), written.next()) else { return None };
         let held = &self.storages[*self.home.get(&Buffer::Input(*input))?];
-        let leaves = |out: &CoreOutput| matches!(out.base, OutputBase::Value(id) if self.view(id).base == value);
         let lies_there = |id: CoreId| self.core.input(id) == Some(*input);
         let later = &self.schedule.tasks[at + 1..];
         let fits = held.shape == self.shape(value)
-            && !self.core.outputs.iter().any(leaves)
+            && !self.core.output_values().any(|id| self.view(id).base == value)
             && only_at(body, lies_there, &write.at)
             && !later
                 .iter()

@@ -6,7 +6,7 @@ use crate::nest::apart::{Reach, apart};
 use crate::nest::body::{Body, Expr, Place, Write};
 use crate::nest::group::{Schedule, Task, memory_view};
 use crate::plan::memory::Shape;
-use flambeau_core::graph::{Core, CoreId, CoreOp, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreOp};
 use flambeau_ir::bounds::check_time;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::plan::TAPED;
@@ -67,11 +67,7 @@ impl Finder<'_> {
             sharing: BTreeMap::new(),
         };
         let base = |id: CoreId| memory_view(core, &schedule.copied, id).base;
-        let outputs = core.outputs.iter().filter_map(|output| match output.base {
-            OutputBase::Value(id) => Some(id),
-            OutputBase::Input(_) => None,
-        });
-        finder.leaving.extend(outputs.chain(core.writes.iter().map(|(_, id)| *id)).map(base));
+        finder.leaving.extend(core.output_values().chain(core.writes.iter().map(|(_, id)| *id)).map(base));
         for (at, task) in schedule.tasks.iter().enumerate() {
             match task {
                 Task::Kernel(body) => finder.note(at, body),

@@ -142,12 +142,17 @@ fn move_last(kernel: &mut Kernel, dim: usize, lanes: Lanes) {
     permute(kernel, &order);
 }
 
+/// How many points these dimensions have, if all sizes are known.
+pub fn points<'a>(mut dims: impl Iterator<Item = &'a Extent>) -> Option<i64> {
+    dims.try_fold(1_i64, |n, extent| match extent {
+        Extent::Const(size) => Some(n.saturating_mul(*size)),
+        Extent::Scalar(_) => None,
+    })
+}
+
 /// Few outer points and a long row: the row is what threads share.
 fn prefers_row_split(kernel: &Kernel) -> bool {
-    let outer = kernel.dims[..kernel.outer].iter().try_fold(1_i64, |n, d| match d {
-        Extent::Const(c) => Some(n.saturating_mul(*c)),
-        Extent::Scalar(_) => None,
-    });
+    let outer = points(kernel.dims[..kernel.outer].iter());
     match (outer, kernel.dims[kernel.dims.len() - 1]) {
         (Some(1), _) => true,
         (Some(outer), Extent::Const(row)) => outer < 16 && row >= 4096,
@@ -162,10 +167,7 @@ fn bytes(kernel: &Kernel) -> Option<i64> {
         let mut reached = 0_i64;
         for access in accesses(kernel).filter(|a| a.param == at) {
             let dims = kernel.dims.iter().zip(&access.strides).filter(|(_, stride)| **stride != Extent::Const(0));
-            let elements = dims.map(|(extent, _)| *extent).try_fold(1_i64, |n, extent| match extent {
-                Extent::Const(c) => Some(n.saturating_mul(c)),
-                Extent::Scalar(_) => None,
-            })?;
+            let elements = points(dims.map(|(extent, _)| extent))?;
             reached = reached.max(elements);
         }
         total = total.saturating_add(reached.saturating_mul(param.dtype.size() as i64));

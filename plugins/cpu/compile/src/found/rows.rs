@@ -3,6 +3,7 @@
 
 use crate::cost::{access_ps, inst_ps};
 use crate::emit::operands;
+use crate::nest::points;
 use flambeau_plugin::kernel::{Access, DType, Extent, Inst, Kernel, Op, Role, Scope, Stage, Store, ValueId};
 use std::collections::{HashMap, HashSet};
 
@@ -29,10 +30,7 @@ pub fn keep(kernel: &mut Kernel) {
 
 /// Where the last pass writes each element of its row, in memory that holds them until then.
 fn written(kernel: &Kernel, last: usize) -> Option<Access> {
-    let row = kernel.dims.iter().skip(kernel.outer).try_fold(1_i64, |n, dim| match dim {
-        Extent::Const(size) => Some(n.saturating_mul(*size)),
-        Extent::Scalar(_) => None,
-    });
+    let row = points(kernel.dims[kernel.outer..].iter());
     let fits = |store: &&Store| {
         let Access { param, strides, .. } = &store.access;
         let others = kernel.stages.iter().flat_map(|stage| &stage.stores).filter(|other| other.access.param == *param);
