@@ -123,6 +123,8 @@ pub fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("leave_nothing_out", pyo3::wrap_pyfunction!(leave_nothing_out, &module)?)?;
     module.add("time_guards", pyo3::wrap_pyfunction!(time_guards, &module)?)?;
     module.add("time_calls", pyo3::wrap_pyfunction!(time_calls, &module)?)?;
+    module.add("time_steps", pyo3::wrap_pyfunction!(time_steps, &module)?)?;
+    module.add("step_times", pyo3::wrap_pyfunction!(step_times, &module)?)?;
     crate::face::testing_hostile::register(&module)?;
     parent.add_submodule(&module)
 }
@@ -131,6 +133,20 @@ pub fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn measure_outside(on: bool) -> (f64, u64) {
     crate::torch::outside::measure(on)
+}
+
+/// Whether each step of the native plans that are made ready from now on is timed.
+#[pyfunction]
+fn time_steps(on: bool) {
+    crate::run::times::time_steps(on);
+}
+
+/// Of each such plan its steps in order: what it is, nanoseconds, how often it ran, since this was last asked.
+#[pyfunction]
+fn step_times() -> Vec<Vec<(String, f64, u64)>> {
+    let tick = tick();
+    let in_time = |(step, ticks, runs): (String, u64, u64)| (step, ticks as f64 * tick, runs);
+    crate::run::times::taken().into_iter().map(|plan| plan.into_iter().map(in_time).collect()).collect()
 }
 
 /// Nanoseconds that an empty one of these sections counts, and nanoseconds that it takes, timed and left out.

@@ -9,6 +9,7 @@ pub mod native;
 mod prepare;
 pub mod recorded;
 pub mod step;
+pub mod times;
 mod traceback;
 pub mod training;
 

@@ -13,6 +13,7 @@ use crate::run::step::launch::{self, LoadedKernel, OwnMemory};
 use crate::run::step::ops::{Op, OpError};
 use crate::run::step::regs::Regs;
 use crate::run::step::view::View;
+use crate::run::times::Times;
 use crate::run::{Failure, Outputs, failure, generator, injected_failure};
 use crate::torch::outside::ticks;
 use crate::torch::{Owned, Torch};
@@ -27,6 +28,7 @@ use pyo3::prelude::*;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Kernels on buffers of fewer elements than this keep the GIL: they are done before it could be handed over.
 pub const DETACH_ELEMENTS: i64 = 1 << 14;
@@ -55,6 +57,8 @@ pub struct NativeBody {
     /// Whether a failure before takes back what was drawn.
     restores: bool,
     kernels: Vec<LoadedKernel>,
+    /// What its steps take, for benchmarks.
+    times: Option<Arc<Times>>,
     /// `torch._C._increment_version`
     increment_version: Py<PyAny>,
 }
@@ -140,7 +144,7 @@ impl NativeBody {
         let load = |artifact| launch::kernel(plugin_dirs, &plan.backend, plan.device, artifact, artifacts);
         let kernels = plan.kernels.iter().map(|kernel| load(&kernel.artifact));
         let own_memory = if plan.kernels.is_empty() { None } else { launch::own_memory(plugin_dirs, &plan.backend)? };
-        let Ready { steps, parts, commit } = prepare::steps(py, torch, plan, guard, owns)?;
+        let Ready { steps, parts, commit, places } = prepare::steps(py, torch, plan, guard, owns)?;
         Ok(NativeBody {
             torch,
             stream: Stream::of(torch, plan.device)?,
@@ -154,6 +158,7 @@ impl NativeBody {
             commit,
             restores: plan.restores,
             kernels: kernels.collect::<Result<_, _>>()?,
+            times: Times::of(plan, &places),
             increment_version: crate::python::paths::resolve(py, "torch._C._increment_version")
                 .map_err(|e| format!("torch cannot count changes of tensors: {e}"))?
                 .unbind(),
@@ -315,13 +320,14 @@ impl NativeBody {
     ) -> Result<(), Failed> {
         regs.hold();
         for index in steps {
-            let done = match &self.steps[index] {
+            let mut run = || match &self.steps[index] {
                 _ if injected_failure() == Some(index) => Err(injected()),
                 Step::PythonView(view) => view.run_python(py, regs, symbols),
                 Step::Call(op) => op.run(py, regs, symbols),
                 Step::Bump(reg) => self.bump(py, regs, *reg),
                 step => self.step(step, regs, symbols),
             };
+            let done = if let Some(times) = &self.times { times.count(index, run) } else { run() };
             done.map_err(|error| Failed { step: index, error })?;
             py.check_signals().map_err(Failed::interrupted)?;
         }
@@ -353,6 +359,13 @@ impl NativeBody {
         until: Option<u64>,
     ) -> Result<usize, Failed> {
         let failing = injected_failure();
+        if let Some(times) = &self.times {
+            for index in steps.clone() {
+                let done = times.count(index, || self.step(&self.steps[index], regs, symbols));
+                done.map_err(|error| Failed { step: index, error })?;
+            }
+            return Ok(steps.end);
+        }
         for index in steps.clone() {
             let step = &self.steps[index];
             let done = if failing == Some(index) { Err(injected()) } else { self.step(step, regs, symbols) };

@@ -31,6 +31,8 @@ pub struct Ready {
     pub parts: Vec<Part>,
     /// The first that cannot be taken back.
     pub commit: usize,
+    /// Which step of the plan each is.
+    pub places: Vec<usize>,
 }
 
 /// Makes the steps of a plan ready. `guard` gives what is known of an input. `owns`: inputs are given up after their last use.
@@ -65,7 +67,7 @@ pub fn steps(
     }
     let mut ends = if owns { ends(plan, &maker.roots) } else { HashMap::new() };
     let (mut steps, mut works) = (Vec::with_capacity(plan.steps.len()), Vec::with_capacity(plan.steps.len()));
-    let mut commit = None;
+    let (mut commit, mut places) = (None, Vec::new());
     for (at, step) in plan.steps.iter().enumerate() {
         if plan.commit as usize == at {
             commit = Some(steps.len());
@@ -84,15 +86,17 @@ pub fn steps(
         if let Some(step) = with_call(steps.last_mut().filter(|_| !commits), step, work) {
             steps.push(step);
             works.push(work);
+            places.push(at);
         }
         for reg in ends.remove(&at).into_iter().flatten() {
             steps.push(Step::Free(reg.0 as usize));
             works.push(if maker.objects.contains(&reg.0) { Work::Python } else { Work::Brief });
+            places.push(at);
         }
     }
     let commit = commit.unwrap_or(steps.len());
     let parts = parts(&works);
-    Ok(Ready { steps, parts, commit })
+    Ok(Ready { steps, parts, commit, places })
 }
 
 /// The inputs that are used last by each step, but for those that leave.

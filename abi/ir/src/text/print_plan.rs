@@ -2,6 +2,7 @@
 
 use super::print::{constant, dims, join};
 use crate::plan::{Plan, PlanArg, PlanStep, Reg, Taken, Training};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Reg {
@@ -60,6 +61,31 @@ impl Display for Training {
             writeln!(f, "no gradient from output {output}, of input {input}: backward() freed the way")?;
         }
         Ok(())
+    }
+}
+
+impl Plan {
+    /// One of its steps in a line, with the types of the registers that it names.
+    pub fn step_text(&self, step: &PlanStep) -> String {
+        struct Line<'a>(&'a Plan, &'a PlanStep);
+        impl Display for Line<'_> {
+            fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                plan_step(f, self.0, self.1)
+            }
+        }
+        let mut line = Line(self, step).to_string().trim().to_owned();
+        let mut named: BTreeMap<Reg, String> = BTreeMap::new();
+        step.registers(&mut |reg| _ = named.insert(reg, String::new()));
+        for made in &self.steps {
+            if let PlanStep::Alloc { reg, .. } | PlanStep::View { reg, .. } | PlanStep::Expect { reg, .. } = made {
+                named.entry(*reg).and_modify(|of| of.clone_from(&Line(self, made).to_string().trim().to_owned()));
+            }
+        }
+        for made in named.into_values().filter(|of| !of.is_empty() && *of != line).collect::<Vec<_>>() {
+            line.push_str("\n    ");
+            line.push_str(&made);
+        }
+        line
     }
 }
 

@@ -1,12 +1,24 @@
 //! How long a kernel takes, roughly: whether a second thread is worth waking. Measured on one core of a server CPU.
 
+use crate::nest::Nest;
+use crate::tile::is_turned;
 use flambeau_plugin::kernel::{Access, Binary, Extent, Inst, Kernel, Op, Stage, Unary};
 
+/// Picoseconds of an access to one element of a tile that is turned.
+const TURNED_PS: u32 = 150;
+
 /// Picoseconds of one point of the iteration space.
-pub fn point_ps(kernel: &Kernel) -> u32 {
+pub fn point_ps(nest: &Nest) -> u32 {
+    let kernel = &nest.kernel;
+    let turned = |access: &Access| nest.tiled.is_some_and(|other| is_turned(access, nest.vector_dim(), other));
     let of_stage = |stage: &Stage| {
-        let insts = stage.insts.iter().map(|inst| inst_ps(kernel, inst)).sum::<u32>();
-        let stores = stage.stores.iter().map(|store| access_ps(kernel, &store.access)).sum::<u32>();
+        let of_inst = |inst: &Inst| match &inst.op {
+            Op::Load(access) if turned(access) => TURNED_PS,
+            _ => inst_ps(kernel, inst),
+        };
+        let of_access = |access: &Access| if turned(access) { TURNED_PS } else { access_ps(kernel, access) };
+        let insts = stage.insts.iter().map(of_inst).sum::<u32>();
+        let stores = stage.stores.iter().map(|store| of_access(&store.access)).sum::<u32>();
         insts + stores + 20 * stage.reduces.len() as u32
     };
     20 + kernel.stages.iter().map(of_stage).sum::<u32>()

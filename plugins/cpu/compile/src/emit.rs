@@ -48,6 +48,10 @@ pub struct Scoped {
     pub mask: Option<String>,
     /// Whether stores go past the caches where the nest says so.
     pub streaming: bool,
+    /// How many they are.
+    pub lanes_left: Option<String>,
+    /// Index in the tile along its other dimension.
+    pub tile_point: Option<String>,
     /// Loop depth at which each value of the stage is computed: 0 is the outer point.
     pub levels: HashMap<ValueId, usize>,
 }
@@ -59,6 +63,8 @@ pub struct Emitter<'a> {
     pub text: Text,
     pub at: Scoped,
     pub bases: Vec<String>,
+    /// Where a tile of each turned access lies.
+    pub rooms: Vec<(Access, String)>,
     scalars: Vec<String>,
     steps: Steps,
     near_one: HashSet<ValueId>,
@@ -72,6 +78,7 @@ pub fn module(nest: &Nest, isa: Isa) -> Result<String, String> {
         text: Text::new(),
         at: Scoped::default(),
         bases: Vec::new(),
+        rooms: Vec::new(),
         scalars: Vec::new(),
         steps: horner::steps(&nest.kernel),
         near_one: near_one::erfs(&nest.kernel),
@@ -111,6 +118,7 @@ impl Emitter<'_> {
 
     fn arguments(&mut self) {
         run!(self.text, "{SPARE} = alloca i64, align 8");
+        self.tile_rooms();
         for i in 0..self.nest.kernel.params.len() {
             let slot = def!(self.text, "getelementptr ptr, ptr %buffers, i64 {i}");
             let base = def!(self.text, "load ptr, ptr {slot}, align 8");
@@ -133,7 +141,7 @@ impl Emitter<'_> {
 
     /// `for i in (start..end).step_by(step)`, carrying values of the given types. `body` gets the index and the carried
     /// values and returns their next ones. Without `entered`, the loop may run zero times.
-    fn for_loop(
+    pub fn for_loop(
         &mut self,
         (start, end, step): (&str, &str, i64),
         entered: bool,
@@ -208,7 +216,7 @@ impl Emitter<'_> {
     fn outer_extents(&mut self) -> Vec<String> {
         let dims = self.nest.kernel.dims[..self.outer()].to_vec();
         let last = dims.len().wrapping_sub(1);
-        let blocked = self.nest.lanes == Lanes::Outer;
+        let blocked = self.nest.lanes == Lanes::Outer || self.nest.tiled.is_some();
         let width = i64::from(self.width());
         dims.into_iter()
             .enumerate()
@@ -279,6 +287,10 @@ impl Emitter<'_> {
             self.at.mask = self.mask_below(self.nest.kernel.dims[d], &first);
             self.at.index.insert(d, first);
         }
+        if let Some(d) = self.nest.tiled {
+            let first = def!(self.text, "mul nsw i64 {}, {}", digits[d], self.width());
+            self.at.index.insert(d, first);
+        }
         let nest = self.nest;
         for stage in &nest.kernel.stages {
             self.at.pointers.clear();
@@ -313,7 +325,7 @@ impl Emitter<'_> {
     }
 
     /// The mask of the first `count` lanes, for 0 <= count; larger counts give all lanes.
-    fn mask_of(&mut self, count: &str) -> String {
+    pub fn mask_of(&mut self, count: &str) -> String {
         let width = self.width();
         let narrow = Ty::new(if width <= 16 { Elem::I32 } else { Elem::I8 }, width);
         let most = def!(self.text, "call i64 @llvm.umin.i64(i64 {count}, i64 {width})");
@@ -359,7 +371,7 @@ impl Emitter<'_> {
         ids.iter().filter_map(|id| self.at.values.get(id)).map(|v| v.lanes).max().unwrap_or(1)
     }
 
-    fn inst(&mut self, inst: &Inst) -> Result<(), String> {
+    pub fn inst(&mut self, inst: &Inst) -> Result<(), String> {
         let literal = |text: String| Value { text, dtype: inst.dtype, lanes: 1, literal: true };
         let value = match &inst.op {
             Op::Const(bits) => literal(constant(inst.dtype, *bits)),
@@ -457,7 +469,7 @@ impl Emitter<'_> {
     fn row_stage(&mut self, stage: &Stage) -> Result<(), String> {
         self.at.levels.clear();
         for inst in &stage.insts {
-            let level = self.level(inst);
+            let level = if self.nest.tiled.is_some() { self.row_dims() } else { self.level(inst) };
             self.at.levels.insert(inst.id, level);
         }
         let saved = self.at.clone();
@@ -609,6 +621,7 @@ impl Emitter<'_> {
         let tail = |this: &mut Self, at: &str, count: &str, values: Vec<String>| {
             this.at.index.insert(dim, at.to_owned());
             this.at.mask = Some(this.mask_of(count));
+            this.at.lanes_left = Some(count.to_owned());
             this.body(stage, level, values)
         };
         if let Some(Extent::Const(n)) = known {
@@ -660,6 +673,11 @@ impl Emitter<'_> {
 
     /// One point (or vector of points) of the row: instructions of the innermost level, stores, reductions.
     fn body(&mut self, stage: &Stage, level: usize, accumulators: Vec<String>) -> Result<Vec<String>, String> {
+        if let Some(other) = self.nest.tiled {
+            let left = self.at.lanes_left.clone();
+            self.tile(stage, other, left.as_deref())?;
+            return Ok(accumulators);
+        }
         self.insts_at(stage, level)?;
         for store in &stage.stores {
             self.store(store)?;

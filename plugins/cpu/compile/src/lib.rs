@@ -15,6 +15,7 @@ mod ops;
 mod power;
 mod random;
 mod text;
+mod tile;
 mod trig;
 
 #[cfg(test)]
@@ -65,7 +66,7 @@ fn header(nest: &Nest, isa: Isa, entry: usize) -> Header {
     };
     let mut axis: Vec<AxisFactor> = axis.iter().map(|extent| AxisFactor { extent: *extent, block: 1 }).collect();
     let mut lanes = 1;
-    if let (Lanes::Outer, Some(last)) = (nest.lanes, axis.last_mut()) {
+    if let (true, Some(last)) = (nest.lanes == Lanes::Outer || nest.tiled.is_some(), axis.last_mut()) {
         last.block = nest.width;
         lanes = nest.width;
     }
@@ -77,6 +78,6 @@ fn header(nest: &Nest, isa: Isa, entry: usize) -> Header {
         axis,
         granule: if nest.split == Split::Row { 64 } else { 1 },
         inner,
-        point_ps: cost::point_ps(kernel).saturating_mul(lanes),
+        point_ps: cost::point_ps(nest).saturating_mul(lanes),
     }
 }

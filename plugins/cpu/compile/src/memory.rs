@@ -28,7 +28,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn memory_elem(&self, access: &Access) -> Elem {
+    pub fn memory_elem(&self, access: &Access) -> Elem {
         Elem::in_memory(self.nest.kernel.params[access.param as usize].dtype)
     }
 
@@ -92,7 +92,7 @@ impl Emitter<'_> {
     }
 
     /// The address of the first lane.
-    fn lane_pointer(&mut self, access: &Access) -> Result<String, String> {
+    pub fn lane_pointer(&mut self, access: &Access) -> Result<String, String> {
         let pointer = self.pointer(access)?;
         if self.nest.lanes == Lanes::Outer {
             return Ok(pointer);
@@ -143,6 +143,10 @@ impl Emitter<'_> {
         let mask = self.at.mask.clone();
         let ty = Ty::new(Elem::in_memory(dtype), width);
         let align = ty.elem.bits() / 8;
+        if let Some(pointer) = self.turned(access) {
+            let text = def!(self.text, "load {ty}, ptr {pointer}, align {align}");
+            return Ok(self.loaded(dtype, width, text));
+        }
         let text = match (self.along(access), mask) {
             (Along::Still, _) => {
                 let pointer = self.pointer(access)?;
@@ -172,7 +176,7 @@ impl Emitter<'_> {
         Ok(vector)
     }
 
-    fn step_lane(&mut self, access: &Access, first: &str, lane: u32, stride: Extent) -> String {
+    pub fn step_lane(&mut self, access: &Access, first: &str, lane: u32, stride: Extent) -> String {
         match stride {
             Extent::Const(s) => self.step(access, first, &(i64::from(lane) * s).to_string(), Extent::Const(1)),
             stride => self.step(access, first, &lane.to_string(), stride),
@@ -272,6 +276,10 @@ impl Emitter<'_> {
         let value = self.storable(dtype, lanes, &value);
         let ty = Ty::new(Elem::in_memory(dtype), lanes);
         let (align, mask_ty) = (ty.elem.bits() / 8, ty.with(Elem::I1));
+        if let Some(pointer) = self.turned(access) {
+            run!(self.text, "store {ty} {value}, ptr {pointer}, align {align}");
+            return Ok(());
+        }
         let mask = self.at.mask.clone();
         match (along, mask) {
             (Along::Still, _) => {

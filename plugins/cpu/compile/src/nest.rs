@@ -2,6 +2,7 @@
 //! that threads share.
 
 use crate::found::rows;
+use crate::tile;
 use flambeau_cpu_artifact::Isa;
 use flambeau_plugin::kernel::{Access, DType, Extent, Kernel, Role, Scope};
 use flambeau_plugin::simplify::{
@@ -42,6 +43,8 @@ pub struct Nest {
     pub width: u32,
     /// What threads share.
     pub split: Split,
+    /// The last outer dimension, if it is walked with the vectorised one in square tiles.
+    pub tiled: Option<usize>,
     /// Whether buffers that are only written are written past the caches.
     pub streams: bool,
 }
@@ -85,8 +88,9 @@ impl Nest {
             kernel.outer = kernel.dims.len() - 1;
         }
         let split = if free && prefers_row_split(&kernel) { Split::Row } else { Split::Outer };
+        let tiled = if free && split == Split::Outer { tile(&mut kernel) } else { None };
         let streams = split == Split::Row && bytes(&kernel).is_some_and(|bytes| bytes >= STREAM_BYTES);
-        Ok(Nest { kernel, lanes, width, split, streams })
+        Ok(Nest { kernel, lanes, width, split, tiled, streams })
     }
 }
 
@@ -140,6 +144,16 @@ fn move_last(kernel: &mut Kernel, dim: usize, lanes: Lanes) {
     let moved = order.remove(dim);
     order.insert(to, moved);
     permute(kernel, &order);
+}
+
+/// Moves the dimension that tiles reach along, if there is one, before the vectorised one, which is the last.
+fn tile(kernel: &mut Kernel) -> Option<usize> {
+    let other = tile::other_dim(kernel, kernel.dims.len() - 1)?;
+    let to = kernel.outer - 1;
+    let mut order: Vec<usize> = (0..kernel.dims.len()).filter(|d| *d != other).collect();
+    order.insert(to, other);
+    permute(kernel, &order);
+    Some(to)
 }
 
 /// How many points these dimensions have, if all sizes are known.

@@ -410,3 +410,56 @@ fn malformed_kernels_are_refused() {
     outside.outer = 3;
     assert!(refused(&outside).contains("outer"));
 }
+
+/// `out = a + turned * 2`, and the sum of both as bool, over all sizes of tiles and types; `out` lies as `turned` or as `a`.
+#[test]
+fn turned_tiles_of_every_size_and_type() {
+    let mut random = Random::new(31);
+    let cases = [
+        ([16, 16], DType::F32),
+        ([19, 37], DType::F32),
+        ([64, 33], DType::U8),
+        ([8, 100], DType::I64),
+        ([35, 8], DType::F64),
+        ([19, 37], DType::Bf16),
+        ([48, 7], DType::F32),
+    ];
+    for (dims, dtype) in cases {
+        let count = (dims[0] * dims[1]) as usize;
+        for (out_turned, in_place) in [(false, false), (true, false), (true, true)] {
+            let (straight, turned) = ([dims[1], 1], [1, dims[0]]);
+            let mut k = Builder::new(&format!("turned_{dims:?}_{dtype:?}_{out_turned}_{in_place}"), consts(&dims), 2);
+            let a = k.param(dtype, Role::In);
+            let b = k.param(dtype, if in_place { Role::InOut } else { Role::In });
+            let z = if in_place { b } else { k.param(dtype, Role::Out) };
+            let flags = k.param(DType::Bool, Role::Out);
+            k.stage(Scope::Row);
+            let (v, w) = (k.load(a, &straight), k.load(b, &turned));
+            let work = if dtype == DType::Bf16 { DType::F32 } else { dtype };
+            let (v, w) = match dtype {
+                DType::Bf16 => (k.inst(work, Op::Cast(v)), k.inst(work, Op::Cast(w))),
+                _ => (v, w),
+            };
+            let twice = k.inst(work, Op::Binary(Binary::Add, w, w));
+            let sum = k.inst(work, Op::Binary(Binary::Add, v, twice));
+            let less = k.inst(DType::Bool, Op::Binary(Binary::Lt, v, w));
+            let sum = if work == dtype { sum } else { k.inst(dtype, Op::Cast(sum)) };
+            k.store(z, if out_turned { &turned } else { &straight }, sum);
+            k.store(flags, &turned, less);
+            let number = |i: i64| match dtype {
+                DType::Bf16 => u64::from(((i * 37 + 11) % 60) as u16 + 0x3f00),
+                _ => from_i64(dtype, (i * 37 + 11) % 60),
+            };
+            let filled = |from: i64| Buffer::new(dtype, (from..from + count as i64).map(number));
+            let mut buffers = vec![filled(0), filled(7)];
+            buffers.extend((!in_place).then(|| filled(3)));
+            buffers.push(Buffer::zeros(DType::Bool, count));
+            check(&k.kernel, &buffers, &[], 0);
+        }
+        let mut kernel = combine(&dims, 2, &[dims[1], 1], &[1, dims[0]], &[dims[1], 1]);
+        kernel.dims = vec![Extent::Scalar(0), Extent::Scalar(1)];
+        kernel.scalars = 2;
+        let buffers = [memory(&mut random, count), memory(&mut random, count), memory(&mut random, count)];
+        check(&kernel, &buffers, &[dims[0], dims[1]], 0);
+    }
+}
