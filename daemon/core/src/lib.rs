@@ -3,4 +3,5 @@
 
 pub mod graph;
 mod print;
+pub mod rebuild;
 pub mod trace;

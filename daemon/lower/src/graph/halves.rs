@@ -4,7 +4,8 @@
 
 use crate::nest::affine::same_layout;
 use crate::nest::group::memory_view;
-use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, CoreOutput, ExternArg, ExternCall, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, ExternArg};
+use flambeau_core::rebuild::{GONE, rebuild, renamed};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::DType;
@@ -26,7 +27,7 @@ pub fn halve_convolutions(core: Core, symbols: &[Symbol]) -> Core {
     let most = all.iter().map(|c| count(c.input).saturating_add(count(c.output))).max().unwrap_or(i64::MAX);
     let halved = all.iter().filter(|c| c.halves(&core) && count(c.weight) > most.max(LEAST_WEIGHT));
     let chosen: BTreeSet<CoreId> = halved.map(|c| c.call).collect();
-    if chosen.is_empty() { core } else { rebuild(&core, &chosen) }
+    if chosen.is_empty() { core } else { divided(&core, &chosen) }
 }
 
 /// A two-dimensional convolution.
@@ -64,45 +65,14 @@ impl Convolution {
     }
 }
 
-fn rebuild(old: &Core, chosen: &BTreeSet<CoreId>) -> Core {
-    let mut new = Core::default();
-    let mut map: Vec<CoreId> = Vec::with_capacity(old.nodes().len());
-    for id in old.ids() {
-        let mut node = old.node(id).clone();
-        let halved = match &node.op {
-            CoreOp::Result(call, 0) if chosen.contains(call) => halves(old, &mut new, &map, *call, &node),
-            // Its result makes the halves.
-            CoreOp::Extern(_) if chosen.contains(&id) => Some(CoreId(u32::MAX)),
-            _ => None,
-        };
-        map.push(halved.unwrap_or_else(|| {
-            match &mut node.op {
-                CoreOp::Extern(call) => *call = renamed(call, &map).into(),
-                op => op.operands_mut().into_iter().for_each(|o| *o = map[o.0 as usize]),
-            }
-            new.add_for(old, id, node)
-        }));
-    }
-    new.outputs = old
-        .outputs
-        .iter()
-        .map(|output| {
-            let base = match output.base {
-                OutputBase::Value(id) => OutputBase::Value(map[id.0 as usize]),
-                input @ OutputBase::Input(_) => input,
-            };
-            CoreOutput { base, ..output.clone() }
-        })
-        .collect();
-    new.uncounted.clone_from(&old.uncounted);
-    new.writes = old.writes.iter().map(|(input, value)| (*input, map[value.0 as usize])).collect();
+fn divided(old: &Core, chosen: &BTreeSet<CoreId>) -> Core {
+    let (new, _) = rebuild(old, |new, map, id| match &old.node(id).op {
+        CoreOp::Result(call, 0) if chosen.contains(call) => halves(old, new, map, *call, old.node(id)),
+        // Its result makes the halves.
+        CoreOp::Extern(_) if chosen.contains(&id) => Some(GONE),
+        _ => None,
+    });
     new
-}
-
-fn renamed(call: &ExternCall, map: &[CoreId]) -> ExternCall {
-    let mut call = call.clone();
-    call.args.iter_mut().for_each(|a| a.values_mut(&mut |id| *id = map[id.0 as usize]));
-    call
 }
 
 /// Both halves of a convolution, joined: stands for its result.

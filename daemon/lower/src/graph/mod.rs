@@ -9,6 +9,7 @@ pub mod halves;
 pub mod layout;
 mod leaves;
 mod opaque;
+pub mod pieces;
 mod regions;
 pub mod value;
 mod writes;

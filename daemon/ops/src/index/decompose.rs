@@ -324,11 +324,17 @@ pub(crate) fn joined(cx: &mut Decompose, parts: Vec<CoreId>, dim: usize) -> Core
 
 pub(super) fn roll(cx: &mut Decompose) -> Done {
     let mut x = cx.tensor("input")?;
-    let sizes = cx.sizes(x);
+    let mut sizes = cx.sizes(x);
     let shifts = cx.ints("shifts")?.unwrap_or_default();
-    let dims = cx.ints("dims")?.unwrap_or_default();
+    let mut dims = cx.ints("dims")?.unwrap_or_default();
+    let whole = sizes.clone();
+    if dims.is_empty() {
+        sizes = vec![Dim::product(&sizes)];
+        x = cx.reshape(x, sizes.clone());
+        dims.push(0);
+    }
     if dims.len() != shifts.len() {
-        return refuse("roll of the flattened tensor");
+        return refuse("roll by other than one number in each dimension");
     }
     for (shift, dim) in shifts.iter().zip(dims).filter(|_| !sizes.is_empty()) {
         let dim = cx.axis(dim, sizes.len())?;
@@ -341,6 +347,7 @@ pub(super) fn roll(cx: &mut Decompose) -> Done {
         let front = cx.slice(x, dim, Dim::Const(0), 1, Dim::Const(size - shift));
         x = joined(cx, vec![back, front], dim);
     }
+    let x = cx.reshape(x, whole);
     Ok(Outcome::Fresh(cx.core_copy(x)))
 }
 

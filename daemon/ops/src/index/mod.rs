@@ -215,24 +215,29 @@ fn one_hot(call: &mut Call) -> Answer {
     Ok(Inferred::tensor(call.contiguous(input, DType::I64, sizes)))
 }
 
-/// Along one dimension it joins the two parts; without a dimension it rolls the flat tensor.
+/// Along each dimension in turn it joins the two parts; without a dimension it rolls the flat tensor.
 fn roll(call: &mut Call) -> Answer {
     let input = call.tensor("input")?;
     let shifts = call.bound.ints("shifts")?.ok_or(InferError::NoRule)?;
     let dims = call.bound.ints("dims")?.ok_or(InferError::NoRule)?;
     match (&shifts[..], &dims[..]) {
         ([_], []) => Ok(Inferred::tensor(call.contiguous(input, input.dtype, input.sizes.clone()))),
-        ([shift], [dim]) if input.ndim() > 0 && !call.env.is_empty(&input.sizes) => {
-            let dim = Call::wrap(*dim, input.ndim())?;
-            let Some(size) = input.sizes[dim].as_const() else { return Err(InferError::NoRule) };
-            let start = (size - shift).rem_euclid(size);
-            let (mut tail, mut head) = (input.clone(), input.clone());
-            tail.sizes[dim] = Dim::Const(size - start);
-            head.sizes[dim] = Dim::Const(start);
-            if input.ndim() == 1 {
-                return Ok(Inferred::tensor(call.contiguous(input, input.dtype, input.sizes.clone())));
+        _ if shifts.len() == dims.len() && input.ndim() > 0 && !call.env.is_empty(&input.sizes) => {
+            let mut rolled = Inferred::tensor(input.clone());
+            for (shift, dim) in shifts.iter().zip(dims) {
+                let Some(input) = rolled.meta.as_tensor() else { break };
+                let dim = Call::wrap(dim, input.ndim())?;
+                let Some(size) = input.sizes[dim].as_const() else { return Err(InferError::NoRule) };
+                let start = (size - shift).rem_euclid(size);
+                let (mut tail, mut head) = (input.clone(), input.clone());
+                tail.sizes[dim] = Dim::Const(size - start);
+                head.sizes[dim] = Dim::Const(start);
+                rolled = match input.ndim() {
+                    1 => Inferred::tensor(call.contiguous(input, input.dtype, input.sizes.clone())),
+                    _ => joined(call, &[tail, head], dim)?,
+                };
             }
-            joined(call, &[tail, head], dim)
+            Ok(rolled)
         }
         _ => Err(InferError::NoRule),
     }

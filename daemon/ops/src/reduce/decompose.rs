@@ -2,7 +2,7 @@
 
 use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, compute_type, refuse};
-use flambeau_core::graph::{CoreId, ExternArg};
+use flambeau_core::graph::{CoreId, CoreOp, ExternArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
@@ -88,6 +88,15 @@ pub(super) fn extreme(cx: &mut Decompose, op: ReduceOp) -> Done {
         return extreme_of_all(cx, op);
     }
     let x = cx.tensor("input")?;
+    // Of equal extremes the gradient is the first one's.
+    if cx.training.is_none()
+        && let Some(dim) = cx.int("dim")?
+        && let Some((top, at)) = first_extreme(cx, op, x, dim)?
+    {
+        let sizes = cx.results()?[0].sizes.clone();
+        let (top, at) = (cx.reshape(top, sizes.clone()), cx.reshape(at, sizes));
+        return Ok(Outcome::Tuple(vec![Outcome::Fresh(top), Outcome::Fresh(at)]));
+    }
     let name = if op == ReduceOp::Max { "aten::max" } else { "aten::min" };
     let args = vec![
         ExternArg::Value(x),
@@ -230,8 +239,51 @@ pub(super) fn logsumexp(cx: &mut Decompose) -> Done {
     shaped(cx, sum)
 }
 
+/// Elements in which one thread looks for an extreme.
+const FEW: i64 = 1 << 14;
+
+/// The extreme along a dimension, which stays with size 1, and the first position that has it: the first NaN, if there are any.
+/// `None` for types and sizes that are left to torch.
+fn first_extreme(cx: &mut Decompose, op: ReduceOp, x: CoreId, dim: i64) -> Result<Option<(CoreId, CoreId)>, Reason> {
+    let (of, sizes) = (cx.dtype(x), cx.sizes(x));
+    let dtype = compute_type(of);
+    if !matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64) || sizes.is_empty() {
+        return Ok(None);
+    }
+    let (dim, x) = (cx.axis(dim, sizes.len())?, cx.cast(x, dtype));
+    let Some(size) = sizes[dim].as_const().filter(|size| (2..i64::from(i32::MAX)).contains(size)) else {
+        return Ok(None);
+    };
+    let top = cx.reduce(op, x, &[dim]);
+    let mut is_it = cx.binary(Binary::Eq, x, top);
+    if dtype.is_float() {
+        let nan = cx.unary(Unary::IsNan, x);
+        is_it = cx.binary(Binary::Or, is_it, nan);
+    }
+    let index = cx.core.push(CoreOp::Iota(dim as u32), DType::I64, sizes);
+    let index = cx.cast(index, DType::I32);
+    let past = cx.constant(&Const::Int(size), DType::I32, vec![])?;
+    let index = cx.select(is_it, index, past);
+    let first = cx.reduce(ReduceOp::Min, index, &[dim]);
+    Ok(Some((cx.cast(top, of), cx.cast(first, DType::I64))))
+}
+
 pub(super) fn position(cx: &mut Decompose, op: &str) -> Done {
     let x = cx.tensor("input")?;
+    let extreme = if op == "aten::argmax" { ReduceOp::Max } else { ReduceOp::Min };
+    let (over, along) = match cx.int("dim")? {
+        Some(dim) => (x, dim),
+        None => {
+            let numel = Dim::product(&cx.sizes(x));
+            let few = numel.as_const().is_some_and(|numel| numel <= FEW);
+            (if few { cx.reshape(x, vec![numel]) } else { x }, if few { 0 } else { i64::MAX })
+        }
+    };
+    if along != i64::MAX
+        && let Some((_, at)) = first_extreme(cx, extreme, over, along)?
+    {
+        return shaped(cx, at);
+    }
     let dim = cx.int("dim")?.map_or(Const::None, Const::Int);
     let args = vec![ExternArg::Value(x), ExternArg::Const(dim), ExternArg::Const(Const::Bool(cx.flag("keepdim")?))];
     let meta = cx.result()?;
@@ -277,6 +329,6 @@ impl Decompose<'_> {
     /// A copy with row-major strides.
     pub(crate) fn core_copy_of(&mut self, id: CoreId) -> CoreId {
         let node = self.core.node(id).clone();
-        self.core.push(flambeau_core::graph::CoreOp::Copy(id), node.dtype, node.sizes)
+        self.core.push(CoreOp::Copy(id), node.dtype, node.sizes)
     }
 }
