@@ -58,6 +58,7 @@ pub(crate) fn run(
         // What torch refuses differs from device to device.
         Err(InferError::Invalid(_)) if devices.foreign => Err(InferError::NoRule),
         Err(InferError::NoRule) => Err(InferError::Refused),
+        Err(InferError::Told) => Err(InferError::NoRule),
         answer => answer.map(|inferred| Inferred { checks: inferred.checks || canon.op.has(Mark::Checks), ..inferred }),
     }
 }

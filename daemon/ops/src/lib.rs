@@ -20,6 +20,7 @@ mod pointwise;
 mod pool;
 mod promote;
 mod random;
+mod recurrent;
 mod reduce;
 mod registry;
 mod signature;
@@ -100,6 +101,9 @@ pub enum InferError {
     /// The op's rule does not take such arguments: ask the oracle, and leave the call to torch.
     #[error("not for these arguments")]
     Refused,
+    /// The rule leaves metadata to the oracle; what the op is lowered to holds for these arguments too.
+    #[error("known to torch")]
+    Told,
     /// The arguments are wrong; eager would raise.
     #[error("{0}")]
     Invalid(String),
@@ -132,7 +136,7 @@ pub fn infer(
 }
 
 /// The tables of all families.
-fn families() -> [&'static [OpDef]; 19] {
+fn families() -> [&'static [OpDef]; 20] {
     [
         pointwise::OPS,
         pointwise::ACTIVATIONS,
@@ -151,6 +155,7 @@ fn families() -> [&'static [OpDef]; 19] {
         create::OPS,
         random::OPS,
         attention::OPS,
+        recurrent::OPS,
         loss::OPS,
         unruled::OPS,
     ]

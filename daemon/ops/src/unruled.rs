@@ -26,7 +26,6 @@ const fn saving(name: &'static str, saved: Saved) -> OpDef {
 }
 
 pub(crate) static OPS: &[OpDef] = &[
-    saving("einsum", Saved::Arguments),
     saving("tensordot", Saved::Arguments),
     saving("cross", Saved::Arguments),
     saving("kron", Saved::Arguments),

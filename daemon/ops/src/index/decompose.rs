@@ -397,18 +397,19 @@ pub(super) fn repeat_interleave(cx: &mut Decompose) -> Done {
     Ok(Outcome::Fresh(cx.core_copy(x)))
 }
 
-fn tensors(cx: &Decompose) -> Result<Vec<CoreId>, Reason> {
-    let Some(items) = cx.bound.items("tensors") else { return refuse("a join of no list") };
+/// The tensors given for a parameter.
+pub(crate) fn tensors(cx: &Decompose, name: &str) -> Result<Vec<CoreId>, Reason> {
+    let Some(items) = cx.bound.items(name) else { return refuse(format!("{name} is no list")) };
     let each = |a: &Arg| match a {
         Arg::Node(id) => cx.value_of(*id),
-        _ => refuse("a join of something else than tensors"),
+        _ => refuse(format!("{name} holds something else than tensors")),
     };
     items.iter().map(each).collect()
 }
 
 pub(super) fn cat(cx: &mut Decompose) -> Done {
     let meta = cx.result()?;
-    let parts: Vec<CoreId> = tensors(cx)?;
+    let parts: Vec<CoreId> = tensors(cx, "tensors")?;
     // Tensors of shape (0,) are skipped, whatever the others' rank.
     let parts: Vec<CoreId> = parts.into_iter().filter(|p| cx.core.node(*p).sizes.len() == meta.sizes.len()).collect();
     let dim = cx.axis(cx.int("dim")?.unwrap_or(0), meta.sizes.len())?;
@@ -426,7 +427,7 @@ pub(super) fn stack(cx: &mut Decompose) -> Done {
     let mut part_sizes = meta.sizes.clone();
     part_sizes[dim] = Dim::Const(1);
     let mut parts = Vec::new();
-    for part in tensors(cx)? {
+    for part in tensors(cx, "tensors")? {
         let part = cx.cast(part, meta.dtype);
         parts.push(cx.reshape(part, part_sizes.clone()));
     }
@@ -445,12 +446,13 @@ pub(super) fn pad(cx: &mut Decompose) -> Done {
     if !matches!(cx.bound.constant("mode"), None | Some(Const::Str(_))) {
         return refuse("pad with a mode that is not fixed");
     }
+    let x = cx.tensor("input")?;
     if let Some(Const::Str(mode)) = cx.bound.constant("mode")
         && &**mode != "constant"
     {
-        return refuse(format!("pad by {mode}"));
+        let mode = mode.clone();
+        return pad_by(cx, x, &mode);
     }
-    let x = cx.tensor("input")?;
     let (sizes, dtype) = (cx.sizes(x), cx.dtype(x));
     let value = match cx.bound.constant("value") {
         Some(Const::None) | None => Const::Int(0),
@@ -467,4 +469,37 @@ pub(super) fn pad(cx: &mut Decompose) -> Done {
     }
     let out = cx.result()?.sizes;
     Ok(Outcome::Fresh(cx.core.push(CoreOp::Pad(x, bits, low), dtype, out)))
+}
+
+/// Elements beyond the ends are others of the same dimension: mirrored, the last one, or those of the other end.
+fn pad_by(cx: &mut Decompose, x: CoreId, mode: &str) -> Done {
+    let (mut padded, widths) = (x, cx.ints("pad")?.unwrap_or_default());
+    let rank = cx.sizes(x).len();
+    if widths.iter().any(|w| *w < 0) || widths.len() % 2 != 0 || widths.len() / 2 > rank {
+        return refuse("pad that crops");
+    }
+    for (dim, pair) in (0..rank).rev().zip(widths.chunks(2)) {
+        let size = cx.sizes(padded)[dim].clone();
+        let of = |cx: &mut Decompose, start: Dim, step: i64, count: i64| {
+            cx.slice(padded, dim, start, step, Dim::Const(count))
+        };
+        let (low, high, last) = (pair[0], pair[1], size.sub(&Dim::Const(1)));
+        let (before, after) = match mode {
+            "reflect" => (of(cx, Dim::Const(low), -1, low), of(cx, last.sub(&Dim::Const(1)), -1, high)),
+            "circular" => (of(cx, size.sub(&Dim::Const(low)), 1, low), of(cx, Dim::Const(0), 1, high)),
+            "replicate" => {
+                let (first, last) = (of(cx, Dim::Const(0), 1, 1), of(cx, last, 1, 1));
+                let mut sizes = cx.sizes(padded);
+                sizes[dim] = Dim::Const(low);
+                let first = cx.expand(first, &sizes);
+                sizes[dim] = Dim::Const(high);
+                (first, cx.expand(last, &sizes))
+            }
+            other => return refuse(format!("pad by {other}")),
+        };
+        let parts = [(low, before), (1, padded), (high, after)];
+        let parts = parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, part)| part).collect();
+        padded = joined(cx, parts, dim);
+    }
+    Ok(Outcome::Fresh(cx.owned(padded)))
 }

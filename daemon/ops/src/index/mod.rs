@@ -363,8 +363,11 @@ fn pad(call: &mut Call) -> Answer {
         Some(_) => false,
     };
     let pads = call.bound.dims("pad")?.ok_or(InferError::NoRule)?;
-    if !constant || pads.len() % 2 == 1 || pads.len() / 2 > input.ndim() {
+    if pads.len() % 2 == 1 || pads.len() / 2 > input.ndim() {
         return Err(InferError::NoRule);
+    }
+    if !constant {
+        return Err(InferError::Told);
     }
     if pads.iter().all(|p| p.is(0)) {
         // A clone, whatever the format.

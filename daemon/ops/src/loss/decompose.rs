@@ -2,9 +2,10 @@
 
 use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, compute_type, refuse};
-use crate::reduce::decompose::{averaged, exponentials};
+use crate::reduce::decompose::{averaged, exponentials, softmaxed};
 use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;
+use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
@@ -13,9 +14,12 @@ use flambeau_ir::tensor::TensorMeta;
 /// those of the targets, so that it says what it says of a number of no class.
 pub(super) fn cross_entropy(cx: &mut Decompose) -> Result<Outcome, Reason> {
     let (scores, target) = (cx.tensor("input")?, cx.tensor("target")?);
-    let class = cx.sizes(scores).len() - 1;
-    if class > 1 || cx.maybe_tensor("weight")?.is_some() || cx.float("label_smoothing")?.unwrap_or(0.0) != 0.0 {
-        return refuse("cross_entropy with weights, smoothing or more dimensions");
+    let class = usize::from(cx.sizes(scores).len() > 1);
+    if cx.maybe_tensor("weight")?.is_some() {
+        return refuse("cross_entropy with weights");
+    }
+    if cx.dtype(target).is_float() {
+        return against_shares(cx, class);
     }
     let ignored = Const::Int(cx.int("ignore_index")?.unwrap_or(-100));
     let (given, result) = (cx.meta_of("input")?, cx.result()?);
@@ -39,6 +43,7 @@ pub(super) fn cross_entropy(cx: &mut Decompose) -> Result<Outcome, Reason> {
     let (picked, total) = (cx.cast(picked, dtype), cx.unary(Unary::Log, total));
     let off = cx.add(picked, top);
     let loss = cx.add(off, total);
+    let loss = smoothed(cx, loss, (x, class), &each)?;
 
     let (ignored, zero) = (cx.constant(&ignored, DType::I64, vec![])?, cx.real(0.0, dtype));
     let counts = cx.binary(Binary::Ne, target, ignored);
@@ -56,6 +61,39 @@ pub(super) fn cross_entropy(cx: &mut Decompose) -> Result<Outcome, Reason> {
     Ok(Outcome::Fresh(cx.reshape(loss, result.sizes)))
 }
 
+/// The share of the loss that goes to all classes alike, `mean(loss of each class)`, with `smoothing` of it.
+fn smoothed(cx: &mut Decompose, loss: CoreId, (x, class): (CoreId, usize), each: &[Dim]) -> Result<CoreId, Reason> {
+    let smoothing = cx.float("label_smoothing")?.unwrap_or(0.0);
+    if smoothing == 0.0 {
+        return Ok(loss);
+    }
+    let logs = softmaxed(cx, x, class, true);
+    let mean = averaged(cx, logs, &[class]);
+    let mean = cx.reshape(mean, each.to_vec());
+    let (own, shared) = (cx.scale(loss, 1.0 - smoothing), cx.scale(mean, smoothing));
+    Ok(cx.sub(own, shared))
+}
+
+/// `-sum(log_softmax(x) * y)`, where `y` is each class's share.
+fn against_shares(cx: &mut Decompose, class: usize) -> Result<Outcome, Reason> {
+    let [x, y] = plain(cx, ["input", "target"])?;
+    let (sizes, smoothing) = (cx.sizes(x), cx.float("label_smoothing")?.unwrap_or(0.0));
+    let Some(classes) = sizes[class].as_const().filter(|_| cx.sizes(y) == sizes) else {
+        return refuse("cross_entropy of a number of classes that varies");
+    };
+    let logs = softmaxed(cx, x, class, true);
+    let y = if smoothing > 0.0 {
+        let kept = cx.scale(y, 1.0 - smoothing);
+        cx.offset(kept, smoothing / classes as f64)
+    } else {
+        y
+    };
+    let shares = cx.mul(logs, y);
+    let sum = cx.reduce(ReduceOp::Sum, shares, &[class]);
+    let each = cx.unary(Unary::Neg, sum);
+    total(cx, each)
+}
+
 /// The loss of each element by what it differs, rounded to the type of the result, and reduced.
 fn by_difference(
     cx: &mut Decompose,
@@ -68,6 +106,12 @@ fn by_difference(
     let each = loss(cx, difference)?;
     let rounded = cx.cast(each, result.dtype);
     let each = cx.cast(rounded, dtype);
+    total(cx, each)
+}
+
+/// The losses of the elements, or one number of them.
+fn total(cx: &mut Decompose, each: CoreId) -> Result<Outcome, Reason> {
+    let result = cx.result()?;
     let over: Vec<usize> = (0..cx.sizes(each).len()).collect();
     let total = match cx.int("reduction")?.unwrap_or(1) {
         0 => each,
@@ -76,6 +120,141 @@ fn by_difference(
         other => return refuse(format!("a loss with reduction {other}")),
     };
     Ok(Outcome::Fresh(cx.reshape(total, result.sizes)))
+}
+
+/// The operands of a loss, of one float type that is not rounded at each step.
+fn plain<const N: usize>(cx: &mut Decompose, names: [&str; N]) -> Result<[CoreId; N], Reason> {
+    let dtype = cx.result()?.dtype;
+    if !matches!(dtype, DType::F32 | DType::F64) {
+        return refuse("a loss of halves, which torch rounds at each step");
+    }
+    let mut operands = [CoreId(0); N];
+    for (operand, name) in operands.iter_mut().zip(names) {
+        *operand = cx.tensor(name)?;
+        if cx.dtype(*operand) != dtype {
+            return refuse("a loss of several types");
+        }
+    }
+    Ok(operands)
+}
+
+/// `log(sigmoid(x))`
+fn log_sigmoid(cx: &mut Decompose, x: CoreId) -> CoreId {
+    let zero = cx.real(0.0, cx.dtype(x));
+    let (low, size) = (cx.binary(Binary::Min, x, zero), cx.unary(Unary::Abs, x));
+    let negative = cx.unary(Unary::Neg, size);
+    let decay = cx.unary(Unary::Exp, negative);
+    let soft = cx.unary(Unary::Log1p, decay);
+    let value = cx.sub(low, soft);
+    cx.sloped(value, x, |cx| {
+        let negative = cx.unary(Unary::Neg, x);
+        cx.unary(Unary::Sigmoid, negative)
+    })
+}
+
+/// What is below zero as zero; at zero the derivative is 1.
+fn positive(cx: &mut Decompose, x: CoreId) -> CoreId {
+    let zero = cx.real(0.0, cx.dtype(x));
+    let below = cx.binary(Binary::Lt, x, zero);
+    cx.select(below, zero, x)
+}
+
+/// `weight * ((1 - y) * x - ((pos_weight - 1) * y + 1) * log(sigmoid(x)))`
+pub(super) fn logits(cx: &mut Decompose) -> Result<Outcome, Reason> {
+    let [x, y] = plain(cx, ["input", "target"])?;
+    let dtype = cx.dtype(x);
+    let (one, likely) = (cx.real(1.0, dtype), log_sigmoid(cx, x));
+    let rest = cx.sub(one, y);
+    let unlikely = cx.mul(rest, x);
+    let likely = match cx.maybe_tensor("pos_weight")? {
+        Some(weight) if cx.dtype(weight) == dtype => {
+            let more = cx.offset(weight, -1.0);
+            let more = cx.mul(more, y);
+            let share = cx.offset(more, 1.0);
+            cx.mul(share, likely)
+        }
+        Some(_) => return refuse("weights of another type"),
+        None => likely,
+    };
+    let mut each = cx.sub(unlikely, likely);
+    if let Some(weight) = cx.maybe_tensor("weight")? {
+        if cx.dtype(weight) != dtype || cx.meta_of("weight")?.requires_grad {
+            return refuse("weights of another type, or that require a gradient");
+        }
+        each = cx.mul(each, weight);
+    }
+    total(cx, each)
+}
+
+/// `y * log(y) - y * x`, with 0 for `0 * log(0)`; or `exp(y) * (y - x)`
+pub(super) fn divergence(cx: &mut Decompose) -> Result<Outcome, Reason> {
+    let [x, y] = plain(cx, ["input", "target"])?;
+    let each = if cx.flag("log_target")? {
+        let (grown, off) = (cx.unary(Unary::Exp, y), cx.sub(y, x));
+        cx.mul(grown, off)
+    } else {
+        if cx.training.is_some() && cx.meta_of("target")?.requires_grad {
+            return refuse("a divergence whose target requires a gradient");
+        }
+        let (zero, log) = (cx.real(0.0, cx.dtype(y)), cx.unary(Unary::Log, y));
+        let (none, own) = (cx.binary(Binary::Eq, y, zero), cx.mul(y, log));
+        let (own, shared) = (cx.select(none, zero, own), cx.mul(y, x));
+        cx.sub(own, shared)
+    };
+    total(cx, each)
+}
+
+/// `log(1 + exp(-y * x))`
+pub(super) fn soft_margin(cx: &mut Decompose) -> Result<Outcome, Reason> {
+    let [x, y] = plain(cx, ["input", "target"])?;
+    let negative = cx.unary(Unary::Neg, x);
+    let product = cx.mul(negative, y);
+    let grown = cx.unary(Unary::Exp, product);
+    let each = cx.unary(Unary::Log1p, grown);
+    total(cx, each)
+}
+
+/// The margin that is left where `y` is not 1, and `x` where it is not -1.
+pub(super) fn hinge_embedding(cx: &mut Decompose) -> Result<Outcome, Reason> {
+    let [x, y] = plain(cx, ["input", "target"])?;
+    if cx.training.is_some() && cx.meta_of("target")?.requires_grad {
+        return refuse("a loss whose target requires a gradient");
+    }
+    let margin = cx.operand("margin", cx.dtype(x))?;
+    let (left, one) = (cx.sub(margin, x), cx.real(1.0, cx.dtype(x)));
+    let (left, zero, other) = (positive(cx, left), cx.real(0.0, cx.dtype(x)), cx.real(-1.0, cx.dtype(x)));
+    let (near, far) = (cx.binary(Binary::Ne, y, one), cx.binary(Binary::Ne, y, other));
+    let (near, far) = (cx.select(near, left, zero), cx.select(far, x, zero));
+    let each = cx.add(near, far);
+    total(cx, each)
+}
+
+/// `max(0, -y * (x1 - x2) + margin)`
+pub(super) fn margin_ranking(cx: &mut Decompose) -> Result<Outcome, Reason> {
+    let [a, b, y] = plain(cx, ["input1", "input2", "target"])?;
+    let margin = cx.operand("margin", cx.dtype(a))?;
+    let (negative, off) = (cx.unary(Unary::Neg, y), cx.sub(a, b));
+    let product = cx.mul(negative, off);
+    let left = cx.add(product, margin);
+    let each = positive(cx, left);
+    total(cx, each)
+}
+
+/// `exp(x) - y * x`, or `x - y * log(x + eps)`
+pub(super) fn poisson(cx: &mut Decompose) -> Result<Outcome, Reason> {
+    let [x, y] = plain(cx, ["input", "target"])?;
+    if cx.flag("full")? {
+        return refuse("a Poisson loss with Stirling's term");
+    }
+    let (rate, log) = if cx.flag("log_input")? {
+        (cx.unary(Unary::Exp, x), x)
+    } else {
+        let shifted = cx.offset(x, cx.float("eps")?.unwrap_or(1e-8));
+        (x, cx.unary(Unary::Log, shifted))
+    };
+    let expected = cx.mul(y, log);
+    let each = cx.sub(rate, expected);
+    total(cx, each)
 }
 
 pub(super) fn mse(cx: &mut Decompose) -> Result<Outcome, Reason> {

@@ -38,7 +38,27 @@ pub(crate) static OPS: &[OpDef] = &[
         "input:T, target:T, weight:T=None, pos_weight:T=None, reduction:I=1",
         logits,
         FN,
-    ),
+    )
+    .derives(decompose::logits),
+    OpDef::new("kl_div", "input:T, target:T, reduction:I=1, *, log_target:B=False", |_| Err(InferError::Told), FN)
+        .derives(decompose::divergence),
+    OpDef::new("soft_margin_loss", ELEMENTWISE, |_| Err(InferError::Told), NN).derives(decompose::soft_margin),
+    OpDef::new("hinge_embedding_loss", "input:T, target:T, margin:N=1.0, reduction:I=1", |_| Err(InferError::Told), FN)
+        .derives(decompose::hinge_embedding),
+    OpDef::new(
+        "margin_ranking_loss",
+        "input1:T, input2:T, target:T, margin:N=0.0, reduction:I=1",
+        |_| Err(InferError::Told),
+        FN,
+    )
+    .derives(decompose::margin_ranking),
+    OpDef::new(
+        "poisson_nll_loss",
+        "input:T, target:T, log_input:B, full:B, eps:N, reduction:I",
+        |_| Err(InferError::Told),
+        FN,
+    )
+    .derives(decompose::poisson),
     OpDef::new(
         "ctc_loss",
         "log_probs:T, targets:T, input_lengths, target_lengths, blank:I=0, reduction:I=1, zero_infinity:B=False",
@@ -62,6 +82,9 @@ fn sequences(call: &mut Call) -> Answer {
 /// Scores against class numbers (dimension 1 of the scores, or the only one).
 fn classes(call: &mut Call) -> Answer {
     let (input, target) = (call.tensor("input")?, call.tensor("target")?);
+    if input.dtype.is_float() && target.dtype == input.dtype {
+        return Err(InferError::Told);
+    }
     if !input.dtype.is_float() || target.dtype != DType::I64 || input.ndim() == 0 || target.ndim() + 1 != input.ndim() {
         return Err(InferError::NoRule);
     }
@@ -88,8 +111,8 @@ fn reduced(call: &mut Call) -> Result<Option<Inferred>, InferError> {
         return Err(InferError::NoRule);
     }
     for name in ["weight", "pos_weight"] {
-        if call.bound.value(name).is_some() {
-            call.absent(name)?;
+        if let Some(weight) = call.maybe_tensor(name)? {
+            return Err(if weight.dtype == input.dtype { InferError::Told } else { InferError::NoRule });
         }
     }
     broadcast(&mut call.env, [&input.sizes[..], &target.sizes])?;

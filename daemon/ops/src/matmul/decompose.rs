@@ -12,7 +12,7 @@ use flambeau_ir::tensor::TensorMeta;
 type Done = Result<Outcome, Reason>;
 
 /// A contiguous tensor like this one with other sizes.
-fn like(meta: &TensorMeta, sizes: Vec<Dim>) -> TensorMeta {
+pub(super) fn like(meta: &TensorMeta, sizes: Vec<Dim>) -> TensorMeta {
     TensorMeta { requires_grad: meta.requires_grad, ..TensorMeta::contiguous(meta.dtype, meta.device, sizes) }
 }
 
@@ -35,12 +35,20 @@ pub(super) fn scaled(cx: &mut Decompose, op: &str, names: [&str; 2]) -> Done {
 /// Multiplications up to which our own loops are done before torch's product has begun: calling it takes a microsecond.
 const TINY: i64 = 2048;
 
-/// `a @ turned.T` in our own loops, if it is tiny: sums of the products of rows.
+/// Fewest sums that threads share, and multiplications of one sum up to which one thread does it.
+const SHARED: i64 = 16;
+const ONE_SUM: i64 = 1 << 14;
+
+/// `a @ turned.T` in our own loops, if it is tiny or one of them is a vector, so that each element is read once: sums of the
+/// products of rows.
 fn tiny(cx: &mut Decompose, a: CoreId, turned: CoreId) -> Option<CoreId> {
     let (left, right) = (cx.sizes(a), cx.sizes(turned));
     let [rows, inner, columns] = [left[0].as_const()?, left[1].as_const()?, right[0].as_const()?];
     let count = rows.checked_mul(inner)?.checked_mul(columns)?;
-    if !(1..=TINY).contains(&count) || !matches!(cx.dtype(a), DType::F32 | DType::F64) {
+    let of_vector = cx.metas.values().all(|meta| meta.device.is_host())
+        && (rows == 1 || columns == 1)
+        && (rows * columns >= SHARED || count <= ONE_SUM);
+    if count < 1 || !(count <= TINY || of_vector) || !matches!(cx.dtype(a), DType::F32 | DType::F64) {
         return None;
     }
     let [rows, one, columns, inner] = [rows, 1, columns, inner].map(Dim::Const);
@@ -52,12 +60,46 @@ fn tiny(cx: &mut Decompose, a: CoreId, turned: CoreId) -> Option<CoreId> {
 }
 
 /// The product of two matrices.
-fn product(cx: &mut Decompose, a: CoreId, b: CoreId, meta: &TensorMeta) -> CoreId {
+pub(super) fn product(cx: &mut Decompose, a: CoreId, b: CoreId, meta: &TensorMeta) -> CoreId {
     let turned = cx.permute(b, &[1, 0]);
     tiny(cx, a, turned).unwrap_or_else(|| {
         let pair = vec![ExternArg::Value(a), ExternArg::Value(b)];
         cx.call(("aten::mm", "default"), Some("out"), pair, std::slice::from_ref(meta))[0]
     })
+}
+
+/// The product of a matrix or a vector with a vector.
+pub(super) fn of_vector(cx: &mut Decompose, op: &str, names: [&str; 2]) -> Done {
+    let (a, b, meta) = (cx.tensor(names[0])?, cx.tensor(names[1])?, cx.result()?);
+    match with_vector(cx, a, b) {
+        Some(product) => Ok(Outcome::Fresh(cx.reshape(product, meta.sizes))),
+        None if cx.training.is_some() => refuse("a product with a vector that torch computes"),
+        None => direct(cx, op, &names),
+    }
+}
+
+/// A product of which a factor is a vector, or both are, in our own loops.
+fn with_vector(cx: &mut Decompose, a: CoreId, b: CoreId) -> Option<CoreId> {
+    let (left, right) = (cx.sizes(a), cx.sizes(b));
+    let one = Dim::Const(1);
+    let (a, turned) = match (&left[..], &right[..]) {
+        ([n], [m]) => (cx.reshape(a, vec![one.clone(), n.clone()]), cx.reshape(b, vec![one, m.clone()])),
+        ([_, _], [m]) => (a, cx.reshape(b, vec![one, m.clone()])),
+        ([n], [_, _]) => (cx.reshape(a, vec![one, n.clone()]), cx.permute(b, &[1, 0])),
+        _ => return None,
+    };
+    if cx.dtype(a) == cx.dtype(turned) { tiny(cx, a, turned) } else { None }
+}
+
+pub(super) fn outer(cx: &mut Decompose) -> Done {
+    let (a, b, meta) = (cx.tensor("input")?, cx.tensor("vec2")?, cx.result()?);
+    if cx.dtype(a) != cx.dtype(b) || meta.dtype == DType::Bool {
+        return refuse("an outer product of two types");
+    }
+    let mut column = cx.sizes(a);
+    column.push(Dim::Const(1));
+    let a = cx.reshape(a, column);
+    Ok(Outcome::Fresh(cx.mul(a, b)))
 }
 
 pub(super) fn mm(cx: &mut Decompose) -> Done {
@@ -134,6 +176,9 @@ pub(super) fn matmul(cx: &mut Decompose) -> Done {
             let product = cx.call(("aten::bmm", "default"), Some("out"), pair(x, y), &[product])[0];
             Ok(Outcome::Fresh(cx.reshape(product, meta.sizes)))
         }
-        _ => Ok(Outcome::Fresh(cx.call(("aten::matmul", "default"), None, pair(a, b), &[meta])[0])),
+        _ => Ok(Outcome::Fresh(match with_vector(cx, a, b) {
+            Some(product) => cx.reshape(product, meta.sizes),
+            None => cx.call(("aten::matmul", "default"), None, pair(a, b), &[meta])[0],
+        })),
     }
 }

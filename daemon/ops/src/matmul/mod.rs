@@ -2,6 +2,7 @@
 
 pub(crate) mod decompose;
 pub(crate) mod derivative;
+mod einsum;
 
 use crate::call::{Answer, Call, broadcast, invalid};
 use crate::registry::{OpDef, Saved, place::*};
@@ -22,9 +23,11 @@ pub(crate) static OPS: &[OpDef] = &[
         .derives(|cx| decompose::direct(cx, "aten::bmm", &["input", "mat2"]))
         .saves(Saved::Factors),
     OpDef::new("mv", "input:T, vec:T, *, out:T=None", mv, BOTH)
-        .lowers(|cx| decompose::direct(cx, "aten::mv", &["input", "vec"])),
+        .derives(|cx| decompose::of_vector(cx, "aten::mv", ["input", "vec"]))
+        .saves(Saved::Factors),
     OpDef::new("dot", "input:T, tensor:T, *, out:T=None", dot, BOTH)
-        .lowers(|cx| decompose::direct(cx, "aten::dot", &["input", "tensor"])),
+        .derives(|cx| decompose::of_vector(cx, "aten::dot", ["input", "tensor"]))
+        .saves(Saved::Factors),
     OpDef::new(
         "addmm",
         "input:T, mat1:T, mat2:T, *, beta:N=1, alpha:N=1, out:T=None",
@@ -41,7 +44,13 @@ pub(crate) static OPS: &[OpDef] = &[
     )
     .lowers(|cx| decompose::scaled(cx, "aten::baddbmm", ["batch1", "batch2"]))
     .saves(Saved::Factors),
-    OpDef::new("outer", "input:T, vec2:T, *, out:T=None", outer, BOTH).also(&["ger"]),
+    OpDef::new("outer", "input:T, vec2:T, *, out:T=None", outer, BOTH)
+        .derives(decompose::outer)
+        .also(&["ger"])
+        .saves(Saved::Factors),
+    OpDef::new("einsum", "equation:S, operands:TL", |_| Err(InferError::Told), FN)
+        .derives(einsum::einsum)
+        .saves(Saved::Arguments),
     OpDef::new("bilinear", "input1:T, input2:T, weight:T, bias:T=None", bilinear, FN),
 ];
 

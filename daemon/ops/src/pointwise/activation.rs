@@ -1,6 +1,7 @@
 //! Activation functions: float tensors in, the same type and layout out.
 
 use super::decompose_activation as decompose;
+use super::decompose_special as special;
 use super::same_type;
 use crate::call::{Answer, Call};
 use crate::layout::strides_in;
@@ -39,8 +40,8 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("log_sigmoid", "input:T, *, out:T=None", log_sigmoid, NN)
         .derives(decompose::log_sigmoid)
         .paths(&["torch.nn.functional.logsigmoid"]),
-    activation("softshrink", "input:T, lambd:N=0.5, *, out:T=None", NN),
-    activation("hardshrink", "input:T, lambd:N=0.5, *, out:T=None", BOTH),
+    activation("softshrink", "input:T, lambd:N=0.5, *, out:T=None", NN).lowers(|cx| special::shrunk(cx, true)),
+    activation("hardshrink", "input:T, lambd:N=0.5, *, out:T=None", BOTH).lowers(|cx| special::shrunk(cx, false)),
     OpDef::new("threshold", "input:T, threshold:N, value:N, *, out:T=None", same_type, FN | INPLACE)
         .derives(decompose::threshold)
         .paths(&["torch._C._nn.threshold"])

@@ -3,6 +3,7 @@
 mod activation;
 pub(crate) mod decompose;
 pub(crate) mod decompose_activation;
+mod decompose_special;
 mod select;
 
 use crate::call::{Answer, Call, Pointwise, invalid};
@@ -18,6 +19,7 @@ use flambeau_ir::code::Const;
 use flambeau_ir::kernel::{Binary, DType, Unary};
 
 use activation::float_only;
+use decompose_special as special;
 
 pub(crate) use activation::OPS as ACTIVATIONS;
 pub(crate) use select::OPS as SELECT;
@@ -98,15 +100,17 @@ pub(crate) static OPS: &[OpDef] = &[
     .is(KeepsNumbers),
     OpDef::new("maximum", TENSORS, arithmetic, BOTH).derives(|cx| decompose::binary(cx, Binary::Max)),
     OpDef::new("minimum", TENSORS, arithmetic, BOTH).derives(|cx| decompose::binary(cx, Binary::Min)),
-    OpDef::new("fmax", TENSORS, arithmetic, BOTH),
-    OpDef::new("fmin", TENSORS, arithmetic, BOTH),
+    OpDef::new("fmax", TENSORS, arithmetic, BOTH).lowers(|cx| special::beside_nan(cx, Binary::Max)),
+    OpDef::new("fmin", TENSORS, arithmetic, BOTH).lowers(|cx| special::beside_nan(cx, Binary::Min)),
     OpDef::new("atan2", TENSORS, float_arithmetic, ALL)
         .derives(|cx| decompose::binary(cx, Binary::Atan2))
         .also(&["arctan2"]),
     OpDef::new("copysign", TENSOR_FIRST, float_arithmetic, ALL),
-    OpDef::new("xlogy", BINARY, float_arithmetic, ALL).paths(&["torch._C._special.special_xlogy"]),
-    OpDef::new("hypot", TENSORS, floats_only, ALL),
-    OpDef::new("logaddexp", TENSORS, floats_only, BOTH),
+    OpDef::new("xlogy", BINARY, float_arithmetic, ALL)
+        .paths(&["torch._C._special.special_xlogy"])
+        .lowers(special::xlogy),
+    OpDef::new("hypot", TENSORS, floats_only, ALL).lowers(special::hypot),
+    OpDef::new("logaddexp", TENSORS, floats_only, BOTH).lowers(special::logaddexp),
     OpDef::new("logaddexp2", TENSORS, floats_only, BOTH),
     OpDef::new("nextafter", TENSORS, floats_only, ALL),
     OpDef::new("gcd", TENSORS, divisors, ALL),
@@ -130,8 +134,8 @@ pub(crate) static OPS: &[OpDef] = &[
     test("isnan").lowers(|cx| decompose::test(cx, Unary::IsNan)),
     OpDef::new("isinf", "input:T", isinf, BOTH).lowers(|cx| decompose::test(cx, Unary::IsInf)),
     OpDef::new("isfinite", "input:T", isfinite, BOTH).lowers(decompose::isfinite),
-    test("isposinf"),
-    test("isneginf"),
+    test("isposinf").lowers(|cx| special::is_infinity(cx, 1.0)),
+    test("isneginf").lowers(|cx| special::is_infinity(cx, -1.0)),
     test("signbit"),
     unary("neg")
         .derives(|cx| decompose::unary(cx, Unary::Neg))
@@ -159,7 +163,7 @@ pub(crate) static OPS: &[OpDef] = &[
         .derives(|cx| decompose::rounding(cx, Unary::Trunc))
         .also(&["fix"])
         .saves(Saved::Nothing),
-    OpDef::new("frac", UNARY, float_only, ALL),
+    OpDef::new("frac", UNARY, float_only, ALL).lowers(special::frac),
     OpDef::new("round", "input:T, *, decimals:I=0, out:T=None", same_type, ALL)
         .is(NoBools)
         .derives(decompose::round)
@@ -193,11 +197,19 @@ pub(crate) static OPS: &[OpDef] = &[
     float("erfinv").paths(&["torch._C._special.special_erfinv"]),
     float("lgamma").paths(&["torch._C._special.special_gammaln"]),
     float("digamma").paths(&["torch._C._special.special_digamma"]),
-    float("sinc").paths(&["torch._C._special.special_sinc"]),
+    float("sinc").paths(&["torch._C._special.special_sinc"]).lowers(special::sinc),
     OpDef::new("deg2rad", UNARY, float_like, ALL).derives(|cx| decompose::scaled_by(cx, std::f64::consts::PI / 180.0)),
     OpDef::new("rad2deg", UNARY, float_like, ALL).derives(|cx| decompose::scaled_by(cx, 180.0 / std::f64::consts::PI)),
-    OpDef::new("logit", "input:T, eps:N=None, *, out:T=None", float_unary, ALL),
-    OpDef::new("nan_to_num", "input:T, nan:N=None, posinf:N=None, neginf:N=None, *, out:T=None", same_type_like, ALL),
+    OpDef::new("heaviside", "input:T, values:T, *, out:T=None", |_| Err(InferError::Told), ALL)
+        .lowers(special::heaviside),
+    OpDef::new("special_entr", "input:T, *, out:T=None", |_| Err(InferError::Told), FN)
+        .paths(&["torch._C._special.special_entr"])
+        .lowers(special::entropy),
+    OpDef::new("diff", "input:T, n:I=1, dim:I=-1, prepend:T=None, append:T=None", |_| Err(InferError::Told), BOTH)
+        .derives(special::difference),
+    OpDef::new("logit", "input:T, eps:N=None, *, out:T=None", float_unary, ALL).lowers(special::logit),
+    OpDef::new("nan_to_num", "input:T, nan:N=None, posinf:N=None, neginf:N=None, *, out:T=None", same_type_like, ALL)
+        .lowers(special::nan_to_num),
 ];
 
 /// The promoted type of both operands.

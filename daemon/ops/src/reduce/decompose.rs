@@ -7,6 +7,7 @@ use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{Binary, DType, ReduceOp, Unary};
 use flambeau_ir::reason::Reason;
+use flambeau_ir::tensor::TensorMeta;
 
 type Done = Result<Outcome, Reason>;
 
@@ -23,9 +24,96 @@ fn dims(cx: &Decompose, name: &str, rank: usize) -> Result<Vec<usize>, Reason> {
     }
 }
 
+/// The root of the sum of squares, if that is what is asked for.
+fn euclidean(cx: &mut Decompose, x: CoreId, meta: &TensorMeta) -> Result<Option<CoreId>, Reason> {
+    let is_two = |name: &str| match cx.bound.constant(name) {
+        Some(Const::Int(2)) => true,
+        Some(Const::Float(p)) => *p == 2.0,
+        Some(Const::Str(p)) => &**p == "fro",
+        _ => false,
+    };
+    let dtype = cx.dtype(x);
+    if !(is_two("p") || is_two("ord")) || !matches!(dtype, DType::F32 | DType::F64) || meta.dtype != dtype {
+        return Ok(None);
+    }
+    let rank = cx.sizes(x).len();
+    let over = dims(cx, "dim", rank)?;
+    let square = cx.mul(x, x);
+    let total = cx.reduce(ReduceOp::Sum, square, &over);
+    Ok(Some(rooted(cx, total)))
+}
+
+/// The root, whose derivative at zero is zero.
+fn rooted(cx: &mut Decompose, total: CoreId) -> CoreId {
+    let (root, dtype) = (cx.unary(Unary::Sqrt, total), cx.dtype(total));
+    cx.sloped(root, total, |cx| {
+        let (zero, half) = (cx.real(0.0, dtype), cx.real(0.5, dtype));
+        let (none, slope) = (cx.binary(Binary::Eq, root, zero), cx.div(half, root));
+        cx.select(none, zero, slope)
+    })
+}
+
+pub(super) fn vector_norm(cx: &mut Decompose) -> Done {
+    let (x, meta) = (cx.tensor("input")?, cx.result()?);
+    match euclidean(cx, x, &meta)? {
+        Some(length) => shaped(cx, length),
+        None => refuse("a norm of another order than 2"),
+    }
+}
+
+/// Most coordinates of points whose distances are computed one by one.
+const COORDINATES: i64 = 32;
+
+/// How far each point of one set is from each of another.
+pub(super) fn distances(cx: &mut Decompose) -> Done {
+    let (a, b) = (cx.tensor("x1")?, cx.tensor("x2")?);
+    let (left, right, rank) = (cx.sizes(a), cx.sizes(b), cx.sizes(a).len());
+    let few = left.last().and_then(Dim::as_const).is_some_and(|n| (1..=COORDINATES).contains(&n));
+    if cx.float("p")?.unwrap_or(2.0) != 2.0 || rank < 2 || right.len() != rank || !few {
+        return refuse("distances of another kind");
+    }
+    let apart = |sizes: &[Dim], at: usize| {
+        let mut sizes = sizes.to_vec();
+        sizes.insert(at, Dim::Const(1));
+        sizes
+    };
+    let (a, b) = (cx.reshape(a, apart(&left, rank - 1)), cx.reshape(b, apart(&right, rank - 2)));
+    between(cx, a, b)
+}
+
+/// How far points are from those of the same places.
+pub(super) fn pairwise_distance(cx: &mut Decompose) -> Done {
+    let (a, b) = (cx.tensor("x1")?, cx.tensor("x2")?);
+    if cx.float("p")?.unwrap_or(2.0) != 2.0 || cx.sizes(a).is_empty() || cx.sizes(b).is_empty() {
+        return refuse("distances of another kind");
+    }
+    let b = cx.offset(b, -cx.float("eps")?.unwrap_or(1e-6));
+    between(cx, a, b)
+}
+
+/// The root of the sum of squares of a difference, along the last dimension.
+fn between(cx: &mut Decompose, a: CoreId, b: CoreId) -> Done {
+    let dtype = cx.result()?.dtype;
+    if !matches!(dtype, DType::F32 | DType::F64) || cx.dtype(a) != dtype || cx.dtype(b) != dtype {
+        return refuse("distances of halves");
+    }
+    let difference = cx.sub(a, b);
+    let square = cx.mul(difference, difference);
+    let last = cx.sizes(square).len() - 1;
+    let total = cx.reduce(ReduceOp::Sum, square, &[last]);
+    let root = rooted(cx, total);
+    shaped(cx, root)
+}
+
 /// By the op that torch calls for each form.
 pub(super) fn norm(cx: &mut Decompose) -> Done {
     let (x, meta) = (cx.tensor("input")?, cx.result()?);
+    if let Some(length) = euclidean(cx, x, &meta)? {
+        return shaped(cx, length);
+    }
+    if cx.training.is_some() {
+        return refuse("a norm of another order than 2");
+    }
     let order = match cx.bound.constant("p") {
         Some(number @ (Const::Int(_) | Const::Float(_))) => number.clone(),
         _ => Const::Int(2),
@@ -166,26 +254,37 @@ pub(super) fn variance(cx: &mut Decompose, root: bool) -> Done {
     let dtype = compute_type(cx.result()?.dtype);
     let x = cx.operand("input", dtype)?;
     let over = dims(cx, "dim", cx.sizes(x).len())?;
-    let correction = if matches!(cx.bound.constant("unbiased"), Some(Const::Bool(false))) {
-        0
-    } else {
-        match cx.bound.constant("correction") {
-            None | Some(Const::None) => 1,
-            Some(Const::Int(i)) => *i,
-            _ => return refuse("a correction that is no int"),
-        }
-    };
+    let correction = correction(cx)?;
     let (_, var) = moments(cx, x, &over, correction);
-    if !root {
-        return shaped(cx, var);
+    let value = if root { rooted(cx, var) } else { var };
+    shaped(cx, value)
+}
+
+pub(super) fn variance_and_mean(cx: &mut Decompose, root: bool) -> Done {
+    let (metas, x) = (cx.results()?, cx.tensor("input")?);
+    let dtype = cx.dtype(x);
+    if compute_type(dtype) != dtype || metas.len() != 2 {
+        return refuse("moments of halves");
     }
-    let deviation = cx.unary(Unary::Sqrt, var);
-    let deviation = cx.sloped(deviation, var, |cx| {
-        let (zero, half) = (cx.real(0.0, dtype), cx.real(0.5, dtype));
-        let (none, slope) = (cx.binary(Binary::Eq, deviation, zero), cx.div(half, deviation));
-        cx.select(none, zero, slope)
-    });
-    shaped(cx, deviation)
+    let over = dims(cx, "dim", cx.sizes(x).len())?;
+    let correction = correction(cx)?;
+    let (mean, var) = moments(cx, x, &over, correction);
+    let mean = if mean == x { cx.core_copy_of(x) } else { mean };
+    let value = if root { rooted(cx, var) } else { var };
+    let both = [value, mean].map(|part| Outcome::Fresh(cx.reshape(part, metas[0].sizes.clone())));
+    Ok(Outcome::Tuple(both.into()))
+}
+
+/// What is taken off the number of elements.
+fn correction(cx: &Decompose) -> Result<i64, Reason> {
+    if matches!(cx.bound.constant("unbiased"), Some(Const::Bool(false))) {
+        return Ok(0);
+    }
+    match cx.bound.constant("correction") {
+        None | Some(Const::None) => Ok(1),
+        Some(Const::Int(i)) => Ok(*i),
+        _ => refuse("a correction that is no int"),
+    }
 }
 
 /// `exp(x - max) / sum(exp(x - max))`, or its logarithm
@@ -299,6 +398,17 @@ pub(super) fn cumsum(cx: &mut Decompose) -> Done {
         ExternArg::Const(Const::None),
     ];
     Ok(Outcome::Fresh(cx.call(("aten::cumsum", "default"), Some("out"), args, &[meta])[0]))
+}
+
+/// How many elements are not zero.
+pub(super) fn count_nonzero(cx: &mut Decompose) -> Done {
+    let (x, meta) = (cx.tensor("input")?, cx.result()?);
+    let zero = cx.constant(&Const::Int(0), cx.dtype(x), vec![])?;
+    let there = cx.binary(Binary::Ne, x, zero);
+    let (counted, rank) = (cx.cast(there, DType::I64), cx.sizes(x).len());
+    let over = dims(cx, "dim", rank)?;
+    let total = cx.reduce(ReduceOp::Sum, counted, &over);
+    Ok(Outcome::Fresh(cx.reshape(total, meta.sizes)))
 }
 
 /// `sum(a / max(|a|, eps) * b / max(|b|, eps))`

@@ -40,8 +40,8 @@ pub(crate) static OPS: &[OpDef] = &[
     OpDef::new("nanmean", "input:T, dim:L=None, keepdim:B=False, *, dtype:D=None", mean, BOTH),
     OpDef::new("std", VARIANCE, variance, BOTH).derives(|cx| decompose::variance(cx, true)),
     OpDef::new("var", VARIANCE, variance, BOTH).derives(|cx| decompose::variance(cx, false)),
-    OpDef::new("std_mean", VARIANCE, variance_and_mean, FN),
-    OpDef::new("var_mean", VARIANCE, variance_and_mean, FN),
+    OpDef::new("std_mean", VARIANCE, variance_and_mean, FN).lowers(|cx| decompose::variance_and_mean(cx, true)),
+    OpDef::new("var_mean", VARIANCE, variance_and_mean, FN).lowers(|cx| decompose::variance_and_mean(cx, false)),
     OpDef::new("logsumexp", "input:T, dim:L, keepdim:B=False, *, out:T=None", logsumexp, BOTH)
         .derives(decompose::logsumexp),
     OpDef::new(
@@ -49,7 +49,8 @@ pub(crate) static OPS: &[OpDef] = &[
         "input:T, ord:N=2, dim:L=None, keepdim:B=False, *, dtype:D=None, out:T=None",
         vector_norm,
         LINALG,
-    ),
+    )
+    .derives(decompose::vector_norm),
     OpDef::new(
         "norm",
         "input:T, p:S=fro, dim:L=None, keepdim:B=False, *, out:T=None, dtype:D=None | \
@@ -57,13 +58,17 @@ pub(crate) static OPS: &[OpDef] = &[
         norm,
         BOTH,
     )
-    .lowers(decompose::norm),
+    .derives(decompose::norm),
     OpDef::new("cosine_similarity", "x1:T, x2:T, dim:I=1, eps:N=1e-08", cosine_similarity, FN)
         .lowers(decompose::cosine_similarity)
         .paths(&["torch.nn.functional.cosine_similarity"]),
     OpDef::new("any", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::Any)),
     OpDef::new("all", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::All)),
-    OpDef::new("count_nonzero", "input:T, dim:L=None", count_nonzero, BOTH),
+    OpDef::new("cdist", "x1:T, x2:T, p:N=2, compute_mode=None", |_| Err(InferError::Told), FN)
+        .derives(decompose::distances),
+    OpDef::new("pairwise_distance", "x1:T, x2:T, p:N=2, eps:N=1e-06, keepdim:B=False", |_| Err(InferError::Told), FN)
+        .derives(decompose::pairwise_distance),
+    OpDef::new("count_nonzero", "input:T, dim:L=None", count_nonzero, BOTH).lowers(decompose::count_nonzero),
 ];
 
 const VARIANCE: &str = "input:T, dim:L=None, *, correction:N=1, keepdim:B=False | \

@@ -79,7 +79,9 @@ impl Tracer<'_> {
     ) -> Flow<T> {
         let code = match error {
             InferError::Invalid(_) => ReasonCode::Shape,
-            InferError::Unknown(_) | InferError::NoRule | InferError::Refused => ReasonCode::OpUnknown,
+            InferError::Unknown(_) | InferError::NoRule | InferError::Refused | InferError::Told => {
+                ReasonCode::OpUnknown
+            }
             InferError::Dynamic(_) => {
                 self.fix_sizes(args, kwargs);
                 ReasonCode::DynamicShape
@@ -237,7 +239,9 @@ impl Tracer<'_> {
         (op_args, op_kwargs): (&[OpArg], &[(Arc<str>, OpArg)]),
     ) -> Flow<Asked> {
         match error {
-            InferError::NoRule | InferError::Refused => self.ask_meta(target, args, op_args, op_kwargs),
+            InferError::NoRule | InferError::Refused | InferError::Told => {
+                self.ask_meta(target, args, op_args, op_kwargs)
+            }
             error => self.refused(target, &error, op_args, op_kwargs),
         }
     }
