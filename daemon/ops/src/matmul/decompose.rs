@@ -35,9 +35,11 @@ pub(super) fn scaled(cx: &mut Decompose, op: &str, names: [&str; 2]) -> Done {
 /// Multiplications up to which our own loops are done before torch's product has begun: calling it takes a microsecond.
 const TINY: i64 = 2048;
 
-/// Fewest sums that threads share, and multiplications of one sum up to which one thread does it.
-const SHARED: i64 = 16;
-const ONE_SUM: i64 = 1 << 14;
+/// Multiplications of a product with a vector up to which it does not matter how few sums threads share, sums that they share
+/// well, and multiplications up to which torch's library is not faster.
+const ONE_THREAD: i64 = 1 << 14;
+const SHARED: i64 = 64;
+const FROM_CACHES: i64 = 1 << 22;
 
 /// `a @ turned.T` in our own loops, if it is tiny or one of them is a vector, so that each element is read once: sums of the
 /// products of rows.
@@ -47,7 +49,7 @@ fn tiny(cx: &mut Decompose, a: CoreId, turned: CoreId) -> Option<CoreId> {
     let count = rows.checked_mul(inner)?.checked_mul(columns)?;
     let of_vector = cx.metas.values().all(|meta| meta.device.is_host())
         && (rows == 1 || columns == 1)
-        && (rows * columns >= SHARED || count <= ONE_SUM);
+        && (count <= ONE_THREAD || rows * columns >= SHARED && count <= FROM_CACHES);
     if count < 1 || !(count <= TINY || of_vector) || !matches!(cx.dtype(a), DType::F32 | DType::F64) {
         return None;
     }

@@ -5,14 +5,12 @@ use crate::found::horner::{self, Step, Steps};
 use crate::found::near_one;
 use crate::nest::{Lanes, Nest, Split};
 use crate::ops::{Ops, constant, identity};
+use crate::reduce::{OUTER_SUM_BLOCK, SUM_BLOCK, is_long, sums_singles};
 use crate::text::{Elem, Text, Ty, def, run};
 use flambeau_cpu_artifact::Isa;
-use flambeau_plugin::kernel::{Access, DType, Extent, Inst, Op, Reduce, ReduceOp, Scope, Stage, ValueId};
+use flambeau_plugin::kernel::{Access, DType, Extent, Inst, Op, Scope, Stage, ValueId};
 use flambeau_plugin::simplify::stage_accesses;
 use std::collections::{HashMap, HashSet};
-
-/// Row elements summed before their sum joins a total: keeps the error of long f32 sums near a pairwise sum's.
-const SUM_BLOCK: i64 = 4096;
 
 /// Name of the function.
 pub const ENTRY: &str = "kernel";
@@ -516,9 +514,27 @@ impl Emitter<'_> {
             return self.vector_loop(stage, accumulators);
         }
         let dim = self.outer() + level - 1;
-        let end = self.extent(self.nest.kernel.dims[dim]);
+        let extent = self.nest.kernel.dims[dim];
+        let end = self.extent(extent);
+        if level == rows && rows == 1 && is_long(extent, OUTER_SUM_BLOCK) && sums_singles(stage) {
+            return self.in_blocks(stage, (&end, OUTER_SUM_BLOCK), accumulators, |this, start, stop, fresh| {
+                this.row_loop(stage, (start, stop), level, fresh)
+            });
+        }
+        self.row_loop(stage, ("0", &end), level, accumulators)
+    }
+
+    /// The loop over a row dimension that is not vectorised, with all inner ones.
+    fn row_loop(
+        &mut self,
+        stage: &Stage,
+        (start, end): (&str, &str),
+        level: usize,
+        accumulators: Vec<String>,
+    ) -> Result<Vec<String>, String> {
+        let (rows, dim) = (self.row_dims(), self.outer() + level - 1);
         let carried = self.typed(stage, accumulators);
-        self.for_loop(("0", &end, 1), true, &carried, |this, index, values| {
+        self.for_loop((start, end, 1), true, &carried, |this, index, values| {
             this.at.index.insert(dim, index.to_owned());
             for access in stage_accesses(stage) {
                 this.advance_pointer(access, dim, index);
@@ -531,50 +547,18 @@ impl Emitter<'_> {
         })
     }
 
-    /// Rotating copies of each accumulator: a step depends on the one that many iterations ago, not on the last.
-    fn copies(&self, stage: &Stage) -> usize {
-        let registers = if self.isa == Isa::Avx512 { 8 } else { 4 };
-        (registers / stage.reduces.len().max(1)).clamp(1, 4)
-    }
-
-    fn accumulators(&self, stage: &Stage) -> Vec<(Ty, String)> {
-        let copies = self.copies(stage);
-        let of = |r: &Reduce| {
-            let ty = Ty::new(Elem::of(r.dtype), self.width());
-            std::iter::repeat_n((ty, ty.constant(identity(r.op, r.dtype))), copies)
-        };
-        stage.reduces.iter().flat_map(of).collect()
-    }
-
-    fn typed(&self, stage: &Stage, values: Vec<String>) -> Vec<(Ty, String)> {
-        self.accumulators(stage).into_iter().zip(values).map(|((ty, _), value)| (ty, value)).collect()
-    }
-
     fn vector_loop(&mut self, stage: &Stage, accumulators: Vec<String>) -> Result<Vec<String>, String> {
         let extent = self.nest.kernel.dims[self.nest.vector_dim()];
         self.splat_operands(stage)?;
         if self.nest.split == Split::Row {
             return self.segment(stage, "%begin", "%end", None, accumulators);
         }
-        let single_sum = |r: &Reduce| r.op == ReduceOp::Sum && r.dtype == DType::F32;
-        let long = !matches!(extent, Extent::Const(n) if n <= 2 * SUM_BLOCK);
         let end = self.extent(extent);
-        if self.row_dims() != 1 || !long || !stage.reduces.iter().any(single_sum) {
+        if self.row_dims() != 1 || !is_long(extent, SUM_BLOCK) || !sums_singles(stage) {
             return self.segment(stage, "0", &end, Some(extent), accumulators);
         }
-        let totals = self.typed(stage, accumulators);
-        self.for_loop(("0", &end, SUM_BLOCK), true, &totals, |this, start, totals| {
-            let stop = def!(this.text, "add nsw i64 {start}, {SUM_BLOCK}");
-            let stop = def!(this.text, "call i64 @llvm.smin.i64(i64 {stop}, i64 {end})");
-            let fresh = this.accumulators(stage).into_iter().map(|(_, v)| v).collect();
-            let sums = this.segment(stage, start, &stop, None, fresh)?;
-            let copies = this.copies(stage);
-            let width = this.width();
-            let mut joined = Vec::with_capacity(sums.len());
-            for (i, (total, sum)) in totals.iter().zip(&sums).enumerate() {
-                joined.push(this.combine(&stage.reduces[i / copies], width, total, sum)?);
-            }
-            Ok(joined)
+        self.in_blocks(stage, (&end, SUM_BLOCK), accumulators, |this, start, stop, fresh| {
+            this.segment(stage, start, stop, None, fresh)
         })
     }
 
@@ -699,59 +683,6 @@ impl Emitter<'_> {
             next.push(combined);
         }
         Ok(next)
-    }
-
-    fn combine(&mut self, reduce: &Reduce, lanes: u32, a: &str, b: &str) -> Result<String, String> {
-        let combined = self.ops(lanes).combine(reduce.op, reduce.dtype, a, b);
-        combined.ok_or_else(|| format!("{:?} reduction of {:?}", reduce.op, reduce.dtype))
-    }
-
-    /// Joins the copies, and the lanes where they belong to one row; defines the accumulator values.
-    fn finish_reductions(&mut self, stage: &Stage, accumulators: Vec<String>) -> Result<(), String> {
-        let copies = self.copies(stage);
-        for (reduce, group) in stage.reduces.iter().zip(accumulators.chunks(copies)) {
-            let mut parts = group.to_vec();
-            while parts.len() > 1 {
-                let last = parts.pop().unwrap_or_default();
-                let at = parts.len() / 2;
-                parts[at] = self.combine(reduce, self.width(), &parts[at].clone(), &last)?;
-            }
-            let mut text = parts.swap_remove(0);
-            let mut lanes = self.width();
-            if self.nest.lanes == Lanes::Row {
-                text = self.across_lanes(reduce, text)?;
-                lanes = 1;
-            }
-            self.at.values.insert(reduce.id, Value { text, dtype: reduce.dtype, lanes, literal: false });
-        }
-        Ok(())
-    }
-
-    /// Halves the vector until one element is left. Neighbours are joined where their order tells (zeros of both signs).
-    fn across_lanes(&mut self, reduce: &Reduce, vector: String) -> Result<String, String> {
-        let elem = Elem::of(reduce.dtype);
-        let (mut vector, mut lanes) = (vector, self.width());
-        let ordered = matches!(reduce.op, ReduceOp::Max | ReduceOp::Min);
-        while lanes > 1 {
-            let half = lanes / 2;
-            let ty = Ty::new(elem, lanes);
-            let mut part = |which: u32| {
-                let pick = |l: u32| if ordered { 2 * l + which } else { l + which * half };
-                let picks: Vec<String> = (0..half).map(|l| format!("i32 {}", pick(l))).collect();
-                let mask = format!("<{half} x i32> <{}>", picks.join(", "));
-                def!(self.text, "shufflevector {ty} {vector}, {ty} poison, {mask}")
-            };
-            let (low, high) = (part(0), part(1));
-            if half == 1 {
-                let one = format!("<1 x {}>", elem.text());
-                let low = def!(self.text, "extractelement {one} {low}, i64 0");
-                let high = def!(self.text, "extractelement {one} {high}, i64 0");
-                return self.combine(reduce, 1, &low, &high);
-            }
-            vector = self.combine(reduce, half, &low, &high)?;
-            lanes = half;
-        }
-        Ok(vector)
     }
 }
 

@@ -14,6 +14,7 @@ mod nest;
 mod ops;
 mod power;
 mod random;
+mod reduce;
 mod text;
 mod tile;
 mod trig;

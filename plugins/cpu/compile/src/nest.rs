@@ -4,7 +4,7 @@
 use crate::found::rows;
 use crate::tile;
 use flambeau_cpu_artifact::Isa;
-use flambeau_plugin::kernel::{Access, DType, Extent, Kernel, Role, Scope};
+use flambeau_plugin::kernel::{Access, DType, Extent, Kernel, Op, Role, Scope};
 use flambeau_plugin::simplify::{
     accesses, append_unit_row, check, is_free, merge_neighbours, merge_stages, permute, remove_unit_dims,
     sort_by_stride, stage_accesses,
@@ -41,6 +41,8 @@ pub struct Nest {
     pub lanes: Lanes,
     /// Elements of a vector.
     pub width: u32,
+    /// Registers that a vector of the computed type takes.
+    pub registers: u32,
     /// What threads share.
     pub split: Split,
     /// The last outer dimension, if it is walked with the vectorised one in square tiles.
@@ -90,7 +92,8 @@ impl Nest {
         let split = if free && prefers_row_split(&kernel) { Split::Row } else { Split::Outer };
         let tiled = if free && split == Split::Outer { tile(&mut kernel) } else { None };
         let streams = split == Split::Row && bytes(&kernel).is_some_and(|bytes| bytes >= STREAM_BYTES);
-        Ok(Nest { kernel, lanes, width, split, tiled, streams })
+        let registers = if lanes == Lanes::Outer { registers(&kernel, width) } else { 1 };
+        Ok(Nest { kernel, lanes, width: width * registers, registers, split, tiled, streams })
     }
 }
 
@@ -133,6 +136,24 @@ fn choose_vector_dim(kernel: &Kernel, width: u32) -> (usize, Lanes) {
         }
     }
     (best.0, best.1)
+}
+
+/// Registers for the sums of neighbours that are reduced at once: rows are read in longer pieces, where nothing else needs
+/// registers.
+fn registers(kernel: &Kernel, width: u32) -> u32 {
+    const FEW: usize = 8;
+    const BLOCKS: i64 = 4;
+    let insts = || kernel.stages.iter().filter(|s| s.scope == Scope::Row).flat_map(|s| &s.insts);
+    let is_plain = |op: &Op| !matches!(op, Op::Unary(..) | Op::LoadIf { .. });
+    let Extent::Const(size) = kernel.dims[kernel.outer - 1] else { return 1 };
+    let others = points(kernel.dims[..kernel.outer - 1].iter()).unwrap_or(1);
+    if insts().count() > FEW || !insts().all(|inst| is_plain(&inst.op) && inst.dtype.size() <= 4) {
+        return 1;
+    }
+    let fits = |count: &i64| {
+        size.saturating_mul(others) >= BLOCKS * count * i64::from(width) && size >= count * i64::from(width)
+    };
+    [4, 2].into_iter().find(fits).unwrap_or(1) as u32
 }
 
 fn move_last(kernel: &mut Kernel, dim: usize, lanes: Lanes) {

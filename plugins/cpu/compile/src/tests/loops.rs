@@ -463,3 +463,23 @@ fn turned_tiles_of_every_size_and_type() {
         check(&kernel, &buffers, &[dims[0], dims[1]], 0);
     }
 }
+
+#[test]
+fn columns_are_summed_in_long_pieces() {
+    let mut random = Random::new(32);
+    for (rows, columns) in [(1100, 512), (40, 300), (7, 1000), (2000, 16)] {
+        let mut k = Builder::new(&format!("columns_{rows}_{columns}"), consts(&[columns, rows]), 1);
+        let (x, w) = (k.param(DType::F32, Role::In), k.param(DType::F32, Role::In));
+        let z = k.param(DType::F32, Role::Out);
+        k.stage(Scope::Row);
+        let (v, u) = (k.load(x, &[1, columns]), k.load(w, &[0, 1]));
+        let product = k.inst(DType::F32, Op::Binary(Binary::Mul, v, u));
+        let sum = k.reduce(ReduceOp::Sum, DType::F32, product);
+        k.stage(Scope::Outer);
+        k.store(z, &[1, 0], sum);
+        let sizes = [rows * columns, rows, columns];
+        let buffers =
+            sizes.map(|n| Buffer::f32(&random.f32s(n as usize).iter().map(|v| v.abs().fract()).collect::<Vec<_>>()));
+        check(&k.kernel, &buffers, &[], 64);
+    }
+}
