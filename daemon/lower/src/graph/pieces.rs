@@ -22,7 +22,9 @@ pub fn divide(laid_out: LaidOut) -> LaidOut {
     let core = &laid_out.core;
     let mut whole: BTreeSet<CoreId> = laid_out.once.clone();
     let plan = loop {
-        if !core.nodes().iter().any(|node| matches!(node.op, CoreOp::Join(..))) {
+        let has = |is: fn(&CoreOp) -> bool| core.nodes().iter().any(|node| is(&node.op));
+        // What is read of an input that is written to in the middle is read where the program does.
+        if !has(|op| matches!(op, CoreOp::Join(..))) || has(|op| op.before().is_some()) {
             return laid_out;
         }
         let plan = Plan::of(core, &whole);
@@ -41,7 +43,7 @@ pub fn divide(laid_out: LaidOut) -> LaidOut {
             return Some(GONE);
         }
         let cuts = plan.made.get(&id)?;
-        Some(Making { old: core, new, map, divided: &plan.divided, found: &mut found }.made(id, cuts))
+        Some(Making { old: core, new, map, plan: &plan, whole: &whole, found: &mut found }.made(id, cuts))
     });
     let once = laid_out.once.iter().map(|id| map[id.0 as usize]).filter(|id| *id != GONE).collect();
     LaidOut { core: new, once }
@@ -94,9 +96,9 @@ fn fixed(sizes: &[Dim]) -> Option<Vec<i64>> {
     sizes.iter().map(Dim::as_const).collect()
 }
 
-/// A part of fixed places.
+/// A part of fixed places, or the same value.
 fn is_part(op: &CoreOp) -> bool {
-    matches!(op, CoreOp::Slice(_, _, Dim::Const(_), 1))
+    matches!(op, CoreOp::Slice(_, _, Dim::Const(_), 1) | CoreOp::Copy(_))
 }
 
 struct Plan {
@@ -131,7 +133,7 @@ impl Plan {
 
     /// Values that are read in pieces only, where that is no more work.
     fn open(&self, core: &Core, whole: &BTreeSet<CoreId>) -> BTreeSet<CoreId> {
-        let mut open: BTreeSet<CoreId> = BTreeSet::new();
+        let (mut open, cheap) = (BTreeSet::new(), self.cheap(core));
         for id in core.ids().rev() {
             let (node, users) = (core.node(id), self.uses.users(id));
             let stays = users.is_empty() || self.uses.kept.contains(&id) || whole.contains(&id);
@@ -146,7 +148,7 @@ impl Plan {
                         let op = &core.node(*user).op;
                         is_by_element(op) || open.contains(user) && (is_part(op) || matches!(op, CoreOp::Join(..)))
                     });
-                    all && (self.reads(core, id) == 1 || parts.iter().all(|part| self.is_cheap(core, *part)))
+                    all && (self.reads(core, id) == 1 || parts.iter().all(|part| cheap[part.0 as usize]))
                 }
                 op if is_part(op) => users.iter().all(|user| {
                     let op = &core.node(*user).op;
@@ -167,16 +169,20 @@ impl Plan {
         self.uses.users(id).iter().map(of).sum()
     }
 
-    /// Whether to compute it twice costs no more than to read it twice.
-    fn is_cheap(&self, core: &Core, mut id: CoreId) -> bool {
-        while core.node(id).op.is_view() {
-            id = core.node(id).op.operands()[0];
+    /// Of each value, whether to compute it twice costs no more than to read it twice.
+    fn cheap(&self, core: &Core) -> Vec<bool> {
+        let mut cheap: Vec<bool> = Vec::with_capacity(core.nodes().len());
+        for id in core.ids() {
+            let op = &core.node(id).op;
+            let is_read = op.is_input() || matches!(op, CoreOp::Result(..) | CoreOp::Const(_));
+            cheap.push(match op {
+                op if op.is_view() || matches!(op, CoreOp::Join(..)) => {
+                    op.operands().iter().all(|of| cheap[of.0 as usize])
+                }
+                op => is_read || is_by_element(op) && self.uses.users(id).len() > 1,
+            });
         }
-        let op = &core.node(id).op;
-        op.is_input()
-            || matches!(op, CoreOp::Result(..) | CoreOp::Const(_))
-            || matches!(op, CoreOp::Join(parts, _) if parts.iter().all(|part| self.is_cheap(core, *part)))
-            || is_by_element(op) && self.uses.users(id).len() > 1
+        cheap
     }
 
     /// Where pieces of a value begin, as those of what it reads do; `None` for sizes that are not fixed.
@@ -212,7 +218,8 @@ impl Plan {
         let mut found = BTreeSet::new();
         for (id, cuts) in &self.made {
             let mut joined = BTreeSet::new();
-            self.joined(core, *id, &mut joined);
+            self.read_by(core, *id, &mut joined);
+            joined.retain(|id| matches!(core.node(*id).op, CoreOp::Join(..)));
             let parts = |id: &CoreId| core.node(*id).op.operands().len();
             let before = joined.iter().map(parts).sum::<usize>() + 1;
             let pieces = cuts.iter().map(|at| at.len() + 1).fold(1, usize::saturating_mul);
@@ -223,12 +230,12 @@ impl Plan {
         found
     }
 
-    fn joined(&self, core: &Core, id: CoreId, found: &mut BTreeSet<CoreId>) {
-        for of in core.node(id).op.operands().into_iter().filter(|of| self.divided.contains_key(of)) {
-            if matches!(core.node(of).op, CoreOp::Join(..)) {
-                found.insert(of);
+    /// Adds the values without memory that one is computed of.
+    fn read_by(&self, core: &Core, id: CoreId, found: &mut BTreeSet<CoreId>) {
+        for of in core.node(id).op.operands() {
+            if self.divided.contains_key(&of) && found.insert(of) {
+                self.read_by(core, of, found);
             }
-            self.joined(core, of, found);
         }
     }
 }
@@ -237,7 +244,8 @@ struct Making<'a> {
     old: &'a Core,
     new: &'a mut Core,
     map: &'a [CoreId],
-    divided: &'a BTreeMap<CoreId, Cuts>,
+    plan: &'a Plan,
+    whole: &'a BTreeSet<CoreId>,
     found: &'a mut HashMap<(CoreId, Piece), CoreId>,
 }
 
@@ -273,7 +281,10 @@ impl Making<'_> {
 
     /// A piece of a value, of those that are in the new graph a part.
     fn piece(&mut self, id: CoreId, piece: &Piece) -> CoreId {
-        if self.divided.contains_key(&id) {
+        // What only this is computed of has no memory either.
+        let alone = is_by_element(&self.old.node(id).op) && self.plan.uses.users(id).len() == 1;
+        let kept = self.plan.uses.kept.contains(&id) || self.whole.contains(&id) || self.plan.made.contains_key(&id);
+        if self.plan.divided.contains_key(&id) || alone && !kept {
             return self.computed(id, piece);
         }
         let mut at = self.map[id.0 as usize];

@@ -475,6 +475,9 @@ pub(super) fn pad(cx: &mut Decompose) -> Done {
 fn pad_by(cx: &mut Decompose, x: CoreId, mode: &str) -> Done {
     let (mut padded, widths) = (x, cx.ints("pad")?.unwrap_or_default());
     let rank = cx.sizes(x).len();
+    if !matches!(cx.dtype(x), DType::F32 | DType::F64) {
+        return refuse(format!("pad by {mode} of another type than single and double precision"));
+    }
     if widths.iter().any(|w| *w < 0) || widths.len() % 2 != 0 || widths.len() / 2 > rank {
         return refuse("pad that crops");
     }

@@ -122,7 +122,7 @@ fn total(cx: &mut Decompose, each: CoreId) -> Result<Outcome, Reason> {
     Ok(Outcome::Fresh(cx.reshape(total, result.sizes)))
 }
 
-/// The operands of a loss, of one float type that is not rounded at each step.
+/// The operands of a loss, of the same sizes and one float type that is not rounded at each step.
 fn plain<const N: usize>(cx: &mut Decompose, names: [&str; N]) -> Result<[CoreId; N], Reason> {
     let dtype = cx.result()?.dtype;
     if !matches!(dtype, DType::F32 | DType::F64) {
@@ -134,6 +134,9 @@ fn plain<const N: usize>(cx: &mut Decompose, names: [&str; N]) -> Result<[CoreId
         if cx.dtype(*operand) != dtype {
             return refuse("a loss of several types");
         }
+    }
+    if operands.iter().any(|operand| cx.sizes(*operand) != cx.sizes(operands[0])) {
+        return refuse("a loss of several sizes");
     }
     Ok(operands)
 }

@@ -148,6 +148,9 @@ pub(super) fn beside_nan(cx: &mut Decompose, op: Binary) -> Done {
 /// 0 below zero and 1 above it, `values` at it.
 pub(super) fn heaviside(cx: &mut Decompose) -> Done {
     let [x, y] = pair(cx, "values")?;
+    if cx.tensor("input")? != x || cx.tensor("values")? != y {
+        return refuse("heaviside of two types");
+    }
     let (zero, one) = (cx.real(0.0, cx.dtype(x)), cx.real(1.0, cx.dtype(x)));
     let (at, above) = (cx.binary(Binary::Eq, x, zero), cx.binary(Binary::Gt, x, zero));
     let step = cx.select(above, one, zero);

@@ -1,6 +1,7 @@
 //! A kernel brought into the form the emitter wants: simplified, the dimension that fits vectors best chosen, and the axis
 //! that threads share.
 
+use crate::cost::inst_ps;
 use crate::found::rows;
 use crate::tile;
 use flambeau_cpu_artifact::Isa;
@@ -22,6 +23,9 @@ pub enum Lanes {
     /// The last outer dimension: each lane reduces its own rows.
     Outer,
 }
+
+/// Picoseconds of an operation that takes longer than to reach memory.
+const HEAVY_PS: u32 = 250;
 
 /// What `[begin, end)` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +105,10 @@ impl Nest {
 fn choose_vector_dim(kernel: &Kernel, width: u32) -> (usize, Lanes) {
     let reduces = kernel.stages.iter().any(|s| !s.reduces.is_empty());
     let width = i64::from(width);
+    // What takes long is worth full vectors, however memory is reached.
+    let insts = kernel.stages.iter().flat_map(|s| &s.insts);
+    let heavy =
+        insts.filter(|inst| inst_ps(kernel, inst) >= HEAVY_PS && matches!(inst.op, Op::Unary(..))).count() as i64;
     let score = |d: usize| -> i64 {
         let fit = match kernel.dims[d] {
             Extent::Const(n) => n * 100 / (((n + width - 1) / width).max(1) * width),
@@ -118,7 +126,7 @@ fn choose_vector_dim(kernel: &Kernel, width: u32) -> (usize, Lanes) {
                 stage_accesses(s).map(|a| of(a, 2)).sum::<i64>() + stores
             })
             .sum();
-        total * (10 + fit.min(100))
+        (total + 16 * heavy) * (10 + fit.min(100))
     };
     let last = kernel.dims.len() - 1;
     let mut best = (last, Lanes::Row, score(last));
