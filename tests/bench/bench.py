@@ -22,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 PROCESSES = {"seawater": 21}
 """Processes that time later calls, of each compiler, where three are too few: such short calls take up to 40 % longer
 in one process than in another."""
+MOST_STEPS = 25
+"""Steps that a page of `--profile` shows."""
 NAMES = ["resnet18", "mobilenet_v2", "vit_tiny_patch16_224", "transformer_encoder", "decoder", "seawater"]
 
 
@@ -31,6 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batches", nargs="*", type=int, default=[1, 8])
     parser.add_argument("--runs", type=int, default=1, help="fresh caches and processes this often; medians are shown")
     parser.add_argument("--steady", type=float, default=2.0, help="seconds of later calls, per process")
+    parser.add_argument("--profile", metavar="MODEL", choices=NAMES, help="only what each step of this model takes")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     return parser.parse_args()
 
@@ -236,8 +239,32 @@ def report(rows: list[dict], beside: dict[str, dict], as_json: bool) -> None:
         )
 
 
+def profile(model: str, batch: int, as_json: bool) -> None:
+    """The steps of a model's plan beside torch.compile's, the longest first, in us of a call."""
+    ours, peers = Caches(), Caches()
+    try:
+        pages = {
+            name: caches.run("steps.py", model, str(batch), name)
+            for name, caches in (("flambeau", ours), ("torch", peers))
+        }
+    finally:
+        ours.close()
+        peers.close()
+    if as_json:
+        print(json.dumps({"model": model, "batch": batch, **pages}, indent=1))
+        return
+    for name, page in pages.items():
+        inside = sum(spent for _, spent in page["steps"])
+        print(f"{name}: {page['whole']:.1f} us a call, {inside:.1f} in {len(page['steps'])} steps")
+        for text, spent in sorted(page["steps"], key=lambda step: -step[1])[:MOST_STEPS]:
+            print(f"  {spent:9.2f} {spent / page['whole']:6.1%}  {text}")
+
+
 def main() -> None:
     options = arguments()
+    if options.profile:
+        profile(options.profile, options.batches[0], options.json)
+        return
     rows = []
     for model in options.models:
         for batch in options.batches if model != "seawater" else options.batches[:1]:
