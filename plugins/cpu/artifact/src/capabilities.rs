@@ -38,8 +38,8 @@ pub fn capabilities() -> Capabilities {
 
 fn unary(table: &mut Capabilities) {
     use Unary::{
-        Abs, BitNot, Ceil, Exp, Exp2, Expm1, Floor, IsInf, IsNan, Log, Log1p, Log2, Log10, Neg, Not, Reciprocal, Round,
-        Rsqrt, Sigmoid, Sign, Sqrt, Tanh, Trunc,
+        Abs, Acos, Acosh, Asin, Asinh, Atan, Atanh, BitNot, Ceil, Cosh, Exp, Exp2, Expm1, Floor, IsInf, IsNan, Log,
+        Log1p, Log2, Log10, Neg, Not, Reciprocal, Round, Rsqrt, Sigmoid, Sign, Sinh, Sqrt, Tanh, Trunc,
     };
     let mut add = |ops: &[Unary], dtypes: &[DType]| {
         table.unary.extend(ops.iter().flat_map(|op| dtypes.iter().map(|dtype| (*op, *dtype))));
@@ -47,6 +47,7 @@ fn unary(table: &mut Capabilities) {
     add(&[Neg, Abs, Sign, Sqrt, Rsqrt, Reciprocal, Floor, Ceil, Round, Trunc, IsNan, IsInf], &FLOATS);
     add(&[Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Tanh, Sigmoid], &FLOATS);
     add(&[Unary::Erf, Unary::Sin, Unary::Cos, Unary::Tan], &F32);
+    add(&[Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh], &F32);
     add(&[Neg, Abs, Sign, BitNot], &INTS);
     add(&[Not, BitNot], &BOOL);
 }
@@ -60,6 +61,7 @@ fn binary(table: &mut Capabilities) {
     };
     add(&[Add, Sub, Mul, Div, TruncDiv, Max, Min], &FLOATS);
     add(&[Binary::Pow], &FLOATS);
+    add(&[Binary::Atan2, Fmod, Rem], &F32);
     add(&[Add, Sub, Mul, FloorDiv, TruncDiv, Rem, Fmod, Max, Min, And, Or, Xor, Shl, Shr], &INTS);
     add(&[And, Or, Xor, Max, Min], &BOOL);
     for dtypes in [&FLOATS[..], &INTS, &BOOL] {

@@ -39,6 +39,7 @@ pub fn inst_ps(kernel: &Kernel, inst: &Inst) -> u32 {
         Op::Load(access) | Op::LoadIf { access, .. } => access_ps(kernel, access),
         Op::Unary(op, _) => unary_ps(*op),
         Op::Binary(Binary::Pow, ..) => 1500,
+        Op::Binary(Binary::Rem | Binary::Fmod | Binary::Atan2, ..) if inst.dtype.is_float() => 500,
         Op::Binary(Binary::Div | Binary::TruncDiv, ..) if inst.dtype.is_float() => 100,
         Op::Binary(Binary::FloorDiv | Binary::TruncDiv | Binary::Rem | Binary::Fmod, ..) => 2000,
         Op::Binary(..) | Op::Select(..) | Op::Cast(_) => 10 * inst.dtype.size().max(4) as u32 / 4,
@@ -51,7 +52,8 @@ fn unary_ps(op: Unary) -> u32 {
         Unary::Neg | Unary::Abs | Unary::Sign | Unary::Not | Unary::BitNot | Unary::IsNan | Unary::IsInf => 10,
         Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => 20,
         Unary::Reciprocal => 100,
-        Unary::Sin | Unary::Cos | Unary::Tan => 800,
+        Unary::Tan | Unary::Sinh | Unary::Cosh | Unary::Asinh | Unary::Acosh | Unary::Atanh => 800,
+        Unary::Sin | Unary::Cos => 350,
         _ => 250,
     }
 }

@@ -12,12 +12,9 @@ mod math;
 mod memory;
 mod nest;
 mod ops;
-mod power;
-mod random;
 mod reduce;
 mod text;
 mod tile;
-mod trig;
 
 #[cfg(test)]
 mod tests;

@@ -115,6 +115,9 @@ impl Ops<'_> {
                 math.select(&nan, b, &chosen)
             }
             Binary::Pow if dtype == DType::F32 => math.power(a, b),
+            Binary::Atan2 if dtype == DType::F32 => math.atan2(a, b),
+            Binary::Fmod if dtype == DType::F32 => math.fmod(a, b),
+            Binary::Rem if dtype == DType::F32 => math.remainder(a, b),
             Binary::Pow if dtype == DType::F64 => math.double_power(a, b),
             Binary::Eq => math.compare("oeq", a, b),
             Binary::Ne => math.compare("une", a, b),

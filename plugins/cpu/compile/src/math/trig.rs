@@ -1,10 +1,11 @@
-//! Sine, cosine and tangent of f32, computed in f64: reduction by pi / 2, polynomials, choice by quadrant.
+//! Sine, cosine and tangent of f32: reduction by pi / 2, polynomials, choice by quadrant.
 //!
-//! Up to 2^30 the reduction is Cody and Waite's in two parts. Above it is Payne and Hanek's: the bits of 2 / pi that matter
+//! Sine and cosine of numbers that are not far from zero are computed in f32, with the part of the reduction that f32 rounds off
+//! as a correction: `x - n * first part of pi / 2` is exact there. The rest is computed in f64. Up to 2^30 the reduction is Cody and Waite's in two parts. Above it is Payne and Hanek's: the bits of 2 / pi that matter
 //! for the argument's exponent times its mantissa, in fixed point modulo 4; no f32 comes nearer than 2^-32 to a multiple.
 //! The polynomials are fits made as those in `math.rs`.
 
-use crate::math::Math;
+use super::Math;
 use crate::text::{Elem, def, run};
 use flambeau_plugin::kernel::Unary;
 
@@ -24,9 +25,102 @@ pub const ROUNDER: f64 = 6_755_399_441_055_744.0;
 /// Where the first reduction ends.
 const FAR: f64 = 1_073_741_824.0;
 
+/// pi / 2 in three parts of f32.
+const PI_2_PARTS: [f64; 3] = [1.570_796_370_506_286_6, -4.371_138_828_673_793e-8, -1.715_124_510_005_881_9e-15];
+/// Adding it rounds an f32 to a whole number, as [`ROUNDER`] does an f64.
+const SINGLE_ROUNDER: f64 = 12_582_912.0;
+/// Where the reduction in f32 ends.
+const NEAR: f64 = 32_768.0;
+
 impl Math<'_> {
     /// Sine, cosine or tangent of an f32.
     pub fn trig(&mut self, op: Unary, x: &str) -> String {
+        if op == Unary::Tan {
+            return self.trig_in_double(op, x);
+        }
+        let (ty, magnitude, limit) = (self.ty, self.intrinsic("fabs", x), self.c(NEAR));
+        let far = self.compare("ogt", &magnitude, &limit);
+        let any = self.any(&far);
+        let (double, single, done) = (self.text.fresh("double"), self.text.fresh("single"), self.text.fresh("turned"));
+        run!(self.text, "br i1 {any}, label %{double}, label %{single}");
+        self.text.enter(&double);
+        let slow = self.trig_in_double(op, x);
+        let after = self.text.block();
+        run!(self.text, "br label %{done}");
+        self.text.enter(&single);
+        let fast = self.trig_in_single(op, x);
+        let before = self.text.block();
+        run!(self.text, "br label %{done}");
+        self.text.enter(&done);
+        def!(self.text, "phi {ty} [ {slow}, %{after} ], [ {fast}, %{before} ]")
+    }
+
+    /// Whether any lane is true.
+    pub fn any(&mut self, lanes: &str) -> String {
+        match self.ty.lanes {
+            1 => lanes.to_owned(),
+            count => {
+                let bools = self.ty.with(Elem::I1);
+                def!(self.text, "call i1 @llvm.vector.reduce.or.v{count}i1({bools} {lanes})")
+            }
+        }
+    }
+
+    /// Sine or cosine for |x| <= 2^15.
+    fn trig_in_single(&mut self, op: Unary, x: &str) -> String {
+        let (ty, int) = (self.ty, self.ty.with(Elem::I32));
+        let (inverse, rounder) = (self.c(std::f64::consts::FRAC_2_PI), self.c(SINGLE_ROUNDER));
+        let sum = self.fma(x, &inverse, &rounder);
+        let n = self.sub(&sum, &rounder);
+        let [first, second, third] = PI_2_PARTS.map(|part| self.c(-part));
+        let exact = self.fma(&n, &first, x);
+        let product = self.mul(&n, &second);
+        let r = self.add(&exact, &product);
+        // What r lacks: the rounding errors of the product and of the sum, and the third part.
+        let negative = self.neg(&product);
+        let rest = self.fma(&n, &second, &negative);
+        let rest = self.fma(&n, &third, &rest);
+        let taken = self.sub(&r, &exact);
+        let (kept, more) = (self.sub(&r, &taken), self.sub(&product, &taken));
+        let lost = self.sub(&exact, &kept);
+        let lost = self.add(&lost, &more);
+        let rest = self.add(&rest, &lost);
+        let z = self.mul(&r, &r);
+        let p = self.poly(&z, &SIN);
+        let cube = self.mul(&r, &z);
+        let tail = self.fma(&cube, &p, &rest);
+        let sin = self.add(&r, &tail);
+        let (half, one) = (self.c(0.5), self.c(1.0));
+        let halved = self.mul(&half, &z);
+        let near = self.sub(&one, &halved);
+        let lost = self.sub(&one, &near);
+        let lost = self.sub(&lost, &halved);
+        let q = self.poly(&z, &COS);
+        let (square, turned) = (self.mul(&z, &z), self.mul(&r, &rest));
+        let lost = self.sub(&lost, &turned);
+        let tail = self.fma(&square, &q, &lost);
+        let cos = self.add(&near, &tail);
+        let quadrant = def!(self.text, "bitcast {ty} {sum} to {int}");
+        let quadrant = match op {
+            Unary::Cos => def!(self.text, "add {int} {quadrant}, {}", int.int(1)),
+            _ => quadrant,
+        };
+        let odd = def!(self.text, "trunc {int} {quadrant} to {}", ty.with(Elem::I1));
+        let y = self.select(&odd, &cos, &sin);
+        let half_turns = def!(self.text, "lshr {int} {quadrant}, {}", int.int(1));
+        let sign = def!(self.text, "shl {int} {half_turns}, {}", int.int(31));
+        let bits = def!(self.text, "bitcast {ty} {y} to {int}");
+        let bits = def!(self.text, "xor {int} {bits}, {sign}");
+        let y = def!(self.text, "bitcast {int} {bits} to {ty}");
+        if op == Unary::Cos {
+            return y;
+        }
+        let zero = self.c(0.0);
+        let none = self.compare("oeq", x, &zero);
+        self.select(&none, x, &y)
+    }
+
+    fn trig_in_double(&mut self, op: Unary, x: &str) -> String {
         let (ty, wide) = (self.ty, self.ty.with(Elem::F64));
         let (quadrant, r) = self.reduce_trig(x);
         let mut math = Math { text: self.text, ty: wide, isa: self.isa };
@@ -74,16 +168,12 @@ impl Math<'_> {
     /// skipped where no lane has one.
     fn reduce_trig(&mut self, x: &str) -> (String, String) {
         let (ty, wide, int) = (self.ty, self.ty.with(Elem::F64), self.ty.with(Elem::I64));
-        let (bools, lanes) = (ty.with(Elem::I1), ty.lanes);
+        let bools = ty.with(Elem::I1);
         let (near_quadrant, near_rest) = self.reduce_near(x);
         let magnitude = self.intrinsic("fabs", x);
         let limit = self.c(FAR);
         let far = self.compare("ogt", &magnitude, &limit);
-        let any = if lanes == 1 {
-            far.clone()
-        } else {
-            def!(self.text, "call i1 @llvm.vector.reduce.or.v{lanes}i1({bools} {far})")
-        };
+        let any = self.any(&far);
         let (before, reduce, done) = (self.text.block(), self.text.fresh("far"), self.text.fresh("reduced"));
         run!(self.text, "br i1 {any}, label %{reduce}, label %{done}");
         self.text.enter(&reduce);

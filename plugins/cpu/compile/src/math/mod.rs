@@ -6,6 +6,11 @@
 
 #![expect(clippy::many_single_char_names, reason = "formulas have the letters of their literature")]
 
+mod inverse;
+mod power;
+mod random;
+mod trig;
+
 use crate::text::{Elem, Text, Ty, def};
 use flambeau_cpu_artifact::Isa;
 use flambeau_plugin::kernel::Unary;
@@ -535,6 +540,11 @@ impl Math<'_> {
                 self.div(&one, x)
             }
             Unary::Sin | Unary::Cos | Unary::Tan if self.single() => self.trig(op, x),
+            Unary::Asin | Unary::Acos if self.single() => self.arc(op, x),
+            Unary::Atan if self.single() => self.atan(x),
+            Unary::Sinh | Unary::Cosh | Unary::Asinh | Unary::Acosh | Unary::Atanh if self.single() => {
+                self.hyperbolic(op, x)
+            }
             Unary::Tanh => self.tanh(x),
             Unary::Sigmoid => self.sigmoid(x),
             Unary::Erf if self.single() => self.erf(x),

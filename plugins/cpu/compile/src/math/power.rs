@@ -1,9 +1,9 @@
 //! Powers as `2^(y log2 |x|)`: of f32 computed in f64, of f64 with a logarithm in two parts. The cases apart are those of C99's
 //! annex F.
 
-use crate::math::Math;
+use super::Math;
+use super::trig::ROUNDER;
 use crate::text::{Elem, def};
-use crate::trig::ROUNDER;
 
 /// (2^r - 1) / r on |r| <= 1/2.
 const EXP2: [f64; 7] = [
