@@ -139,3 +139,20 @@ def test_gradients(name: str) -> None:
         return [*made, *torch.autograd.grad([m.sum() for m in made], given, allow_unused=True)]
 
     check_same(gradients(flambeau.compile(function, fullgraph=True)), gradients(function))
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *TRAINED])
+def test_under_autocast(name: str) -> None:
+    """What functions are made of has casts of its own there."""
+    function, *args = (PLAIN | TRAINED)[name]
+
+    def run(*args: Tensor) -> object:
+        with torch.autocast("cpu", torch.bfloat16):
+            return function(*args)
+
+    with torch.no_grad():
+        ours, eager = flambeau.compile(run)(*args), run(*args)
+    for a, b in zip(leaves(ours), leaves(eager), strict=True):
+        assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
+        near = 2e-5 if a.dtype == torch.float32 else 2e-2
+        torch.testing.assert_close(a, b, equal_nan=True, rtol=near, atol=near)

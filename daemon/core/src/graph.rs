@@ -391,11 +391,16 @@ impl Core {
         self.again.contains(&id)
     }
 
-    /// Adds what stands for a node of another graph, in the part that stands for its own. Ids come in order.
-    pub fn add_for(&mut self, old: &Core, id: CoreId, node: CoreNode) -> CoreId {
+    /// Begins the part that stands for that of a node of another graph.
+    pub fn enter_part(&mut self, old: &Core, id: CoreId) {
         while self.parts.len() < old.part_of(id) {
             self.begin_part();
         }
+    }
+
+    /// Adds what stands for a node of another graph, in the part that stands for its own. Ids come in order.
+    pub fn add_for(&mut self, old: &Core, id: CoreId, node: CoreNode) -> CoreId {
+        self.enter_part(old, id);
         let to = self.add(node);
         if old.is_again(id) {
             self.note_again(to);

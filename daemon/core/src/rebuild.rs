@@ -14,6 +14,7 @@ pub fn rebuild(
     let mut new = old.emptied();
     let mut map: Vec<CoreId> = Vec::with_capacity(old.nodes().len());
     for id in old.ids() {
+        new.enter_part(old, id);
         let to = other(&mut new, &map, id).unwrap_or_else(|| {
             let mut node = old.node(id).clone();
             match &mut node.op {

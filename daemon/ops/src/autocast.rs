@@ -70,7 +70,7 @@ const LISTS: &[(&str, Policy, &str)] = &[
          smooth_l1_loss soft_margin_loss stft svd trace triangular_solve triplet_margin_loss view_as_complex",
     ),
     ("cpu", Joined, "isin roll"),
-    ("cpu", Composed, "bilinear linalg_polar"),
+    ("cpu", Composed, "bilinear diff gru_cell linalg_polar lstm_cell pairwise_distance rnn_relu_cell rnn_tanh_cell"),
     ("cpu", Widest, "cat column_stack dstack hstack index_copy stack vstack"),
     (
         "cuda",
@@ -94,7 +94,7 @@ const LISTS: &[(&str, Policy, &str)] = &[
     ("cuda", Result32, "cumprod cumsum linalg_matrix_norm log_softmax prod softmax sum vector_norm"),
     ("cuda", Widest, "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put scatter_add tensordot vdot"),
     // `cross_entropy_loss` asks `log_softmax` for the type of its argument.
-    ("cuda", Composed, "cross_entropy_loss float_power linalg_polar norm sum_to_size"),
+    ("cuda", Composed, "cross_entropy_loss diff float_power linalg_polar norm pairwise_distance sum_to_size"),
 ];
 
 /// Ops that torch makes of one call of another, whose policy is theirs.

@@ -151,8 +151,9 @@ impl Plan {
                     all && (self.reads(core, id) == 1 || parts.iter().all(|part| cheap[part.0 as usize]))
                 }
                 op if is_part(op) => users.iter().all(|user| {
-                    let op = &core.node(*user).op;
-                    is_by_element(op) || matches!(op, CoreOp::Join(..)) || is_part(op) && open.contains(user)
+                    let CoreNode { op, sizes, .. } = core.node(*user);
+                    let joins = matches!(op, CoreOp::Join(..)) && fixed(sizes).is_some();
+                    is_by_element(op) || joins || is_part(op) && open.contains(user)
                 }),
                 op => is_by_element(op) && users.len() == 1 && users.iter().all(by_element),
             };
@@ -333,7 +334,11 @@ impl Making<'_> {
                 for operand in op.operands_mut() {
                     *operand = self.piece(*operand, piece);
                 }
-                self.new.push(op, node.dtype, piece.iter().map(|(_, size)| Dim::Const(*size)).collect())
+                let made = self.new.push(op, node.dtype, piece.iter().map(|(_, size)| Dim::Const(*size)).collect());
+                if old.is_again(id) {
+                    self.new.note_again(made);
+                }
+                made
             }
         };
         self.found.insert(key, made);

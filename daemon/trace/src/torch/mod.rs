@@ -137,7 +137,9 @@ impl Tracer<'_> {
         self.check_numbers(&target, &args)?;
         let ambient = self.ambient.clone();
         let answer = flambeau_ops::infer(&target, &op_args, &op_kwargs, &ambient, self);
-        let (by_rule, torchs) = (answer.is_ok(), matches!(answer, Err(InferError::Refused)));
+        // What an op is made of has casts of its own under autocast.
+        let is_torchs = |error: &InferError| *error == InferError::Refused || ambient.autocasts();
+        let (by_rule, torchs) = (answer.is_ok(), answer.as_ref().is_err_and(is_torchs));
         let (inferred, (fresh, schema)) = match answer {
             Ok(inferred) => (inferred, (false, None)),
             Err(error) => match self.told_by_torch(&target, error, &args, (&op_args, &op_kwargs))? {
