@@ -4,6 +4,7 @@
 use crate::emit::Emitter;
 use crate::text::{Elem, Ty, def, run};
 use flambeau_plugin::kernel::{Access, Extent, Kernel, Op, Scope, Stage};
+use flambeau_plugin::simplify::stage_accesses;
 
 /// Sizes below which tiles are mostly empty.
 const LEAST: i64 = 8;
@@ -88,10 +89,9 @@ impl Emitter<'_> {
             this.at.tile_point = Some(index.to_owned());
             let at = def!(this.text, "add nsw i64 {first}, {index}");
             this.at.index.insert(other, at);
-            for access in distinct(flambeau_plugin::simplify::stage_accesses(stage)) {
-                if !this.is_turned(&access) {
-                    this.advance_pointer(&access, other, index);
-                }
+            // Of those that are turned too: conditional loads read memory.
+            for access in stage_accesses(stage) {
+                this.advance_pointer(access, other, index);
             }
             for inst in &stage.insts {
                 this.inst(inst)?;

@@ -483,3 +483,30 @@ fn columns_are_summed_in_long_pieces() {
         check(&k.kernel, &buffers, &[], 64);
     }
 }
+
+/// `out = i < 11 ? turned : a`, and `turned + a` beside it: what is turned is read under a condition too.
+#[test]
+fn conditional_loads_in_turned_tiles() {
+    let mut random = Random::new(33);
+    for both in [false, true] {
+        let mut k = Builder::new(&format!("turned_if_{both}"), consts(&[19, 37]), 2);
+        let (a, b) = (k.param(DType::F32, Role::In), k.param(DType::F32, Role::In));
+        let (z, y) = (k.param(DType::F32, Role::Out), k.param(DType::F32, Role::Out));
+        k.stage(Scope::Row);
+        let (index, limit) = (k.inst(DType::I64, Op::Index(0)), k.inst(DType::I64, Op::Const(11)));
+        let cond = k.inst(DType::Bool, Op::Binary(Binary::Lt, index, limit));
+        let v = k.load(a, &[37, 1]);
+        let access = Access { param: b, offset: Extent::Const(0), strides: consts(&[1, 19]) };
+        let w = k.inst(DType::F32, Op::LoadIf { cond, access, other: v });
+        k.store(z, &[1, 19], w);
+        let sum = if both {
+            let whole = k.load(b, &[1, 19]);
+            k.inst(DType::F32, Op::Binary(Binary::Add, whole, v))
+        } else {
+            v
+        };
+        k.store(y, &[37, 1], sum);
+        let buffers = [0; 4].map(|_| memory(&mut random, 19 * 37));
+        check(&k.kernel, &buffers, &[], 0);
+    }
+}
