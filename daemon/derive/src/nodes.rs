@@ -74,7 +74,7 @@ pub fn divide(core: &Core, wanted: &Wanted) -> Result<Division, Reason> {
     let end_of: BTreeMap<CoreId, u32> =
         ends.iter().flat_map(|(at, chain)| chain.iter().map(move |id| (*id, *at))).collect();
     let mut node = nodes(core, &active, &end_of);
-    let alone = apart(core, &active, &outputs, &mut node);
+    let alone = apart(core, &active, (&outputs, &end_of), &mut node);
     let left = core.outputs.len() as u32;
     let mut division = Division { active, node, alone, outputs, ends, end_of, left };
     for id in crossing(core, &division) {
@@ -201,7 +201,12 @@ fn depends(core: &Core, active: &[bool], chains: &BTreeMap<u32, Vec<CoreId>>) ->
 
 /// Has values that share nothing but inputs be of different nodes: `backward()` from one output frees its own node only.
 /// Gives the nodes that share nothing with another.
-fn apart(core: &Core, active: &[bool], outputs: &BTreeMap<u32, CoreId>, node: &mut [usize]) -> BTreeSet<usize> {
+fn apart(
+    core: &Core,
+    active: &[bool],
+    (outputs, end_of): (&BTreeMap<u32, CoreId>, &BTreeMap<CoreId, u32>),
+    node: &mut [usize],
+) -> BTreeSet<usize> {
     let mut parts: Vec<usize> = (0..node.len()).collect();
     // What inputs are shown as, each node has for itself.
     let shows_input = |mut id: CoreId| {
@@ -211,7 +216,8 @@ fn apart(core: &Core, active: &[bool], outputs: &BTreeMap<u32, CoreId>, node: &m
         }
         core.node(id).op.is_input()
     };
-    let joins = |id: CoreId| active[id.0 as usize] && !shows_input(id);
+    // A copy of an input at which a later node begins is one value of both.
+    let joins = |id: CoreId| active[id.0 as usize] && (end_of.contains_key(&id) || !shows_input(id));
     for id in core.ids().filter(|id| joins(*id)) {
         for operand in core.node(id).op.operands().into_iter().filter(|operand| joins(*operand)) {
             let (a, b) = (part(&mut parts, id.0 as usize), part(&mut parts, operand.0 as usize));
