@@ -2,7 +2,7 @@
 //! each of other parts. `x * c + cat((-b, a)) * s` is two pieces, a sum of rolled tensors is a large one and its edges.
 
 use crate::graph::layout::LaidOut;
-use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp, OutputBase};
+use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp};
 use flambeau_core::rebuild::{GONE, rebuild};
 use flambeau_ir::dim::Dim;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,13 +20,13 @@ type Piece = Vec<(i64, i64)>;
 /// The graph without such values.
 pub fn divide(laid_out: LaidOut) -> LaidOut {
     let core = &laid_out.core;
+    let has = |is: fn(&CoreOp) -> bool| core.nodes().iter().any(|node| is(&node.op));
+    // What is read of an input that is written to in the middle is read where the program does.
+    if !has(|op| matches!(op, CoreOp::Join(..))) || has(|op| op.before().is_some()) {
+        return laid_out;
+    }
     let mut whole: BTreeSet<CoreId> = laid_out.once.clone();
     let plan = loop {
-        let has = |is: fn(&CoreOp) -> bool| core.nodes().iter().any(|node| is(&node.op));
-        // What is read of an input that is written to in the middle is read where the program does.
-        if !has(|op| matches!(op, CoreOp::Join(..))) || has(|op| op.before().is_some()) {
-            return laid_out;
-        }
         let plan = Plan::of(core, &whole);
         let too_many = plan.too_many(core);
         if too_many.is_empty() {
@@ -59,10 +59,7 @@ struct Uses {
 impl Uses {
     fn of(core: &Core) -> Uses {
         let mut kept: BTreeSet<CoreId> = core.writes.iter().map(|(_, id)| *id).collect();
-        kept.extend(core.outputs.iter().filter_map(|output| match output.base {
-            OutputBase::Value(id) => Some(id),
-            OutputBase::Input(_) => None,
-        }));
+        kept.extend(core.output_values());
         let mut users = vec![Vec::new(); core.nodes().len()];
         let mut uses = Uses { users: Vec::new(), kept };
         for id in core.ids().rev() {

@@ -2,6 +2,7 @@
 
 use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, compute_type, refuse};
+use crate::pointwise::decompose_activation::log_sigmoid_of;
 use crate::reduce::decompose::{averaged, exponentials, softmaxed};
 use flambeau_core::graph::{CoreId, ExternArg};
 use flambeau_ir::code::Const;
@@ -141,20 +142,6 @@ fn plain<const N: usize>(cx: &mut Decompose, names: [&str; N]) -> Result<[CoreId
     Ok(operands)
 }
 
-/// `log(sigmoid(x))`
-fn log_sigmoid(cx: &mut Decompose, x: CoreId) -> CoreId {
-    let zero = cx.real(0.0, cx.dtype(x));
-    let (low, size) = (cx.binary(Binary::Min, x, zero), cx.unary(Unary::Abs, x));
-    let negative = cx.unary(Unary::Neg, size);
-    let decay = cx.unary(Unary::Exp, negative);
-    let soft = cx.unary(Unary::Log1p, decay);
-    let value = cx.sub(low, soft);
-    cx.sloped(value, x, |cx| {
-        let negative = cx.unary(Unary::Neg, x);
-        cx.unary(Unary::Sigmoid, negative)
-    })
-}
-
 /// What is below zero as zero; at zero the derivative is 1.
 fn positive(cx: &mut Decompose, x: CoreId) -> CoreId {
     let zero = cx.real(0.0, cx.dtype(x));
@@ -166,7 +153,7 @@ fn positive(cx: &mut Decompose, x: CoreId) -> CoreId {
 pub(super) fn logits(cx: &mut Decompose) -> Result<Outcome, Reason> {
     let [x, y] = plain(cx, ["input", "target"])?;
     let dtype = cx.dtype(x);
-    let (one, likely) = (cx.real(1.0, dtype), log_sigmoid(cx, x));
+    let (one, likely) = (cx.real(1.0, dtype), log_sigmoid_of(cx, x));
     let rest = cx.sub(one, y);
     let unlikely = cx.mul(rest, x);
     let likely = match cx.maybe_tensor("pos_weight")? {

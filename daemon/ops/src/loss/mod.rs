@@ -40,25 +40,14 @@ pub(crate) static OPS: &[OpDef] = &[
         FN,
     )
     .derives(decompose::logits),
-    OpDef::new("kl_div", "input:T, target:T, reduction:I=1, *, log_target:B=False", |_| Err(InferError::Told), FN)
-        .derives(decompose::divergence),
-    OpDef::new("soft_margin_loss", ELEMENTWISE, |_| Err(InferError::Told), NN).derives(decompose::soft_margin),
-    OpDef::new("hinge_embedding_loss", "input:T, target:T, margin:N=1.0, reduction:I=1", |_| Err(InferError::Told), FN)
+    OpDef::told("kl_div", "input:T, target:T, reduction:I=1, *, log_target:B=False", FN).derives(decompose::divergence),
+    OpDef::told("soft_margin_loss", ELEMENTWISE, NN).derives(decompose::soft_margin),
+    OpDef::told("hinge_embedding_loss", "input:T, target:T, margin:N=1.0, reduction:I=1", FN)
         .derives(decompose::hinge_embedding),
-    OpDef::new(
-        "margin_ranking_loss",
-        "input1:T, input2:T, target:T, margin:N=0.0, reduction:I=1",
-        |_| Err(InferError::Told),
-        FN,
-    )
-    .derives(decompose::margin_ranking),
-    OpDef::new(
-        "poisson_nll_loss",
-        "input:T, target:T, log_input:B, full:B, eps:N, reduction:I",
-        |_| Err(InferError::Told),
-        FN,
-    )
-    .derives(decompose::poisson),
+    OpDef::told("margin_ranking_loss", "input1:T, input2:T, target:T, margin:N=0.0, reduction:I=1", FN)
+        .derives(decompose::margin_ranking),
+    OpDef::told("poisson_nll_loss", "input:T, target:T, log_input:B, full:B, eps:N, reduction:I", FN)
+        .derives(decompose::poisson),
     OpDef::new(
         "ctc_loss",
         "log_probs:T, targets:T, input_lengths, target_lengths, blank:I=0, reduction:I=1, zero_infinity:B=False",

@@ -48,9 +48,7 @@ pub(crate) static OPS: &[OpDef] = &[
         .derives(decompose::outer)
         .also(&["ger"])
         .saves(Saved::Factors),
-    OpDef::new("einsum", "equation:S, operands:TL", |_| Err(InferError::Told), FN)
-        .derives(einsum::einsum)
-        .saves(Saved::Arguments),
+    OpDef::told("einsum", "equation:S, operands:TL", FN).derives(einsum::einsum).saves(Saved::Arguments),
     OpDef::new("bilinear", "input1:T, input2:T, weight:T, bias:T=None", bilinear, FN),
 ];
 

@@ -193,20 +193,24 @@ pub(super) fn mish(cx: &mut Decompose) -> Done {
     fresh(cx.mul(x, gate))
 }
 
-/// `min(x, 0) - log(1 + exp(-|x|))`
 pub(super) fn log_sigmoid(cx: &mut Decompose) -> Done {
-    let (x, dtype) = input(cx)?;
-    let zero = cx.real(0.0, dtype);
+    let (x, _) = input(cx)?;
+    fresh(log_sigmoid_of(cx, x))
+}
+
+/// `min(x, 0) - log(1 + exp(-|x|))`
+pub(crate) fn log_sigmoid_of(cx: &mut Decompose, x: CoreId) -> CoreId {
+    let zero = cx.real(0.0, cx.dtype(x));
     let low = cx.binary(Binary::Min, x, zero);
     let size = cx.unary(Unary::Abs, x);
     let negative = cx.unary(Unary::Neg, size);
     let decay = cx.unary(Unary::Exp, negative);
     let soft = cx.unary(Unary::Log1p, decay);
     let value = cx.sub(low, soft);
-    fresh(cx.sloped(value, x, |cx| {
+    cx.sloped(value, x, |cx| {
         let negative = cx.unary(Unary::Neg, x);
         cx.unary(Unary::Sigmoid, negative)
-    }))
+    })
 }
 
 /// `x <= threshold ? value : x`

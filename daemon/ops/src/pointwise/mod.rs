@@ -200,13 +200,11 @@ pub(crate) static OPS: &[OpDef] = &[
     float("sinc").paths(&["torch._C._special.special_sinc"]).lowers(special::sinc),
     OpDef::new("deg2rad", UNARY, float_like, ALL).derives(|cx| decompose::scaled_by(cx, std::f64::consts::PI / 180.0)),
     OpDef::new("rad2deg", UNARY, float_like, ALL).derives(|cx| decompose::scaled_by(cx, 180.0 / std::f64::consts::PI)),
-    OpDef::new("heaviside", "input:T, values:T, *, out:T=None", |_| Err(InferError::Told), ALL)
-        .lowers(special::heaviside),
-    OpDef::new("special_entr", "input:T, *, out:T=None", |_| Err(InferError::Told), FN)
+    OpDef::told("heaviside", "input:T, values:T, *, out:T=None", ALL).lowers(special::heaviside),
+    OpDef::told("special_entr", "input:T, *, out:T=None", FN)
         .paths(&["torch._C._special.special_entr"])
         .lowers(special::entropy),
-    OpDef::new("diff", "input:T, n:I=1, dim:I=-1, prepend:T=None, append:T=None", |_| Err(InferError::Told), BOTH)
-        .derives(special::difference),
+    OpDef::told("diff", "input:T, n:I=1, dim:I=-1, prepend:T=None, append:T=None", BOTH).derives(special::difference),
     OpDef::new("logit", "input:T, eps:N=None, *, out:T=None", float_unary, ALL).lowers(special::logit),
     OpDef::new("nan_to_num", "input:T, nan:N=None, posinf:N=None, neginf:N=None, *, out:T=None", same_type_like, ALL)
         .lowers(special::nan_to_num),

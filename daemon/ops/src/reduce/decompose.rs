@@ -370,16 +370,13 @@ fn first_extreme(cx: &mut Decompose, op: ReduceOp, x: CoreId, dim: i64) -> Resul
 pub(super) fn position(cx: &mut Decompose, op: &str) -> Done {
     let x = cx.tensor("input")?;
     let extreme = if op == "aten::argmax" { ReduceOp::Max } else { ReduceOp::Min };
-    let (over, along) = match cx.int("dim")? {
-        Some(dim) => (x, dim),
-        None => {
-            let numel = Dim::product(&cx.sizes(x));
-            let few = numel.as_const().is_some_and(|numel| numel <= FEW);
-            (if few { cx.reshape(x, vec![numel]) } else { x }, if few { 0 } else { i64::MAX })
-        }
+    let numel = Dim::product(&cx.sizes(x));
+    let along = match cx.int("dim")? {
+        None if numel.as_const().is_some_and(|numel| numel <= FEW) => Some((cx.reshape(x, vec![numel]), 0)),
+        dim => dim.map(|dim| (x, dim)),
     };
-    if along != i64::MAX
-        && let Some((_, at)) = first_extreme(cx, extreme, over, along)?
+    if let Some((over, dim)) = along
+        && let Some((_, at)) = first_extreme(cx, extreme, over, dim)?
     {
         return shaped(cx, at);
     }

@@ -64,9 +64,8 @@ pub(crate) static OPS: &[OpDef] = &[
         .paths(&["torch.nn.functional.cosine_similarity"]),
     OpDef::new("any", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::Any)),
     OpDef::new("all", TRUTH, truth, BOTH).lowers(|cx| decompose::truth(cx, ReduceOp::All)),
-    OpDef::new("cdist", "x1:T, x2:T, p:N=2, compute_mode=None", |_| Err(InferError::Told), FN)
-        .derives(decompose::distances),
-    OpDef::new("pairwise_distance", "x1:T, x2:T, p:N=2, eps:N=1e-06, keepdim:B=False", |_| Err(InferError::Told), FN)
+    OpDef::told("cdist", "x1:T, x2:T, p:N=2, compute_mode=None", FN).derives(decompose::distances),
+    OpDef::told("pairwise_distance", "x1:T, x2:T, p:N=2, eps:N=1e-06, keepdim:B=False", FN)
         .derives(decompose::pairwise_distance),
     OpDef::new("count_nonzero", "input:T, dim:L=None", count_nonzero, BOTH).lowers(decompose::count_nonzero),
 ];

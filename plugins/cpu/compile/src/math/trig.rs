@@ -101,17 +101,8 @@ impl Math<'_> {
         let tail = self.fma(&square, &q, &lost);
         let cos = self.add(&near, &tail);
         let quadrant = def!(self.text, "bitcast {ty} {sum} to {int}");
-        let quadrant = match op {
-            Unary::Cos => def!(self.text, "add {int} {quadrant}, {}", int.int(1)),
-            _ => quadrant,
-        };
-        let odd = def!(self.text, "trunc {int} {quadrant} to {}", ty.with(Elem::I1));
-        let y = self.select(&odd, &cos, &sin);
-        let half_turns = def!(self.text, "lshr {int} {quadrant}, {}", int.int(1));
-        let sign = def!(self.text, "shl {int} {half_turns}, {}", int.int(31));
-        let bits = def!(self.text, "bitcast {ty} {y} to {int}");
-        let bits = def!(self.text, "xor {int} {bits}, {sign}");
-        let y = def!(self.text, "bitcast {int} {bits} to {ty}");
+        let quadrant = self.of_sine(op, &quadrant);
+        let y = self.turned(&quadrant, &sin, &cos);
         if op == Unary::Cos {
             return y;
         }
@@ -144,21 +135,33 @@ impl Math<'_> {
         let minus_half = self.c(-0.5);
         let q = self.fma(&z, &q, &minus_half);
         let cos = self.fma(&z, &q, &one);
-        // The cosine is the sine one quadrant on.
-        let quadrant = match op {
-            Unary::Cos => def!(self.text, "add {int} {quadrant}, {}", int.int(1)),
-            _ => quadrant.to_owned(),
-        };
-        let odd = def!(self.text, "trunc {int} {quadrant} to {}", ty.with(Elem::I1));
+        let quadrant = self.of_sine(op, quadrant);
         if op == Unary::Tan {
+            let odd = def!(self.text, "trunc {int} {quadrant} to {}", ty.with(Elem::I1));
             let minus_cos = self.neg(&cos);
             let above = self.select(&odd, &minus_cos, &sin);
             let below = self.select(&odd, &sin, &cos);
             return self.div(&above, &below);
         }
-        let y = self.select(&odd, &cos, &sin);
+        self.turned(&quadrant, &sin, &cos)
+    }
+
+    /// The quadrant of which the function is the sine: the cosine is the sine one quadrant on.
+    fn of_sine(&mut self, op: Unary, quadrant: &str) -> String {
+        let int = self.ty.with(self.ty.elem.to_int());
+        match op {
+            Unary::Cos => def!(self.text, "add {int} {quadrant}, {}", int.int(1)),
+            _ => quadrant.to_owned(),
+        }
+    }
+
+    /// The sine in this quadrant of what has this sine and cosine in the first.
+    fn turned(&mut self, quadrant: &str, sin: &str, cos: &str) -> String {
+        let (ty, int) = (self.ty, self.ty.with(self.ty.elem.to_int()));
+        let odd = def!(self.text, "trunc {int} {quadrant} to {}", ty.with(Elem::I1));
+        let y = self.select(&odd, cos, sin);
         let half_turns = def!(self.text, "lshr {int} {quadrant}, {}", int.int(1));
-        let sign = def!(self.text, "shl {int} {half_turns}, {}", int.int(63));
+        let sign = def!(self.text, "shl {int} {half_turns}, {}", int.int(i64::from(ty.elem.bits()) - 1));
         let bits = def!(self.text, "bitcast {ty} {y} to {int}");
         let bits = def!(self.text, "xor {int} {bits}, {sign}");
         def!(self.text, "bitcast {int} {bits} to {ty}")
