@@ -39,7 +39,9 @@ pub fn divide(laid_out: LaidOut) -> LaidOut {
     }
     let mut found = HashMap::new();
     let (new, map) = rebuild(core, |new, map, id| {
-        if plan.divided.contains_key(&id) || !plan.uses.is_live(id) {
+        // The memory of an input may be written to without being read.
+        let is_dead = !plan.uses.is_live(id) && !core.node(id).op.is_input();
+        if is_dead || plan.divided.contains_key(&id) {
             return Some(GONE);
         }
         let cuts = plan.made.get(&id)?;
