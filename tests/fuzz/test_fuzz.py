@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from . import gradients, steps, writes
+from . import gradients, joins, steps, writes
 from .driver import Options, Run
 
 MODES = ["plain", "wrap", "leaf", "flat"]
@@ -63,6 +63,12 @@ def test_steps():
     first = of_commit()
     failed = [f"{why}\n{steps.source(seed)}" for seed in range(first, first + PROGRAMS) if (why := steps.failure(seed))]
     assert not failed, f"python -m tests.fuzz.steps --seeds {first}:{first + PROGRAMS}\n" + "\n".join(failed)
+
+
+def test_joins():
+    first = of_commit()
+    failed = [f"{seed}: {found}" for seed in range(first, first + PROGRAMS) if (found := joins.told(seed))]
+    assert not failed, f"python -m tests.fuzz.joins --seeds {first}:{first + PROGRAMS}\n" + "\n".join(failed)
 
 
 def test_writes():

@@ -4,6 +4,7 @@ use crate::graph::follow::Functional;
 use crate::graph::functional::functionalise;
 use crate::graph::halves::halve_convolutions;
 use crate::graph::layout::{LaidOut, choose_layouts};
+use crate::graph::long;
 use crate::graph::pieces;
 use crate::nest::group::schedule;
 use crate::options::LowerOptions;
@@ -51,7 +52,7 @@ pub fn lower_core(
         core if core.device.is_host() => choose_layouts(halve_convolutions(core, symbols), symbols),
         core => LaidOut::as_it_is(core),
     };
-    let laid_out = if laid_out.core.device.is_host() { pieces::divide(laid_out) } else { laid_out };
+    let laid_out = if laid_out.core.device.is_host() { long::share(pieces::divide(laid_out)) } else { laid_out };
     let mut schedule = schedule(&laid_out.core, laid_out.once)?;
     if laid_out.core.device.is_host() && !options.own_memory {
         early::hoist(&laid_out.core, &mut schedule);

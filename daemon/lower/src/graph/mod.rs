@@ -8,6 +8,7 @@ mod gradients;
 pub mod halves;
 pub mod layout;
 mod leaves;
+pub mod long;
 mod opaque;
 pub mod pieces;
 mod regions;

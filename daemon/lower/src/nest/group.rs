@@ -5,6 +5,7 @@ use crate::nest::affine::strides_through_view;
 use crate::nest::body::{self, Body, Place, Root, Space, Unfit, computes};
 use crate::nest::collapse::collapse;
 use crate::nest::joins::{self, Part};
+use crate::nest::narrow::{narrow, repeated_along_rows};
 use crate::nest::versions::{read_before_writes, written_by};
 use flambeau_core::graph::{Core, CoreId, CoreNode, CoreOp};
 use flambeau_ir::bounds::check_time;
@@ -82,6 +83,8 @@ fn own_cost(op: &CoreOp) -> u32 {
 const SOFT_COST: u32 = 10;
 /// Up to this cost a value that is repeated to larger sizes is computed where it is used.
 const NARROW_COST: u32 = 60;
+/// The same where it would be computed again for each row.
+const AGAIN_COST: u32 = 12;
 const RECOMPUTE_LIMIT: u32 = 30;
 const DEPTH_LIMIT: u32 = 300;
 
@@ -233,7 +236,8 @@ impl Planner<'_> {
             let through = users[id.0 as usize];
             users[core.node(id).op.operands()[0].0 as usize] += through.max(1);
         }
-        let narrow = self.narrow(live);
+        let narrow = narrow(core, live, &self.must, |id| self.operands(id));
+        let along_rows = repeated_along_rows(core, live);
         let mut stops = BTreeSet::new();
         let mut cost: BTreeMap<CoreId, u32> = BTreeMap::new();
         let mut shape: BTreeMap<CoreId, (u32, u32)> = BTreeMap::new();
@@ -261,6 +265,7 @@ impl Planner<'_> {
                 || matches!(node.op, CoreOp::Reduce(..))
                 || self.must.contains(&id)
                 || shared
+                || (total > AGAIN_COST && along_rows.contains(&id))
                 || (depth > DEPTH_LIMIT && !node.op.is_view());
             cost.insert(id, total);
             if stop {
@@ -270,23 +275,6 @@ impl Planner<'_> {
             shape.insert(id, (loads, depth));
         }
         (stops, cost)
-    }
-
-    /// Values that are only used repeated to larger sizes: kernels compute them once per outer point.
-    fn narrow(&self, live: &[bool]) -> Vec<bool> {
-        let mut narrow = vec![true; live.len()];
-        for id in self.core.ids().rev().filter(|id| live[id.0 as usize]) {
-            let op = &self.core.node(id).op;
-            let passes = match op {
-                CoreOp::Expand(_) => true,
-                CoreOp::Reduce(..) => false,
-                _ => computes(op) && narrow[id.0 as usize] && !self.must.contains(&id),
-            };
-            if !passes {
-                self.operands(id).into_iter().for_each(|o| narrow[o.0 as usize] = false);
-            }
-        }
-        narrow
     }
 
     /// Values with memory (or reductions) that computing `root` reads.

@@ -6,4 +6,5 @@ pub mod body;
 mod collapse;
 pub mod group;
 pub mod joins;
+mod narrow;
 pub mod versions;

@@ -1,6 +1,7 @@
 //! How long a kernel takes, roughly: whether a second thread is worth waking. Measured on one core of a server CPU.
 
 use crate::nest::Nest;
+use crate::strided::NEAR;
 use crate::tile::is_turned;
 use flambeau_plugin::kernel::{Access, Binary, Extent, Inst, Kernel, Op, Stage, Unary};
 
@@ -28,7 +29,8 @@ pub fn point_ps(nest: &Nest) -> u32 {
 pub fn access_ps(kernel: &Kernel, access: &Access) -> u32 {
     match access.strides.last() {
         Some(Extent::Const(0)) => 1,
-        Some(Extent::Const(1)) => 20 * kernel.params[access.param as usize].dtype.size() as u32,
+        Some(Extent::Const(-1 | 1)) => 20 * kernel.params[access.param as usize].dtype.size() as u32,
+        Some(Extent::Const(stride)) if NEAR.contains(stride) => 150,
         _ => 500,
     }
 }

@@ -13,6 +13,7 @@ mod memory;
 mod nest;
 mod ops;
 mod reduce;
+mod strided;
 mod text;
 mod tile;
 

@@ -116,7 +116,7 @@ fn choose_vector_dim(kernel: &Kernel, width: u32) -> (usize, Lanes) {
         };
         let row_stages = kernel.stages.iter().filter(|s| s.scope == Scope::Row);
         let of = |access: &Access, weight: i64| match access.strides[d] {
-            Extent::Const(1) => 4 * weight,
+            Extent::Const(-1 | 1) => 4 * weight,
             Extent::Const(0) => 3 * weight,
             _ => 0,
         };

@@ -78,17 +78,26 @@ const ERF_LARGE_32: [f64; 9] = [
     0.000_320_441_526_127_979_16,
 ];
 
-/// log(erfc(x)) on [0, 5], so that erfc(x) is off by 1.5e-8 at most.
+/// log2(erfc(x)) on [0, 5], so that erfc(x) is off by 1.5e-8 at most.
 const ERF_NEAR_ONE_32: [f64; 9] = [
-    -3.074_455_951_472_385e-05,
-    0.000_302_877_557_369_016,
-    -0.001_012_290_297_980_392_9,
-    -0.000_571_916_947_991_727_7,
-    0.019_617_339_545_167_128,
-    -0.102_936_950_648_219_49,
-    -0.636_593_175_975_416,
-    -1.128_380_759_317_874_3,
-    1.505_179_092_475_828e-08,
+    -4.435_513_912_256_812_5e-05,
+    0.000_436_960_753_195_964_06,
+    -0.001_460_428_368_719_086_2,
+    -0.000_825_098_808_059_939_6,
+    0.028_301_836_383_215_914,
+    -0.148_506_627_453_385_64,
+    -0.918_409_818_175_801_9,
+    -1.627_909_325_691_320_6,
+    2.171_507_008_008_021_4e-08,
+];
+/// 2^r on |r| <= 1/2, off by 9.1e-8 of it at most.
+const EXP2_SHORT_32: [f64; 6] = [
+    0.001_326_472_683_865_654_4,
+    0.009_671_512_665_326_731,
+    0.055_507_337_444_447_68,
+    0.240_222_420_848_154_46,
+    0.693_146_977_598_333_1,
+    1.0,
 ];
 
 /// Builds expressions of one float type.
@@ -496,7 +505,10 @@ impl Math<'_> {
         let a = self.intrinsic("fabs", x);
         let clamped = self.at_most(&a, 5.0);
         let q = self.poly(&clamped, &ERF_NEAR_ONE_32);
-        let complement = self.exp_in_range(&q);
+        let n = self.intrinsic("roundeven", &q);
+        let r = self.sub(&q, &n);
+        let p = self.poly(&r, &EXP2_SHORT_32);
+        let complement = self.scale(&p, &n);
         let one = self.c(1.0);
         let y = self.sub(&one, &complement);
         self.copysign(&y, x)

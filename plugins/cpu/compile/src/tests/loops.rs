@@ -510,3 +510,32 @@ fn conditional_loads_in_turned_tiles() {
         check(&k.kernel, &buffers, &[], 0);
     }
 }
+
+/// `out = a + a`, where elements of both lie next to each other in reverse or a few elements apart, in rows of all lengths.
+#[test]
+fn elements_a_few_apart_and_in_reverse() {
+    let types = [DType::F32, DType::F64, DType::U8, DType::Bf16, DType::I64, DType::Bool];
+    for (at, (from, to)) in
+        [-2, -1, 1, 2, 3, 4, 5].into_iter().flat_map(|s| [-1, 1, 2, 3, 4].map(|t| (s, t))).enumerate()
+    {
+        let (dtype, length) = (types[at % types.len()], [70, 19, 33, 5][at % 4]);
+        let span = |stride: i64| stride.abs() * (length - 1) + 1;
+        let mut k = Builder::new(&format!("apart_{from}_{to}_{dtype:?}"), consts(&[3, length]), 1);
+        let (a, z) = (k.param(dtype, Role::In), k.param(dtype, Role::Out));
+        k.stage(Scope::Row);
+        let first = |stride: i64| Extent::Const(if stride < 0 { span(stride) - 1 } else { 0 });
+        let v = k.load_at(a, first(from), consts(&[span(from), from]));
+        let v = match dtype {
+            DType::Bool | DType::Bf16 => v,
+            _ => k.inst(dtype, Op::Binary(Binary::Add, v, v)),
+        };
+        k.store_at(z, first(to), consts(&[span(to), to]), v);
+        let number = |i: i64| match dtype {
+            DType::Bf16 => u64::from(((i * 37 + 11) % 60) as u16 + 0x3f00),
+            DType::Bool => u64::from(i % 3 == 0),
+            _ => from_i64(dtype, (i * 37 + 11) % 60),
+        };
+        let buffers = [span(from), span(to)].map(|n| Buffer::new(dtype, (0..3 * n).map(number)));
+        check(&k.kernel, &buffers, &[], 0);
+    }
+}
