@@ -89,8 +89,9 @@ impl Devices {
 
 impl Inferred {
     /// A fresh value.
-    pub(crate) fn fresh(meta: ValueMeta) -> Inferred {
-        Inferred { meta, returns_argument: None, view_of: None, mutates: Vec::new(), rng: false, checks: false }
+    pub fn fresh(meta: ValueMeta) -> Inferred {
+        let (mutates, chosen, rng, checks) = (Vec::new(), false, false, false);
+        Inferred { meta, returns_argument: None, view_of: None, chosen, mutates, rng, checks }
     }
 
     /// A fresh tensor.

@@ -305,6 +305,15 @@ impl Decompose<'_> {
         self.torch(target, None, args, results, Some(number))
     }
 
+    /// Has a call for which a truth (bool, no dimensions) does not hold run again as plain Python, which raises. Where nothing
+    /// waits for the device, that is.
+    pub fn check(&mut self, holds: CoreId) {
+        *self.draws += 1;
+        let args = vec![ExternArg::Value(holds)];
+        let call = ExternCall::pure((ExternCall::CHECK, "default"), None, args, 0);
+        extern_call(self.core, ExternCall { order: Some(*self.draws), ..call }, &[]);
+    }
+
     fn torch(
         &mut self,
         target: (&str, &str),

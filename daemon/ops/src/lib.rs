@@ -84,6 +84,8 @@ pub struct Inferred {
     pub returns_argument: Option<usize>,
     /// The result is a view of the argument with this index (shares its storage).
     pub view_of: Option<usize>,
+    /// It is a view of a part that tensors choose: where that is, is known when the graph runs.
+    pub chosen: bool,
     /// Arguments it writes to.
     pub mutates: Vec<usize>,
     /// Consumes torch's random generator.

@@ -77,12 +77,11 @@ fn expected(seen: &Value) -> Option<Inferred> {
     let index = |name: &str| seen.get(name).map(|v| v.as_u64().unwrap() as usize);
     let writes = seen.get("writes").and_then(Value::as_array);
     Some(Inferred {
-        meta: meta(seen.get("meta")?),
         returns_argument: index("same"),
         view_of: index("view"),
         mutates: writes.into_iter().flatten().map(|v| v.as_u64().unwrap() as usize).collect(),
         rng: seen.get("rng").is_some(),
-        checks: false,
+        ..Inferred::fresh(meta(seen.get("meta")?))
     })
 }
 

@@ -6,6 +6,7 @@ use super::step::expect::{Expected, Metadata};
 use super::step::extents::Interner;
 use super::step::kernel::{Launch, Operand};
 use super::step::ops::Op;
+use super::step::rows::{self, Known, Rows};
 use super::step::transfer::{LaunchThere, Transfer};
 use super::step::view::{self, View};
 use crate::torch::Torch;
@@ -195,6 +196,9 @@ impl Maker<'_, '_> {
         // Behind the commit point its exception is what the user sees.
         let is_told = self.torch.tells_errors() || at < self.plan.commit as usize;
         let direct = is_told.then(|| Direct::new(self.torch, &mut self.interner, self.plan.device, step)).flatten();
+        let known = Known { elements: &self.elements, dtypes: &self.dtypes };
+        let rows = || Rows::of(self.plan, at, &known).map(|rows| Direct::Rows(Box::new(rows)));
+        let direct = direct.or_else(rows).or_else(|| rows::checked(self.plan, at, &known).map(Direct::Check));
         Ok(match step {
             PlanStep::Alloc { reg, dtype, device, sizes, strides } => {
                 let made = Alloc {
@@ -283,6 +287,9 @@ impl Maker<'_, '_> {
 
     fn direct(&self, op: &Direct) -> Work {
         if self.asynchronous {
+            return Work::Brief;
+        }
+        if matches!(op, Direct::Rows(_) | Direct::Check(_)) {
             return Work::Brief;
         }
         let Some(regs) = op.product() else { return Work::Long };

@@ -300,6 +300,35 @@ impl Planner<'_> {
         found
     }
 
+    /// Values with memory that computing `root` reads, and whether all that reads each of them swaps its dimensions.
+    fn turned(&self, live: &Live, root: &Root) -> BTreeMap<CoreId, bool> {
+        let mut found = BTreeMap::new();
+        let mut seen = HashSet::new();
+        let mut todo: Vec<(CoreId, bool)> =
+            self.core.node(root.node).op.operands().into_iter().map(|id| (id, false)).collect();
+        while let Some((id, turned)) = todo.pop() {
+            if !seen.insert((id, turned)) {
+                continue;
+            }
+            let node = self.core.node(id);
+            if live.stops.contains(&id) {
+                found.entry(id).and_modify(|all| *all &= turned).or_insert(turned);
+                continue;
+            }
+            let swaps = matches!(&node.op, CoreOp::Permute(_, order) if !order.is_sorted());
+            todo.extend(node.op.operands().into_iter().map(|operand| (operand, turned != swaps)));
+        }
+        found
+    }
+
+    /// Whether a root reads across the rows what others read along them: in one kernel one of both would gather elements.
+    fn cross(&self, live: &Live, roots: &[Root], root: &Root) -> bool {
+        let own = self.turned(live, root);
+        let is_large = |id: CoreId| self.core.node(id).sizes.iter().filter(|size| !size.is(1)).count() > 1;
+        let others = roots.iter().flat_map(|other| self.turned(live, other));
+        others.into_iter().any(|(id, turned)| own.get(&id).is_some_and(|own| *own != turned) && is_large(id))
+    }
+
     /// Assigns every root to a group, every call to a unit of its own.
     fn units(&self, live: &Live) -> Units {
         let mut units = Units { list: vec![], deps: vec![], made: BTreeMap::new() };
@@ -414,6 +443,9 @@ impl Planner<'_> {
             return None;
         }
         let space = Space::of(self.core, root.node);
+        if (group.space.reduces() || space.reduces()) && self.cross(live, &group.roots, root) {
+            return None;
+        }
         match (group.space.reduces(), space.reduces()) {
             (false, false) => (space == group.space).then_some(space),
             (true, false) => {

@@ -9,7 +9,7 @@ use flambeau_core::graph::{CoreId, CoreOp, ExternArg};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, NodeId};
-use flambeau_ir::kernel::{Binary, DType};
+use flambeau_ir::kernel::{Binary, DType, ReduceOp};
 use flambeau_ir::reason::Reason;
 use flambeau_ir::tensor::TensorMeta;
 
@@ -176,9 +176,36 @@ pub(super) fn getitem(cx: &mut Decompose) -> Done {
         return Ok(Outcome::View(of, selection.views));
     }
     let (base, indices) = picked(cx, of, &selection)?;
+    if indices.iter().any(|index| matches!(index, ExternArg::Value(id) if cx.sizes(*id).is_empty())) {
+        return Ok(Outcome::Fresh(chosen(cx, base, &indices)?));
+    }
     let meta = cx.result()?;
     let args = vec![ExternArg::Value(base), ExternArg::List(indices)];
     Ok(Outcome::Fresh(cx.call(("aten::index", "Tensor"), None, args, &[meta])[0]))
+}
+
+/// The part of `base` that tensors without dimensions choose, in memory of its own: the trace writes neither to it nor to what
+/// it shows.
+fn chosen(cx: &mut Decompose, base: CoreId, indices: &[ExternArg]) -> Result<CoreId, Reason> {
+    let mut part = base;
+    for (dim, index) in indices.iter().enumerate() {
+        let ExternArg::Value(index) = *index else { continue };
+        let size = cx.sizes(part)[dim].clone();
+        let index = cx.cast(index, DType::I64);
+        let (zero, size) = (cx.constant(&Const::Int(0), DType::I64, vec![])?, cx.scalar(&size, DType::I64));
+        let (from_end, is_negative) = (cx.add(index, size), cx.binary(Binary::Lt, index, zero));
+        let index = cx.select(is_negative, from_end, index);
+        let index = cx.reshape(index, vec![Dim::Const(1)]);
+        let mut sizes = cx.sizes(part);
+        sizes[dim] = Dim::Const(1);
+        let meta = TensorMeta::contiguous(cx.dtype(part), cx.meta_of("input")?.device, sizes);
+        let args = vec![ExternArg::Value(part), ExternArg::Const(Const::Int(dim as i64)), ExternArg::Value(index)];
+        part = cx.call(("aten::index_select", "default"), Some("out"), args, &[meta])[0];
+    }
+    let is_kept = |dim: &usize| !matches!(indices.get(*dim), Some(ExternArg::Value(_)));
+    let sizes = cx.sizes(part);
+    let sizes = (0..sizes.len()).filter(is_kept).map(|dim| sizes[dim].clone()).collect();
+    Ok(cx.reshape(part, sizes))
 }
 
 /// The subscript of a store, where it is a mask.
@@ -300,15 +327,37 @@ pub(super) fn triangle(cx: &mut Decompose, keep: Binary) -> Done {
     Ok(Outcome::Fresh(cx.select(inside, x, zero)))
 }
 
+/// Checks that each index is at least zero and less than `size`.
+fn within(cx: &mut Decompose, index: CoreId, size: i64) -> Result<(), Reason> {
+    let dims: Vec<usize> = (0..cx.sizes(index).len()).collect();
+    let (zero, size) = (Const::Int(0), Const::Int(size));
+    let (zero, size) = (cx.constant(&zero, DType::I64, vec![])?, cx.constant(&size, DType::I64, vec![])?);
+    let (low, high) = (cx.binary(Binary::Ge, index, zero), cx.binary(Binary::Lt, index, size));
+    let both = cx.binary(Binary::And, low, high);
+    let all = cx.reduce(ReduceOp::All, both, &dims);
+    let all = cx.reshape(all, vec![]);
+    cx.check(all);
+    Ok(())
+}
+
 pub(super) fn one_hot(cx: &mut Decompose) -> Done {
     let classes = cx.int("num_classes")?.unwrap_or(-1);
     if classes < 0 {
         return refuse("one_hot without a number of classes");
     }
-    // Torch's own checks the classes.
-    let args = vec![ExternArg::Value(cx.tensor("input")?), ExternArg::Const(Const::Int(classes))];
-    let meta = cx.result()?;
-    Ok(Outcome::Fresh(cx.call(("aten::one_hot", "default"), None, args, &[meta])[0]))
+    let (x, meta) = (cx.tensor("input")?, cx.result()?);
+    if !meta.device.is_host() {
+        // Torch's own checks the classes.
+        let args = vec![ExternArg::Value(x), ExternArg::Const(Const::Int(classes))];
+        return Ok(Outcome::Fresh(cx.call(("aten::one_hot", "default"), None, args, &[meta])[0]));
+    }
+    within(cx, x, classes)?;
+    let (mut sizes, last) = (cx.sizes(x), cx.sizes(x).len());
+    sizes.push(Dim::Const(1));
+    let x = cx.reshape(x, sizes);
+    let class = iota(cx, &meta.sizes, last);
+    let same = cx.binary(Binary::Eq, x, class);
+    Ok(Outcome::Fresh(cx.cast(same, DType::I64)))
 }
 
 /// A value whose parts follow each other along `dim`.

@@ -17,6 +17,8 @@ use flambeau_ir::tensor::TensorMeta;
 enum Indexed {
     /// Shows part of it.
     View(TensorMeta),
+    /// Shows the part that index tensors without dimensions choose: torch reads them as numbers.
+    Chosen(TensorMeta),
     /// Picks elements by index tensors into a new tensor.
     Picked(TensorMeta),
     /// Picks as many elements as masks say.
@@ -26,6 +28,10 @@ enum Indexed {
 pub(super) fn getitem(call: &mut Call) -> Answer {
     match index(call)? {
         Indexed::View(meta) => call.view("input", meta.sizes, meta.strides),
+        Indexed::Chosen(meta) => {
+            let shown = call.view("input", meta.sizes, meta.strides)?;
+            Ok(Inferred { chosen: true, checks: true, ..shown })
+        }
         Indexed::Picked(mut meta) => {
             let base = call.tensor("input")?;
             meta.requires_grad = call.grad_of(meta.dtype, [base]);
@@ -60,7 +66,7 @@ pub(super) fn setitem(call: &mut Call) -> Answer {
     }
     let (place, checks) = match index(call)? {
         Indexed::View(place) => (Some(place), false),
-        Indexed::Picked(place) => (Some(place), true),
+        Indexed::Chosen(place) | Indexed::Picked(place) => (Some(place), true),
         // Torch checks that there are as many values.
         Indexed::Masked => (None, true),
     };
@@ -145,6 +151,8 @@ fn index(call: &mut Call) -> Result<Indexed, InferError> {
     let viewed = TensorMeta { sizes: walk.sizes, strides: walk.strides, ..base.clone() };
     if walk.picks.is_empty() {
         Ok(Indexed::View(viewed))
+    } else if walk.picks.iter().any(|(_, index)| index.ndim() == 0) {
+        chosen(call, viewed, &walk.picks).map(Indexed::Chosen)
     } else {
         picked(call, &viewed, &walk.picks).map(Indexed::Picked)
     }
@@ -204,8 +212,7 @@ impl Walk {
                 };
                 self.slice(call, size, stride, [bound(&parts[0])?, bound(&parts[1])?, bound(&parts[2])?])
             }
-            // A 0-dim index tensor is read as a number: its value is data.
-            OpArg::Tensor(t) if matches!(t.dtype, DType::I64 | DType::I32) && t.ndim() > 0 => {
+            OpArg::Tensor(t) if matches!(t.dtype, DType::I64 | DType::I32) => {
                 self.pick(base, dim, t.clone());
                 Ok(())
             }
@@ -244,6 +251,17 @@ impl Walk {
         self.strides.push(stride.mul(&Dim::Const(step)));
         Ok(())
     }
+}
+
+/// The part of `base` that tensors without dimensions choose.
+fn chosen(call: &mut Call, base: TensorMeta, picks: &[(usize, TensorMeta)]) -> Result<TensorMeta, InferError> {
+    let fits = |(_, index): &(usize, TensorMeta)| index.ndim() == 0 && index.device == base.device;
+    if !picks.iter().all(fits) || call.env.is_empty(&base.sizes) {
+        return Err(InferError::NoRule);
+    }
+    let kept = (0..base.ndim()).filter(|d| !picks.iter().any(|(at, _)| at == d));
+    let (sizes, strides) = kept.map(|d| (base.sizes[d].clone(), base.strides[d].clone())).unzip();
+    Ok(TensorMeta { sizes, strides, ..base })
 }
 
 /// The result of indexing `base` with tensors: their broadcast shape stands where they stand if they are side by side, else

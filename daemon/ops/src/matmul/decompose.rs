@@ -70,6 +70,33 @@ pub(super) fn product(cx: &mut Decompose, a: CoreId, b: CoreId, meta: &TensorMet
     })
 }
 
+/// Multiplications of each of many products up to which calling torch's library for it takes longer.
+const SMALL: i64 = 64;
+
+/// The products of the matrices of two batches: small ones in our own loops.
+pub(super) fn batched(cx: &mut Decompose, a: CoreId, b: CoreId, meta: &TensorMeta) -> CoreId {
+    let (left, right) = (cx.sizes(a), cx.sizes(b));
+    let sizes = [&left[1], &left[2], &right[2]].map(Dim::as_const);
+    let count = sizes.into_iter().try_fold(1_i64, |all, size| all.checked_mul(size?));
+    let fits = count.is_some_and(|count| (1..=SMALL).contains(&count)) && meta.device.is_host();
+    if !fits || !matches!(cx.dtype(a), DType::F32 | DType::F64) || cx.dtype(a) != cx.dtype(b) {
+        let pair = vec![ExternArg::Value(a), ExternArg::Value(b)];
+        return cx.call(("aten::bmm", "default"), Some("out"), pair, std::slice::from_ref(meta))[0];
+    }
+    let turned = cx.permute(b, &[0, 2, 1]);
+    let one = Dim::Const(1);
+    let a = cx.reshape(a, vec![left[0].clone(), left[1].clone(), one.clone(), left[2].clone()]);
+    let b = cx.reshape(turned, vec![right[0].clone(), one, right[2].clone(), right[1].clone()]);
+    let products = cx.mul(a, b);
+    let sums = cx.reduce(ReduceOp::Sum, products, &[3]);
+    cx.reshape(sums, meta.sizes.clone())
+}
+
+pub(super) fn bmm(cx: &mut Decompose) -> Done {
+    let (a, b, meta) = (cx.tensor("input")?, cx.tensor("mat2")?, cx.result()?);
+    Ok(Outcome::Fresh(batched(cx, a, b, &meta)))
+}
+
 /// The product of a matrix or a vector with a vector.
 pub(super) fn of_vector(cx: &mut Decompose, op: &str, names: [&str; 2]) -> Done {
     let (a, b, meta) = (cx.tensor(names[0])?, cx.tensor(names[1])?, cx.result()?);
@@ -167,7 +194,7 @@ pub(super) fn matmul(cx: &mut Decompose) -> Done {
             let rows = Dim::product(&left[..n - 1]);
             let flat = cx.reshape(a, vec![rows.clone(), left[n - 1].clone()]);
             let product = like(&meta, vec![rows, right[1].clone()]);
-            let product = cx.call(("aten::mm", "default"), Some("out"), pair(flat, b), &[product])[0];
+            let product = self::product(cx, flat, b, &product);
             Ok(Outcome::Fresh(cx.reshape(product, meta.sizes)))
         }
         (n, m) if n == m && n > 2 && left[..n - 2] == right[..n - 2] => {
@@ -175,7 +202,7 @@ pub(super) fn matmul(cx: &mut Decompose) -> Done {
             let fold = |s: &[Dim]| vec![batch.clone(), s[n - 2].clone(), s[n - 1].clone()];
             let (x, y) = (cx.reshape(a, fold(&left)), cx.reshape(b, fold(&right)));
             let product = like(&meta, fold(&meta.sizes));
-            let product = cx.call(("aten::bmm", "default"), Some("out"), pair(x, y), &[product])[0];
+            let product = batched(cx, x, y, &product);
             Ok(Outcome::Fresh(cx.reshape(product, meta.sizes)))
         }
         _ => Ok(Outcome::Fresh(match with_vector(cx, a, b) {

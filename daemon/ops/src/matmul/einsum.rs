@@ -3,7 +3,7 @@
 use crate::build::Build;
 use crate::decompose::{Decompose, Outcome, refuse};
 use crate::index::decompose::tensors;
-use flambeau_core::graph::{CoreId, ExternArg};
+use flambeau_core::graph::CoreId;
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::kernel::{DType, ReduceOp};
@@ -136,9 +136,7 @@ fn product(
         super::decompose::product(cx, a, other, &super::decompose::like(meta, vec![r, c]))
     } else {
         let other = cx.permute(turned, &[0, 2, 1]);
-        let pair = vec![ExternArg::Value(a), ExternArg::Value(other)];
-        let like = super::decompose::like(meta, vec![b, r, c]);
-        cx.call(("aten::bmm", "default"), Some("out"), pair, &[like])[0]
+        super::decompose::batched(cx, a, other, &super::decompose::like(meta, vec![b, r, c]))
     };
     let [b, r, c, _] = sizes;
     let value = cx.reshape(value, [b, r, c].concat());

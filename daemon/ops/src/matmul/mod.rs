@@ -20,7 +20,7 @@ pub(crate) static OPS: &[OpDef] = &[
         .derives(decompose::mm)
         .saves(Saved::Factors),
     OpDef::new("bmm", "input:T, mat2:T, *, out:T=None", |call| mm(call, 3), BOTH)
-        .derives(|cx| decompose::direct(cx, "aten::bmm", &["input", "mat2"]))
+        .derives(decompose::bmm)
         .saves(Saved::Factors),
     OpDef::new("mv", "input:T, vec:T, *, out:T=None", mv, BOTH)
         .derives(|cx| decompose::of_vector(cx, "aten::mv", ["input", "vec"]))

@@ -231,6 +231,10 @@ impl Tracer<'_> {
             Value::Address(of) => self.build_address(builder, of)?,
             Value::Code(code) => Build::Const(Const::Code(code.clone())),
             Value::Tensor(id) => {
+                if let Some(made_at) = self.chosen(*id) {
+                    self.unmade = Some(made_at);
+                    return stop(ReasonCode::DataDependentValue, "a part that a tensor chooses leaves the frame");
+                }
                 let node = self.arenas.tensors[*id].node;
                 let next = builder.outputs.len() as u32;
                 let index = *builder.output_ids.entry(node).or_insert(next);

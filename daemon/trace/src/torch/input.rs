@@ -64,7 +64,18 @@ impl Tracer<'_> {
         let node = self.graph.placeholder(origin.source, &label, ValueMeta::Tensor(meta.clone()));
         self.inputs.push((origin, desc.storage));
         let (origin, is_leaf) = (Some(origin), desc.is_leaf_or_view);
-        let tensor = TensorValue { node, meta, class, origin, attrs, is_leaf, base: None, grad: None, severed: false };
+        let tensor = TensorValue {
+            node,
+            meta,
+            class,
+            origin,
+            attrs,
+            is_leaf,
+            base: None,
+            grad: None,
+            severed: false,
+            chosen: None,
+        };
         Ok(Value::Tensor(self.arenas.tensors.push(tensor)))
     }
 

@@ -150,22 +150,14 @@ impl Tracer<'_> {
         let argument = |i: usize| args.values().nth(i);
         let is_outside = |i: &usize| argument(*i).is_some_and(|value| self.shows_outside(value));
         let writes_outside = inferred.mutates.iter().any(is_outside);
-        let draws = !writes_outside
-            && on_cpu(&inferred.meta)
-            && (by_rule && inferred.rng || flambeau_ops::only_draws(&target, &graph_args, &graph_kwargs));
-        let effect = if by_rule && !inferred.mutates.is_empty() && !writes_outside && !inferred.rng {
-            Effect::Private
-        } else if draws {
-            Effect::Draws
-        } else if flambeau_ops::commits(&target, &graph_args, &graph_kwargs) {
-            Effect::Commits
-        } else {
-            Effect::None
-        };
+        let effect = effect_of(&target, (&graph_args, &graph_kwargs), &inferred, by_rule, writes_outside);
         let commits = effect == Effect::Commits;
         let checks = inferred.checks && self.check_failure(&target, (&graph_args, &graph_kwargs), commits, by_rule)?;
         self.check_out(&target, &args, &inferred.meta)?;
-        self.graph.may_view |= !by_rule && !fresh;
+        if !by_rule && !fresh {
+            self.graph.may_view = true;
+            self.need_known_places(&target, &args)?;
+        }
         if !inferred.mutates.is_empty() {
             self.check_leaves(&target, inferred.mutates.iter().filter_map(|i| argument(*i)).cloned())?;
             self.note_write(&target, writes_outside);
@@ -208,7 +200,11 @@ impl Tracer<'_> {
         {
             return Ok(self.severed_tensor(node, meta.clone(), base));
         }
-        self.made_by_call(node, &inferred.meta, base, (&target, &args), passed)
+        let made = self.made_by_call(node, &inferred.meta, base, (&target, &args), passed)?;
+        if inferred.chosen {
+            self.note_chosen(&made);
+        }
+        Ok(made)
     }
 
     /// What a call gives that is new, and beside that the arguments that it `passed`.
@@ -432,7 +428,7 @@ impl Tracer<'_> {
     }
 
     /// Whether two tensors are views of one, or views that were there before the trace.
-    fn share_memory(&self, a: TensorId, b: TensorId) -> bool {
+    pub(super) fn share_memory(&self, a: TensorId, b: TensorId) -> bool {
         let (a, b) = (self.root(a, false), self.root(b, false));
         a == b || self.storage(a).is_some_and(|storage| Some(storage) == self.storage(b))
     }
@@ -477,6 +473,10 @@ impl Tracer<'_> {
                     return stop(ReasonCode::SideEffect, format!("{name} on what another input is a view of"));
                 }
                 self.written.insert(storage);
+            }
+            if self.shows_chosen(*into) {
+                let name = target_name(target);
+                return stop(ReasonCode::SideEffect, format!("{name} on what a tensor chose a part of"));
             }
             let meta = &self.arenas.tensors[*into].meta;
             if meta
@@ -548,7 +548,8 @@ impl Tracer<'_> {
     pub(crate) fn new_tensor(&mut self, node: NodeId, meta: TensorMeta, base: Option<TensorId>) -> Value {
         let is_leaf = !meta.requires_grad;
         let (class, origin, attrs, grad) = (None, None, None, None);
-        let tensor = TensorValue { node, meta, class, origin, attrs, is_leaf, base, grad, severed: false };
+        let (severed, chosen) = (false, None);
+        let tensor = TensorValue { node, meta, class, origin, attrs, is_leaf, base, grad, severed, chosen };
         Value::Tensor(self.arenas.tensors.push(tensor))
     }
 
@@ -703,7 +704,7 @@ impl Tracer<'_> {
             return match c {
                 Some(c) if is(name, Mark::OfMetadata) => Ok(Asked::Known(self.constant(c))),
                 Some(Const::None) if is_for_its_effect(name) => {
-                    let known = Inferred { meta, returns_argument: None, view_of: None, mutates, rng: false, checks };
+                    let known = Inferred { mutates, checks, ..Inferred::fresh(meta) };
                     Ok(Asked::Call(known, (false, None)))
                 }
                 // Fake tensors stand for their metadata, and for nothing else of a tensor.
@@ -716,7 +717,7 @@ impl Tracer<'_> {
         {
             meta.requires_grad |= self.arenas.tensors[*id].meta.requires_grad;
         }
-        let known = Inferred { meta, returns_argument: written, view_of: None, mutates, rng: false, checks };
+        let known = Inferred { returns_argument: written, mutates, checks, ..Inferred::fresh(meta) };
         Ok(Asked::Call(known, told))
     }
 }
@@ -727,6 +728,26 @@ enum Asked {
     Known(Value),
     /// What the call gives and writes to; whether it gives memory of its own, and the schema of the overload.
     Call(Inferred, (bool, Option<Arc<str>>)),
+}
+
+/// What a call does that is seen outside of the graph.
+fn effect_of(
+    target: &Target,
+    (args, kwargs): indices::GraphArgs<'_>,
+    inferred: &Inferred,
+    by_rule: bool,
+    writes_outside: bool,
+) -> Effect {
+    let draws = by_rule && inferred.rng || flambeau_ops::only_draws(target, args, kwargs);
+    if by_rule && !inferred.mutates.is_empty() && !writes_outside && !inferred.rng {
+        Effect::Private
+    } else if draws && !writes_outside && on_cpu(&inferred.meta) {
+        Effect::Draws
+    } else if flambeau_ops::commits(target, args, kwargs) {
+        Effect::Commits
+    } else {
+        Effect::None
+    }
 }
 
 /// Whether all tensors that a call gives are on the CPU.

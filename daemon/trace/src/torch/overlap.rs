@@ -1,10 +1,13 @@
 //! Which parts of a tensor views show, by the subscripts that made them.
 
 use crate::state::tracer::Tracer;
-use crate::value::TensorId;
+use crate::torch::target_name;
+use crate::value::flow::{Flow, stop};
+use crate::value::{Args, TensorId, Value};
 use flambeau_ir::code::Const;
 use flambeau_ir::dim::Dim;
 use flambeau_ir::graph::{Arg, NodeOp, Target};
+use flambeau_ir::reason::ReasonCode;
 use flambeau_ir::tensor::TensorMeta;
 
 /// Which elements of a dimension are shown: `start`, `start + step`, ..., up to `last` or less.
@@ -78,6 +81,34 @@ struct Shown {
 }
 
 impl Tracer<'_> {
+    /// The instruction that made the tensor, or what it is a view of, the part of its base that a tensor chooses.
+    pub(crate) fn chosen(&self, id: TensorId) -> Option<usize> {
+        let tensor = &self.arenas.tensors[id];
+        tensor.chosen.or_else(|| self.chosen(tensor.base?))
+    }
+
+    /// Notes that a tensor is the part of its base that another one chooses.
+    pub(super) fn note_chosen(&mut self, made: &Value) {
+        if let Value::Tensor(id) = made {
+            self.arenas.tensors[*id].chosen = Some(self.stack.last().map_or(0, |frame| frame.executed));
+        }
+    }
+
+    /// Breaks at a call that may give views of its arguments, where nothing says where in memory these lie.
+    pub(super) fn need_known_places(&mut self, target: &Target, args: &Args) -> Flow<()> {
+        let is_chosen = |value: &Value| matches!(value, Value::Tensor(id) if self.chosen(*id).is_some());
+        if args.values().any(is_chosen) {
+            let name = target_name(target);
+            return stop(ReasonCode::DataDependentValue, format!("{name} of a part that a tensor chooses"));
+        }
+        Ok(())
+    }
+
+    /// Whether a tensor chose a part of what shares this one's memory.
+    pub(super) fn shows_chosen(&self, of: TensorId) -> bool {
+        self.arenas.tensors.iter().any(|(id, tensor)| tensor.chosen.is_some() && self.share_memory(id, of))
+    }
+
     /// Whether a call with these arguments writes to no element of `into` that `from`, a view of the same tensor, shows.
     pub(super) fn writes_elsewhere(&self, target: &Target, into: TensorId, from: TensorId, args: &[Arg]) -> bool {
         let (Some((root, mut written)), Some((other, read))) = (self.shown(into), self.shown(from)) else {

@@ -40,4 +40,6 @@ pub struct TensorValue {
     pub grad: Option<Gradient>,
     /// It shares its base's memory and nothing of its history (`detach`, `data`).
     pub severed: bool,
+    /// It is the part of its base that a tensor chooses, made by this instruction: nothing says where it lies.
+    pub chosen: Option<usize>,
 }

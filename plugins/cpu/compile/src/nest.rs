@@ -3,9 +3,10 @@
 
 use crate::cost::inst_ps;
 use crate::found::rows;
+use crate::strided::NEAR;
 use crate::tile;
 use flambeau_cpu_artifact::Isa;
-use flambeau_plugin::kernel::{Access, DType, Extent, Kernel, Op, Role, Scope};
+use flambeau_plugin::kernel::{Access, DType, Extent, Inst, Kernel, Op, Role, Scope, Stage};
 use flambeau_plugin::simplify::{
     accesses, append_unit_row, check, is_free, merge_neighbours, merge_stages, permute, remove_unit_dims,
     sort_by_stride, stage_accesses,
@@ -118,6 +119,7 @@ fn choose_vector_dim(kernel: &Kernel, width: u32) -> (usize, Lanes) {
         let of = |access: &Access, weight: i64| match access.strides[d] {
             Extent::Const(-1 | 1) => 4 * weight,
             Extent::Const(0) => 3 * weight,
+            Extent::Const(stride) if NEAR.contains(&stride) => 2 * weight,
             _ => 0,
         };
         let total: i64 = row_stages
@@ -135,6 +137,9 @@ fn choose_vector_dim(kernel: &Kernel, width: u32) -> (usize, Lanes) {
             best = (d, Lanes::Row, score(d));
         }
     }
+    if reduces && let Some(short) = short_rows(kernel, width) {
+        return short;
+    }
     // A lane per row leaves the work of a row on one core's lanes: only where rows are strided.
     if reduces {
         for d in (0..kernel.outer).rev() {
@@ -144,6 +149,58 @@ fn choose_vector_dim(kernel: &Kernel, width: u32) -> (usize, Lanes) {
         }
     }
     (best.0, best.1)
+}
+
+/// Points of rows that are short: to join the lanes that a row lies along costs more than to reduce it.
+const SHORT: i64 = 16;
+
+/// The dimension along which reducing short rows takes the fewest instructions, roughly.
+fn short_rows(kernel: &Kernel, width: i64) -> Option<(usize, Lanes)> {
+    let last = kernel.dims.len() - 1;
+    let size = |d: usize| points(std::iter::once(&kernel.dims[d]));
+    let row = points(kernel.dims[kernel.outer..].iter()).filter(|row| (1..=SHORT).contains(row))?;
+    let in_vectors = |n: i64| (n + width - 1) / width;
+    let of_inst = |inst: &Inst| match (&inst.op, inst_ps(kernel, inst)) {
+        (Op::Load(_) | Op::LoadIf { .. } | Op::Const(_) | Op::Scalar(_) | Op::Index(_), _) => 0,
+        (_, HEAVY_PS..) => 15,
+        (_, 100..) => 5,
+        _ => 1,
+    };
+    let of_access = |access: &Access, d: usize| match access.strides[d] {
+        Extent::Const(0 | 1) => 1,
+        Extent::Const(stride) if stride == -1 || NEAR.contains(&stride) => 3,
+        _ => width,
+    };
+    let of_stage = |stage: &Stage, d: usize| {
+        let reached = stage_accesses(stage).chain(stage.stores.iter().map(|store| &store.access));
+        stage.insts.iter().map(of_inst).sum::<i64>() + reached.map(|access| of_access(access, d)).sum::<i64>()
+    };
+    let total = |d: usize| -> i64 {
+        let of = |stage: &Stage| match stage.scope {
+            Scope::Row => row * of_stage(stage, d),
+            Scope::Outer => of_stage(stage, d),
+        };
+        kernel.stages.iter().map(of).sum()
+    };
+    // Per row; joining lanes takes two instructions for each halving.
+    let along: i64 = kernel
+        .stages
+        .iter()
+        .map(|stage| match stage.scope {
+            Scope::Row => {
+                let vectors = row / size(last).unwrap_or(1) * in_vectors(size(last).unwrap_or(1));
+                vectors * of_stage(stage, last) + 8 * stage.reduces.len() as i64
+            }
+            Scope::Outer => of_stage(stage, last),
+        })
+        .sum();
+    let across = (0..kernel.outer).filter_map(|d| {
+        let lanes = size(d).map_or(width, |size| size / in_vectors(size).max(1)).max(1);
+        let cost = total(d) / lanes;
+        (cost < along).then_some((cost, d))
+    });
+    let (_, d) = across.min()?;
+    Some((d, Lanes::Outer))
 }
 
 /// Registers for the sums of neighbours that are reduced at once: rows are read in longer pieces, where nothing else needs

@@ -2,6 +2,7 @@
 
 use super::expect::Expected;
 use super::extents::{Extents, Interner, Room};
+use super::rows::{self, Rows};
 use crate::guard::Expr;
 use crate::run::step::ops::OpError;
 use crate::run::step::regs::Regs;
@@ -78,7 +79,11 @@ impl DirectCall {
     pub fn run(&self, regs: &mut Regs<'_>, symbols: &[i64]) -> Result<(), OpError> {
         {
             let _off = GradMode::new(regs.torch, false);
-            self.op.run(regs, symbols)?;
+            match &self.op {
+                Direct::Rows(rows) => rows.run(regs)?,
+                Direct::Check(truth) => rows::check(regs, *truth)?,
+                op => op.run(regs, symbols)?,
+            }
         }
         self.expected.iter().try_for_each(|expected| expected.check(regs, symbols))?;
         self.freed.iter().for_each(|reg| regs.free(*reg));
@@ -116,6 +121,10 @@ pub enum Direct {
         scale: Option<f64>,
         results: [usize; 2],
     },
+    /// Our own code.
+    Rows(Box<Rows>),
+    /// The same: the truth in a register.
+    Check(usize),
     /// `aten::max_pool2d_with_indices`
     MaxPool {
         function: MaxPool,
@@ -202,6 +211,7 @@ impl Direct {
         let mut rooms = <[Room; 4]>::default();
         let [first, second, third, fourth] = &mut rooms;
         match self {
+            Direct::Rows(_) | Direct::Check(_) => Ok(()),
             Direct::Product { function, a, b, out } => {
                 let (a, b, out) = (regs.handle(*a)?, regs.handle(*b)?, regs.handle(*out)?);
                 // SAFETY: live handles.

@@ -8,6 +8,7 @@ pub mod kernel;
 pub mod launch;
 pub mod ops;
 pub mod regs;
+pub mod rows;
 pub mod stream;
 pub mod transfer;
 pub mod view;
