@@ -393,7 +393,7 @@ def test_a_frame_whose_prediction_fails_is_given_up(monkeypatch):
     monkeypatch.setattr(torch.ops.aten.index, "Tensor", other)
 
     def fn(x, i):
-        return x[i].relu() * 2
+        return x[:, i].relu() * 2
 
     x, i = torch.randn(3, 4), torch.tensor([2, 0, 1])
     compiled = flambeau.compile(fn)

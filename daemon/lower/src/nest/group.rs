@@ -300,7 +300,8 @@ impl Planner<'_> {
         found
     }
 
-    /// Values with memory that computing `root` reads, and whether all that reads each of them swaps its dimensions.
+    /// Values with memory that computing `root` reads, and whether all that reads each of them has another dimension
+    /// last.
     fn turned(&self, live: &Live, root: &Root) -> BTreeMap<CoreId, bool> {
         let mut found = BTreeMap::new();
         let mut seen = HashSet::new();
@@ -315,7 +316,7 @@ impl Planner<'_> {
                 found.entry(id).and_modify(|all| *all &= turned).or_insert(turned);
                 continue;
             }
-            let swaps = matches!(&node.op, CoreOp::Permute(_, order) if !order.is_sorted());
+            let swaps = matches!(&node.op, CoreOp::Permute(_, order) if order.last() != order.iter().max());
             todo.extend(node.op.operands().into_iter().map(|operand| (operand, turned != swaps)));
         }
         found
